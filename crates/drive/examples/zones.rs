@@ -1,4 +1,4 @@
-//! What zones cost: simulated commands per second of CPU time, the memory of 120,000 zones, the start of a drive of 30 TB:
+//! What zones cost, beside a conventional drive: simulated commands per second of CPU time, the memory of 120,000 zones, the start of a drive of 30 TB:
 //! `cargo run --release --example zones`.
 //!
 //! CPU time is that of this thread, the best of several rounds, so that other load affects it little.
@@ -32,8 +32,13 @@ fn resident_bytes() -> Result<u64, Box<dyn Error>> {
     Ok(pages * 4096)
 }
 
-/// A drive of 30 TB with zones of 256 MiB.
+/// A drive of 30 TB: conventional, or with zones of 256 MiB.
 fn profile(model: &str) -> Result<Profile, Box<dyn Error>> {
+    let zones = "zone_size = \"256 MiB\"\nconventional_zones = 500\nmax_open_zones = 128";
+    let layer = match model {
+        "conventional" => "kind = \"conventional\"".to_owned(),
+        model => format!("kind = \"zoned\"\nmodel = \"{model}\"\n{zones}"),
+    };
     let text = format!(
         r#"
 schema = 1
@@ -59,11 +64,7 @@ schedule = "shortest-positioning-first"
 command_overhead = "0.1 ms"
 write_cache = "256 MiB"
 [layer]
-kind = "zoned"
-model = "{model}"
-zone_size = "256 MiB"
-conventional_zones = 500
-max_open_zones = 128
+{layer}
 "#
     );
     Ok(Profile::from_toml(&text, "zones")?)
@@ -87,7 +88,11 @@ fn anywhere(bytes: u64) -> Vec<u64> {
 }
 
 /// Million commands a second.
-fn rate(profile: &Profile, (kind, depth, cached): (u8, usize, bool), offset: &[u64]) -> Result<f64, Box<dyn Error>> {
+fn rate(
+    profile: &Profile,
+    (kind, depth, cached): (u8, usize, bool),
+    offset: &[u64],
+) -> Result<f64, Box<dyn Error>> {
     let (op, size) = (vec![kind; offset.len()], vec![BLOCK as u32; offset.len()]);
     let (mut submit, mut complete) = (vec![0; offset.len()], vec![0; offset.len()]);
     let batch = Batch { op: &op, offset, size: &size };
@@ -108,7 +113,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let layer = ZonedLayer::new(ZonedSpec { layout, start: Pba(0), aware: None });
     println!("120,000 zones: {:.2} MiB", (resident_bytes()? - before) as f64 / f64::from(1 << 20));
     drop(layer);
-    for model in ["host-managed", "host-aware"] {
+    for model in ["conventional", "host-managed", "host-aware"] {
         let profile = profile(model)?;
         let start = cpu_seconds()?;
         let drive = Drive::new(&profile, 1)?;

@@ -116,8 +116,7 @@ impl PlanExecutor for InOrder {
     fn executed(&mut self, _origin: Origin, plan: &Plan, _layer: &mut dyn Layer) -> ExecutionResult {
         for step in plan.steps() {
             let Step::Access { direction: Direction::Write, extent, .. } = step else { continue };
-            let (zone, offset) =
-                (extent.start.get() * 512 / ZONE, extent.start.get() * 512 % ZONE);
+            let (zone, offset) = (extent.start.get() * 512 / ZONE, extent.start.get() * 512 % ZONE);
             if zone >= CONVENTIONAL {
                 let next = &mut self.next[zone as usize];
                 assert_eq!(offset, *next % ZONE, "seed {}: zone {zone} is written in order", self.seed);

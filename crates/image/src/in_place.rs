@@ -133,7 +133,7 @@ impl Interpreter {
                 let (access, taken) = self.room_of(lba, pba);
                 (pba, Kind::Cached { data_crc: 0, access, taken })
             }
-            MapChange::Native { .. } => (Pba(0), Kind::Home),
+            MapChange::Native { .. } => (Pba(0), Kind::Home { follows: 0 }),
             MapChange::Remapped { pba, .. } => (pba.into(), Kind::Moved),
         };
         self.begin_tag()?;

@@ -82,6 +82,8 @@ pub struct Interpreter {
     pub(crate) places: Vec<PbaExtent>,
     /// The drive's zones, if it has any.
     pub(crate) zones: Option<ZoneLayout>,
+    /// The number of the last tag before the plan that is executed.
+    pub(crate) plan_began: u64,
     /// Records of zones that a plan has changed and that are not logged.
     pub(crate) zone_changes: Vec<ZoneRecord>,
 }
@@ -111,6 +113,7 @@ impl Interpreter {
             held: None,
             places: Vec::new(),
             zones: None,
+            plan_began: 0,
             zone_changes: Vec::new(),
         }
     }
@@ -179,7 +182,8 @@ impl Interpreter {
         layer: &mut dyn Layer,
         writes: &[HostWrite<'_>],
     ) -> Result<(), ImageError> {
-        let (mut host, since) = (HostData::of(plan, writes), self.sequence);
+        let mut host = HostData::of(plan, writes);
+        self.plan_began = self.sequence;
         self.record(layer)?;
         let zeros = self.fill_zones(plan, layer, writes)?;
         let in_place = self.is_in_place();
@@ -192,12 +196,18 @@ impl Interpreter {
                     let access = Access { medium, direction, extent, purpose, source };
                     self.planned_access(access, layer, &mut host)?;
                 }
-                Step::Commit(change) => self.commit(change, layer, &mut host)?,
+                Step::Commit(change) => {
+                    if let MapChange::Native { lba } = change {
+                        self.record_zones((plan, zeros), lba, layer, writes)?;
+                    }
+                    self.commit(change, layer, &mut host)?;
+                }
                 Step::AnyOrder { .. } | Step::Complete { .. } | Step::Fill { .. } | Step::Fail { .. } => {}
             }
         }
         self.counters.host_bytes += host.bytes();
-        self.record_zones((plan, since, zeros), layer, writes)
+        let all = LbaExtent::new(Lba(0), Sectors(self.superblock.capacity / SECTOR_BYTES));
+        self.record_zones((plan, zeros), all, layer, writes)
     }
 
     pub(crate) fn commit(

@@ -129,7 +129,8 @@ impl Interpreter {
             MapChange::Native { lba } => {
                 self.begin_tag()?;
                 self.give_back(lba, PbaExtent::default());
-                let tag = self.tag(lba, Pba(0), Kind::Home);
+                let follows = self.follows();
+                let tag = self.tag(lba, Pba(0), Kind::Home { follows });
                 self.band_tag(tag, self.flush.is_untagged());
                 Ok(())
             }

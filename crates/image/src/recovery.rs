@@ -104,6 +104,9 @@ fn understand(
     if !plants.has(Planted::NoPartGeneration) {
         faults.extend(reader.stray_part(superblock, head.generation)?);
     }
+    if let Some(zoned) = layer.zoned() {
+        state.forget_strays(zoned.layout());
+    }
     state.settle(Sectors(superblock.capacity / SECTOR_BYTES));
     let position = blocks.last().map_or(head.log_position, |block| block.position + 1);
     Ok(Understood {

@@ -66,7 +66,7 @@ impl Replay<'_> {
             if !self.bounds.hold_tag(tag) {
                 return Err(self.reader.damaged(format!("tag {} lies beyond the drive", tag.sequence)));
             }
-            if tag.sequence > last + 1 {
+            if tag.sequence.saturating_sub(1) > last {
                 last_out = tag.sequence - 1;
             }
             last = last.max(tag.sequence);
@@ -83,7 +83,7 @@ impl Replay<'_> {
             if tag.sequence >= self.until {
                 continue;
             }
-            if (known || self.has_data(tag)?) && self.zone_goes_on(tag, last_out, (state, layer))? {
+            if (known || self.has_data(tag)?) && self.goes_on(tag, last_out, (state, layer))? {
                 state.apply(tag);
                 redo(tag, layer);
             } else {
@@ -94,22 +94,24 @@ impl Replay<'_> {
         Ok((tags.iter().map(|tag| tag.sequence).max().unwrap_or(0), recovery))
     }
 
-    /// Whether the tag of a zone, if it is one, goes on from the zone's state, in a plan whose tags before it all count,
-    /// and its data is there; `last_out` is the last tag that does not count.
-    fn zone_goes_on(
+    /// Whether a tag of a drive with zones counts: those before it of its plan all do, and that of a zone goes on from the
+    /// zone's state and has its data. `last_out` is the last tag that does not count.
+    fn goes_on(
         &self,
         tag: &Tag,
         last_out: u64,
         (state, layer): (&State, &dyn Layer),
     ) -> Result<bool, ImageError> {
-        let Kind::Zone { data_crc, record, before, follows } = tag.kind else { return Ok(true) };
-        if tag.sequence <= self.durable {
-            return Ok(true);
-        }
+        let follows_all = |follows: u32| tag.sequence.saturating_sub(follows.into()) > last_out;
+        let (data_crc, record, before, follows) = match tag.kind {
+            _ if tag.sequence <= self.durable => return Ok(true),
+            Kind::Zone { data_crc, record, before, follows } => (data_crc, record, before, follows),
+            Kind::Home { follows } => return Ok(follows_all(follows) || self.plants.has(Planted::ZoneAlone)),
+            _ => return Ok(true),
+        };
         // An empty zone is empty whatever it was before.
         let goes_on = record.written == Sectors(0)
-            || state.zones.of(record.zone).written == before
-                && tag.sequence.saturating_sub(follows.into()) > last_out;
+            || state.zones.of(record.zone).written == before && follows_all(follows);
         if !goes_on && !self.plants.has(Planted::ZoneAlone) {
             return Ok(false);
         }
@@ -136,9 +138,9 @@ impl Replay<'_> {
 
     /// Whether the bytes of extents, one after the other, have this checksum.
     fn has_bytes(&self, (medium, extents): (Medium, &[PbaExtent]), crc: u32) -> Result<bool, ImageError> {
-        let sum = extents.iter().try_fold(0, |sum, &extent| {
-            data_checksum(self.reader, self.superblock, (medium, extent), sum)
-        });
+        let sum = extents
+            .iter()
+            .try_fold(0, |sum, &extent| data_checksum(self.reader, self.superblock, (medium, extent), sum));
         match sum {
             // The data came, and something else than a cut has changed it: older data would hide that.
             Err(ImageError::Checksum { .. }) => Ok(true),

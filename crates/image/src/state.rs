@@ -45,7 +45,7 @@ impl State {
                 self.map.insert(tag.lba, tag.pba);
                 self.taken = self.taken.max(taken + access.len.get());
             }
-            Kind::Home => self.map.remove(tag.lba),
+            Kind::Home { .. } => self.map.remove(tag.lba),
             Kind::Moved => {
                 self.map.remove(tag.lba);
                 self.moved.insert(tag.lba.start.get(), (tag.lba.len, tag.pba));

@@ -263,7 +263,7 @@ impl Bounds {
                 Kind::Cached { access, taken, .. } => {
                     self.hold_found(&CachedExtent { lba: tag.lba, pba: tag.pba, access, taken })
                 }
-                Kind::Home => true,
+                Kind::Home { .. } => true,
                 Kind::Moved => self.hold_moved(tag.lba, tag.pba),
                 Kind::Written { number, .. } => self.overwrites && number < NUMBERS_MAX,
                 Kind::Zone { record, .. } => self.hold_record(&record),

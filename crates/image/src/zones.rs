@@ -4,7 +4,9 @@
 //! changed, and the image logs a tag for each: the record, how far the zone was written before, and the checksum of the
 //! data that the plan wrote in the zone. Of tags that a power cut may have left without their data, or without those before them, a
 //! recovery takes only those that continue what it has ([`crate::replay`]); so a zone is never found written beyond its
-//! data. What a volatile cache alone has is in no record.
+//! data. The record of a zone comes before a change of the map that takes data of the zone out of the persistent cache, which does
+//! not count without it: what is not in the cache is at home before the end of data. What a volatile cache alone has is in no
+//! record.
 //!
 //! Zones that are open are found closed, as after power-on (ZBC, 4.4.3.5).
 //!
@@ -18,8 +20,8 @@
 use std::collections::BTreeMap;
 
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
-use skylight_layer::capabilities::zoned::ZoneRecord;
-use skylight_layer::{Layer, MapChange, Outcome, Plan, Purpose, Step};
+use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneRecord};
+use skylight_layer::{Layer, MapChange, Plan, Purpose, Source, Step};
 
 use crate::error::ImageError;
 use crate::format::tag::{Kind, TAGS};
@@ -78,6 +80,21 @@ impl State {
     }
 }
 
+impl State {
+    /// Forgets what the persistent cache has of zones that are empty: writes to them whose records were lost.
+    pub fn forget_strays(&mut self, zones: &ZoneLayout) {
+        let all = LbaExtent::new(Lba(0), zones.sectors);
+        let strays: Vec<LbaExtent> = self
+            .map
+            .overlapping(all)
+            .map(|mapped| zones.zone_of(mapped.lba.start))
+            .filter(|&zone| !zones.is_conventional(zone) && self.zones.of(zone) == ZoneRecord::empty(zone))
+            .map(|zone| zones.extent_of(zone))
+            .collect();
+        strays.into_iter().for_each(|zone| self.map.remove(zone));
+    }
+}
+
 /// A part of a host write that lies in one zone.
 struct Run<'a> {
     extent: LbaExtent,
@@ -114,45 +131,51 @@ impl Interpreter {
         Ok(any)
     }
 
-    /// Logs the records of the zones that a plan has changed, of which `since` is the last tag before it; `waits` if the
-    /// plan made zeros, which have no checksum.
+    /// Logs the records of zones in an extent that a plan has changed; `zeros` if the plan made zeros, which have no checksum.
     pub(crate) fn record_zones(
         &mut self,
-        (plan, since, waits): (&Plan, u64, bool),
+        (plan, zeros): (&Plan, bool),
+        of: LbaExtent,
         layer: &mut dyn Layer,
         writes: &[HostWrite<'_>],
     ) -> Result<(), ImageError> {
-        for index in 0..self.zone_changes.len() {
-            let record = self.zone_changes[index];
+        let mut next = 0;
+        while let (Some(&record), Some(zones)) = (self.zone_changes.get(next), self.zones) {
+            let zone = zones.extent_of(record.zone);
+            if zone.start >= of.end() || of.start >= zone.end() {
+                next += 1;
+                continue;
+            }
             let before = self.state.zones.of(record.zone).written;
-            let Some(zone) = self.zones.map(|zones| zones.extent_of(record.zone)) else { continue };
             let runs = if record.written > before { runs_in(zone, plan, writes) } else { Vec::new() };
             if record.written < before {
                 self.give_up(LbaExtent::new(zone.start, before), layer);
             }
+            // Data that no checksum is of: zeros, and what cleaning has put there.
+            let vouched: u64 = runs.iter().map(|run| run.extent.len.get()).sum();
+            let more = record.written.get().saturating_sub(before.get());
+            let waits = zeros || vouched < more && self.flush.is_untagged();
+            self.log_record(record, &runs, waits, layer)?;
+            self.zone_changes.swap_remove(next);
             if record == ZoneRecord::empty(record.zone) && self.state.map.overlapping(zone).next().is_some() {
                 // A reset gives up what the persistent cache has of the zone, too.
                 self.commit(MapChange::Native { lba: zone }, layer, &mut HostData::of(plan, &[]))?;
             }
-            self.log_record((record, since), &runs, waits, layer)?;
         }
-        self.zone_changes.clear();
         Ok(())
     }
 
     /// Logs one record, with a tag for each run of data but the last before it.
     fn log_record(
         &mut self,
-        (record, since): (ZoneRecord, u64),
+        record: ZoneRecord,
         runs: &[Run<'_>],
         waits: bool,
         layer: &mut dyn Layer,
     ) -> Result<(), ImageError> {
         let old = self.state.zones.of(record.zone);
-        // Data in the persistent cache has tags of its own, in this plan.
-        let home = |run: &&Run<'_>| self.state.map.overlapping(run.extent).next().is_none();
         let mut sums: Vec<(LbaExtent, u32)> =
-            runs.iter().filter(home).map(|run| (run.extent, crc32c::crc32c(run.data))).collect();
+            runs.iter().map(|run| (run.extent, crc32c::crc32c(run.data))).collect();
         if sums.is_empty() {
             sums.push((LbaExtent::new(Lba(0), Sectors(0)), 0));
         }
@@ -162,15 +185,20 @@ impl Interpreter {
                 self.checkpoint_now(false, layer)?;
             }
             self.begin_tag()?;
-            let follows = (self.sequence - since) as u32;
             let record = if index == last { record } else { old };
-            let kind = Kind::Zone { data_crc, record, before: old.written, follows };
+            let kind = Kind::Zone { data_crc, record, before: old.written, follows: self.follows() };
             let tag = self.tag(extent, Pba(0), kind);
             let Self { state, flush, .. } = self;
             state.visit_home(layer, extent, &mut |piece| flush.since.vouched.add(piece));
             self.band_tag(tag, waits);
         }
         Ok(())
+    }
+
+    /// Tags of the plan that is executed, so far: on a drive with zones, a later one makes no sense without them.
+    pub(crate) fn follows(&self) -> u32 {
+        let tags = self.sequence - self.plan_began;
+        if self.zones.is_some() { tags as u32 } else { 0 }
     }
 
     /// Makes zeros of the parts of an extent that are neither written now nor in the persistent cache; whether there were any.
@@ -288,20 +316,24 @@ impl Interpreter {
     }
 }
 
-/// The parts of the host writes of a plan in a zone, by address.
+/// What a plan writes of host writes in a zone at native locations, by address.
 fn runs_in<'a>(zone: LbaExtent, plan: &Plan, writes: &[HostWrite<'a>]) -> Vec<Run<'a>> {
+    let done = |write: &&HostWrite<'a>| {
+        plan.completions().any(|(id, outcome)| id == write.id && outcome.status().is_ok())
+    };
+    let taken: Vec<&HostWrite<'a>> = writes.iter().filter(done).collect();
     let mut runs: Vec<Run<'a>> = Vec::new();
-    for (id, outcome) in plan.completions() {
-        let Some(write) = writes.iter().find(|write| write.id == id) else { continue };
-        let start = match outcome {
-            Outcome::Done => write.extent.start,
-            Outcome::Appended(start) => start,
-            Outcome::Failed(_) => continue,
-        };
-        let (from, to) = (start.max(zone.start), (start + write.extent.len).min(zone.end()));
-        if from < to {
-            let bytes = (from - start).bytes() as usize..(to - start).bytes() as usize;
-            runs.push(Run { extent: LbaExtent::new(from, to - from), data: &write.data[bytes] });
+    for step in plan.steps() {
+        let Step::Access { extent, source: Source::Host(start), .. } = step else { continue };
+        let start = Lba::from(*start);
+        let (start, end) = (start.max(zone.start), (start + extent.len).min(zone.end()));
+        for write in &taken {
+            let (from, to) = (start.max(write.extent.start), end.min(write.extent.end()));
+            if from < to {
+                let byte = |at: Lba| (at - write.extent.start).bytes() as usize;
+                let data = &write.data[byte(from)..byte(to)];
+                runs.push(Run { extent: LbaExtent::new(from, to - from), data });
+            }
         }
     }
     runs.sort_by_key(|run| run.extent.start);

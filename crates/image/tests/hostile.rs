@@ -46,7 +46,7 @@ fn found(random: &mut Random, room: u64) -> CachedExtent {
 fn tag(random: &mut Random, room: u64, next: &mut u64) -> Tag {
     let CachedExtent { lba, pba, access, taken } = found(random, room);
     let kind = match random.below(6) {
-        0 => Kind::Home,
+        0 => Kind::Home { follows: 0 },
         1 => Kind::Moved,
         _ => Kind::Cached { data_crc: 0, access, taken },
     };

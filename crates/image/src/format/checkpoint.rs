@@ -5,9 +5,9 @@
 
 use skylight_disk::shingling::Destroyed;
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
-use skylight_layer::{CachedExtent, MediaUse};
 use skylight_layer::capabilities::overwriting::Stamp;
 use skylight_layer::capabilities::zoned::ZoneRecord;
+use skylight_layer::{CachedExtent, MediaUse};
 
 use super::tag::{zone_flags, zone_record};
 use super::{BLOCK, checksum, put_u32, put_u64, u32_at, u64_at};

@@ -27,7 +27,10 @@ pub enum Kind {
         taken: u64,
     },
     /// The extent is where its band is; nothing of it is in the cache.
-    Home,
+    Home {
+        /// How many tags before this one are of the same plan, on a drive with zones: without them it does not count.
+        follows: u32,
+    },
     /// The extent, a whole band, is at the tag's place; nothing of it is in the cache.
     Moved,
     /// The extent of a raw shingled disk was written in place, which destroys what it destroys.
@@ -112,7 +115,7 @@ impl TagBlock {
 fn encode_tag(tag: &Tag, bytes: &mut [u8]) {
     let number = match tag.kind {
         Kind::Cached { .. } => 1,
-        Kind::Home => 2,
+        Kind::Home { .. } => 2,
         Kind::Moved => 3,
         Kind::Written { .. } => 4,
         Kind::Zone { .. } => 5,
@@ -127,6 +130,9 @@ fn encode_tag(tag: &Tag, bytes: &mut [u8]) {
         put_u64(bytes, 40, taken);
         put_u64(bytes, 48, access.start.get());
         put_u32(bytes, 56, access.len.get() as u32);
+    }
+    if let Kind::Home { follows } = tag.kind {
+        put_u32(bytes, 52, follows);
     }
     if let Kind::Written { number, at_ns } = tag.kind {
         put_u64(bytes, 40, at_ns);
@@ -182,7 +188,7 @@ fn decode_tag(bytes: &[u8]) -> Option<Tag> {
             access: PbaExtent::new(Pba(u64_at(bytes, 48)), Sectors(u32_at(bytes, 56).into())),
             taken: u64_at(bytes, 40),
         },
-        2 => Kind::Home,
+        2 => Kind::Home { follows: u32_at(bytes, 52) },
         3 => Kind::Moved,
         4 => Kind::Written { number: u64_at(bytes, 48), at_ns: u64_at(bytes, 40) },
         5 => Kind::Zone {

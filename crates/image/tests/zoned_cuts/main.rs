@@ -30,7 +30,8 @@ fn lives(drive: Drive) {
         for seed in seed.. {
             let mut life = Life::new(drive, (write_cache, checksums), seed, None);
             let lived = life.live(LIFE.min(each - cuts));
-            let how = format!("{}, write cache {write_cache}, checksums {checksums}, seed {seed}", drive.name);
+            let how =
+                format!("{}, write cache {write_cache}, checksums {checksums}, seed {seed}", drive.name);
             println!("{how}: {:?}", life.seen);
             lived.unwrap_or_else(|why| panic!("{how}, cut {}: {why}", life.seen.cuts));
             assert!(life.seen.cuts < 1_000 || life.seen.checkpoints > 0 && life.seen.resets > 0);
@@ -55,6 +56,11 @@ fn zones_of_short_capacity_survive_cuts() {
 #[test]
 fn host_aware_zones_survive_cuts() {
     lives(DRIVES[2]);
+}
+
+#[test]
+fn zones_with_a_persistent_cache_survive_cuts() {
+    lives(DRIVES[3]);
 }
 
 #[test]

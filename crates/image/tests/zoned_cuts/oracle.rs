@@ -3,6 +3,9 @@
 //! A zone has a history: its state when all was durable last, and the state behind each command since. A drive that was
 //! started again has each zone in one of these states. Where writes go to the write pointer alone, that is all of it, end
 //! and data; where they go anywhere, data that was overwritten in place may be old or new, sector by sector, as on any disk.
+//!
+//! A drive that cleans moves the write pointer of a zone that was written out of order when it likes, to behind the last
+//! valid sector at most; what was not written since a reset reads as zeros on either side of it.
 
 const SECTOR: usize = 512;
 
@@ -54,6 +57,8 @@ pub struct Shape {
     pub capacity: u64,
     pub conventional: u64,
     pub host_aware: bool,
+    /// Whether it has a persistent cache for writes out of order, and cleans.
+    pub cleans: bool,
 }
 
 /// What the host asks.
@@ -109,7 +114,7 @@ impl Oracle {
     }
 
     fn write(&mut self, zone: u64, from: u64, len: u64, number: u64) {
-        let (conventional, capacity) = (self.is_conventional(zone), self.shape.capacity);
+        let (conventional, Shape { capacity, cleans, .. }) = (self.is_conventional(zone), self.shape);
         self.change(zone, |state| {
             let to = from + len;
             if from > state.written {
@@ -121,7 +126,7 @@ impl Oracle {
             }
             state.said.non_sequential |= from != state.said.end || state.said.condition != 0;
             state.written = state.written.max(to);
-            if state.said.condition == 0 {
+            if state.said.condition == 0 && !(cleans && state.said.non_sequential) {
                 state.said.end = state.said.end.max(to);
             }
             if state.said.end == capacity {
@@ -142,15 +147,23 @@ impl Oracle {
             Op::Reset(of) => {
                 for zone in zones(*of).filter(|&zone| !self.is_conventional(zone)).collect::<Vec<_>>() {
                     if !self.has_failed(zone) {
-                        self.change(zone, |state| (state.said, state.written) = (Said::default(), 0));
+                        let cleans = self.shape.cleans;
+                        self.change(zone, |state| {
+                            (state.said, state.written) = (Said::default(), 0);
+                            if cleans {
+                                state.values.fill(0);
+                            }
+                        });
                     }
                 }
             }
             Op::Finish(of) => {
                 for zone in zones(*of).filter(|&zone| !self.is_conventional(zone)).collect::<Vec<_>>() {
-                    let Said { end, condition, .. } = self.now(zone).said;
-                    if condition == 0 && (of.is_some() || end > 0) {
-                        self.change(zone, |state| state.said = Said { end: 0, condition: FULL, ..state.said });
+                    let Said { end, condition, non_sequential } = self.now(zone).said;
+                    if condition == 0 && (of.is_some() || end > 0 || non_sequential) {
+                        self.change(zone, |state| {
+                            state.said = Said { end: 0, condition: FULL, ..state.said }
+                        });
                     }
                 }
             }
@@ -200,7 +213,10 @@ impl Oracle {
             let said = found.zones[number as usize];
             // How far a zone is written that says so no more: as far as in a state that it may be in.
             let states = &self.zones[number as usize].history;
-            let written = self.state_of(number, states, said, &values).map_or(said.end, |state| state.written);
+            let written = match self.state_of(number, states, said, &values) {
+                _ if self.shape.cleans && !self.is_conventional(number) => end_of(&values).max(said.end),
+                state => state.map_or(said.end, |state| state.written),
+            };
             let zone = &mut self.zones[number as usize];
             zone.history = vec![ZoneState { said, written, values }];
             zone.superseded = 0;
@@ -227,8 +243,10 @@ impl Oracle {
                 (0..self.shape.zone_sectors).map(|sector| self.value(found, number, sector)).collect();
             let values = values?;
             if self.state_of(number, states, said, &values).is_none() {
-                let may: Vec<_> =
-                    states.iter().map(|state| (state.said, &state.values[..state.written as usize])).collect();
+                let may: Vec<_> = states
+                    .iter()
+                    .map(|state| (state.said, &state.values[..state.written as usize]))
+                    .collect();
                 return Err(format!("zone {number} says {said:?} and reads as {values:?}; may be {may:?}"));
             }
         }
@@ -243,6 +261,17 @@ impl Oracle {
         said: Said,
         values: &[u64],
     ) -> Option<&'a ZoneState> {
+        if self.shape.cleans && !self.is_conventional(number) {
+            let values_are = |state: &ZoneState| {
+                let mut sectors = values.iter().enumerate();
+                // What a command before has put there, or nothing.
+                state.said.condition == OFFLINE
+                    || sectors
+                        .all(|(sector, value)| states.iter().any(|state| state.values[sector] == *value))
+            };
+            let capacity = self.shape.capacity;
+            return states.iter().rev().find(|state| state.may_say(said, capacity) && values_are(state));
+        }
         let exact = !self.shape.host_aware && !self.is_conventional(number);
         let reads_as = |state: &&ZoneState| match said.condition {
             // Nothing can be read of it.
@@ -271,7 +300,25 @@ impl Oracle {
 /// The condition of a full zone.
 pub const FULL: u8 = 0xe;
 
+/// The end of what is not zero.
+fn end_of(values: &[u64]) -> u64 {
+    values.iter().rposition(|&value| value != 0).map_or(0, |last| last as u64 + 1)
+}
+
 impl ZoneState {
+    /// Whether a drive that cleans may say this of a zone in this state.
+    fn may_say(&self, said: Said, capacity: u64) -> bool {
+        if !self.said.non_sequential || matches!(self.said.condition, READ_ONLY | OFFLINE) {
+            return Said { non_sequential: said.non_sequential, ..self.said } == said
+                && (!said.non_sequential || self.said.non_sequential);
+        }
+        match said.condition {
+            0 => self.said.condition == 0 && (self.said.end..=self.written).contains(&said.end),
+            FULL => self.said.condition == FULL || self.written == capacity,
+            _ => false,
+        }
+    }
+
     /// Whether all sectors read as in this state: zeros where nothing was written.
     fn reads_as(&self, values: &[u64]) -> bool {
         let (written, rest) = values.split_at(self.written as usize);

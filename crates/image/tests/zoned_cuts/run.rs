@@ -4,13 +4,15 @@ use std::time::Duration;
 
 use crate::media::fault::{FaultStore, Medium, Random};
 use crate::media::ram::RamStore;
-use skylight_disk::{Pba, Sectors};
+use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_image::planted::{Planted, Plants};
 use skylight_image::store::checksummed::SumOptions;
 use skylight_image::{Image, ImageError, Options, PendingSync, Write};
 use skylight_layer::capabilities::zoned::{ZoneAccess, ZoneCondition, ZoneLayout, ZoneModel};
-use skylight_layer::zoned::{ZonedLayer, ZonedSpec};
-use skylight_layer::{Layer, Op as Command};
+use skylight_layer::journaled::JournalSpec;
+use skylight_layer::zoned::aware::throttle::{Estimate, ThrottleSpec};
+use skylight_layer::zoned::aware::{AwareSpec, Bookkeeping};
+use skylight_layer::{Layer, Op as Command, ZonedLayer, ZonedSpec};
 
 use crate::common::{Event, Lives, Session};
 use crate::oracle::{FULL, Found, OFFLINE, Op, Oracle, READ_ONLY, Said, Shape, bytes_of};
@@ -19,7 +21,7 @@ use crate::oracle::{FULL, Found, OFFLINE, Op, Oracle, READ_ONLY, Said, Shape, by
 const SESSION: u64 = 40;
 /// Bytes of a region of the checksums, so that the drive has some.
 const REGION: u64 = 32 << 10;
-/// Sectors before the first zone on the platters.
+/// Sectors of the platters that nothing uses, from their start.
 const START: u64 = 8;
 
 /// What came up, to be sure that it did.
@@ -42,14 +44,58 @@ pub struct Drive {
     pub shape: Shape,
 }
 
-pub const DRIVES: [Drive; 3] = [
-    Drive { name: "host-managed", shape: shape(8, 24, 24, 1, false) },
-    Drive { name: "host-managed, short capacity", shape: shape(7, 24, 17, 0, false) },
-    Drive { name: "host-aware", shape: shape(6, 24, 24, 1, true) },
+pub const DRIVES: [Drive; 4] = [
+    Drive { name: "host-managed", shape: shape(8, 24, 1) },
+    Drive { name: "host-managed, short capacity", shape: shape(7, 17, 0) },
+    Drive { name: "host-aware", shape: Shape { host_aware: true, ..shape(6, 24, 1) } },
+    Drive {
+        name: "host-aware, with a persistent cache",
+        shape: Shape { host_aware: true, cleans: true, ..shape(6, 24, 1) },
+    },
 ];
 
-const fn shape(zones: u64, zone_sectors: u64, capacity: u64, conventional: u64, host_aware: bool) -> Shape {
-    Shape { zones, zone_sectors, capacity, conventional, host_aware }
+const fn shape(zones: u64, capacity: u64, conventional: u64) -> Shape {
+    Shape { zones, zone_sectors: 24, capacity, conventional, host_aware: false, cleans: false }
+}
+
+/// A persistent cache that some ten writes fill, and what cleans it; where zones begin behind it.
+fn aware(zone: Sectors) -> (AwareSpec, Pba) {
+    let mut journal = JournalSpec {
+        region: PbaExtent::default(),
+        quantum: Sectors(8),
+        out_of_band: Sectors(0),
+        gap: Sectors(0),
+        entry_max: Sectors(16),
+        entry_writes: 4,
+        slots: 14,
+    };
+    let mut at = Pba(START);
+    let [region, staging, map_merge, zone_log] =
+        [Sectors(journal.region_sectors()), zone, Sectors(8), Sectors(8)].map(|len| {
+            let extent = PbaExtent::new(at, len);
+            at += len;
+            extent
+        });
+    journal.region = region;
+    let (none, second) = (Nanos(0), Nanos(1_000_000_000));
+    let spec = AwareSpec {
+        open_zones: 3,
+        seed: 1,
+        bookkeeping: Bookkeeping::default(),
+        zone_log,
+        journal,
+        watermark: 10,
+        map_limit: Some(24),
+        map_merge_every: Some(7),
+        map_copies: 1,
+        map_merge,
+        staging,
+        chunk: Sectors(10),
+        idle_after: Some(Nanos(1)),
+        throttle: ThrottleSpec { first: second, step: none, most: second, writes: 8, one_in: 1 },
+        estimate: Estimate { revolution: second, seek: none, stroke: none, platters: 1_000, track: 100 },
+    };
+    (spec, at)
 }
 
 /// A flush beside other commands.
@@ -185,7 +231,11 @@ impl Life {
                 let writes: Vec<_> = writes
                     .iter()
                     .zip(&data)
-                    .map(|(&(zone, from, ..), data)| Write { offset: first(zone, from) * 512, data, fua: *fua })
+                    .map(|(&(zone, from, ..), data)| Write {
+                        offset: first(zone, from) * 512,
+                        data,
+                        fua: *fua,
+                    })
                     .collect();
                 image.write_many(&writes)
             }
@@ -273,13 +323,15 @@ impl Lives for Life {
     type Oracle = Oracle;
 
     fn layer(&self) -> Box<dyn Layer> {
-        let Shape { zones, zone_sectors, capacity, conventional, host_aware } = self.oracle.shape;
+        let Shape { zones, zone_sectors, capacity, conventional, host_aware, cleans } = self.oracle.shape;
         let model = if host_aware { ZoneModel::HostAware } else { ZoneModel::HostManaged };
         let mut layout = ZoneLayout::new(model, Sectors(zones * zone_sectors), Sectors(zone_sectors));
         layout.capacity = Sectors(capacity);
         layout.conventional = conventional as u32;
         layout.unrestricted_reads = true;
-        Box::new(ZonedLayer::new(ZonedSpec { layout, start: Pba(START), aware: None }))
+        let (spec, behind) = aware(Sectors(zone_sectors));
+        let (aware, start) = if cleans { (Some(spec), behind) } else { (None, Pba(START)) };
+        Box::new(ZonedLayer::new(ZonedSpec { layout, start, aware }))
     }
 
     fn options(&self) -> &Options {

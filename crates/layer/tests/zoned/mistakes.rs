@@ -56,7 +56,9 @@ fn wrong(right: Effect) -> Vec<Effect> {
         Effect::Keep => vec![to(Condition::Closed), to(Condition::ExplicitOpen), Effect::Fails(ANOTHER)],
         Effect::To(_) => vec![Effect::Keep, Effect::Fails(ANOTHER)],
         // The limits do not count, or it does nothing.
-        Effect::ToWithResources(condition) | Effect::ToThroughOpen(condition) => vec![to(condition), Effect::Keep],
+        Effect::ToWithResources(condition) | Effect::ToThroughOpen(condition) => {
+            vec![to(condition), Effect::Keep]
+        }
         Effect::ToClosed => vec![to(Condition::Closed), Effect::Keep],
         Effect::Fails(_) => vec![Effect::Keep, Effect::Fails(ANOTHER)],
     }
@@ -106,7 +108,9 @@ impl Mistake {
             Self::NotActive(row) => tables.active[row] = false,
             Self::Rule(number) => *rule(&mut tables, number) = ANOTHER,
             Self::OneMoreOpen => believed.max_open = Some(shape.max_open? + 1),
-            Self::OneLessOpen => believed.max_open = Some(shape.max_open?.checked_sub(1).filter(|&most| most > 0)?),
+            Self::OneLessOpen => {
+                believed.max_open = Some(shape.max_open?.checked_sub(1).filter(|&most| most > 0)?)
+            }
             Self::OneMoreActive => believed.max_active = Some(shape.max_active? + 1),
             Self::OneSectorMore => {
                 believed.writable_sectors += 1;

@@ -5,7 +5,9 @@
 //! implicitly opened zones is closed to make way for another. It follows the drive there, within these limits.
 
 use skylight_disk::Lba;
-use skylight_layer::capabilities::zoned::{ZoneCondition as Condition, ZoneDescriptor, ZoneKind, ZoneModel as DriveModel};
+use skylight_layer::capabilities::zoned::{
+    ZoneCondition as Condition, ZoneDescriptor, ZoneKind, ZoneModel as DriveModel,
+};
 use skylight_layer::{Command, Failure, Op};
 
 use super::tables::{Action, Effect, Tables, closed, is_required, row};
@@ -128,7 +130,11 @@ impl Model {
         }
         match max_open {
             Some(most) if self.sum(&tables.open) >= most => {
-                if self.count(tables.gives_way) > 0 { Ok(1) } else { refused }
+                if self.count(tables.gives_way) > 0 {
+                    Ok(1)
+                } else {
+                    refused
+                }
             }
             _ => Ok(0),
         }
@@ -199,7 +205,9 @@ impl Model {
         for index in many {
             // Resources are those of all together; a zone that is finished needs them one at a time.
             let effect = match self.tables.actions[row(self.zones[index].condition)][column] {
-                Effect::ToWithResources(condition) | Effect::ToThroughOpen(condition) => Effect::To(condition),
+                Effect::ToWithResources(condition) | Effect::ToThroughOpen(condition) => {
+                    Effect::To(condition)
+                }
                 other => other,
             };
             if let Err(failure) = self.effect(index, effect) {
@@ -226,7 +234,8 @@ impl Model {
         if zones.len() > 1 && zones.iter().any(|zone| is_required(zone.kind)) {
             fails.push(tables.rules.read_boundary);
         }
-        let has_pointer = |zone: &Zone| tables.active[row(zone.condition)] || zone.condition == Condition::Empty;
+        let has_pointer =
+            |zone: &Zone| tables.active[row(zone.condition)] || zone.condition == Condition::Empty;
         if zones.iter().any(|zone| has_pointer(zone) && end.min(zone.end) > zone.pointer) {
             fails.push(tables.rules.invalid_data);
         }
@@ -334,7 +343,8 @@ impl Model {
             return Expected { fails, ..Expected::default() };
         }
         let advanced = self.advance(index, zone.pointer + sectors);
-        advanced.map_or_else(Expected::failure, |expected| Expected { appended: Some(zone.pointer), ..expected })
+        advanced
+            .map_or_else(Expected::failure, |expected| Expected { appended: Some(zone.pointer), ..expected })
     }
 
     /// Compares with what the drive reports of all its zones, and follows it where it chose which zones gave way.

@@ -2,7 +2,9 @@
 //! it failed or not, every zone is compared.
 
 use skylight_disk::{Lba, LbaExtent, Sectors};
-use skylight_layer::capabilities::zoned::{ZoneAccess, ZoneCondition as Condition, ZoneDescriptor, ZoneFilter};
+use skylight_layer::capabilities::zoned::{
+    ZoneAccess, ZoneCondition as Condition, ZoneDescriptor, ZoneFilter,
+};
 use skylight_layer::{Command, CommandId, Layer, Op, Outcome, Plan, Queue};
 
 use super::common::host::Stream;
@@ -110,10 +112,16 @@ impl<L: Layer> Pair<L> {
         let right = |zone: &&ZoneDescriptor| (zone.start + zone.len).get() > from && takes(zone, condition);
         let expected: Vec<ZoneDescriptor> = self.reported.iter().filter(right).take(most).copied().collect();
         if found != expected {
-            return Err(format!("{filter:?} from {from} on reports {found:?}, and has to report {expected:?}"));
+            return Err(format!(
+                "{filter:?} from {from} on reports {found:?}, and has to report {expected:?}"
+            ));
         }
         let (counted, there) = (u64::from(zoned.counts().of(condition)), self.model.count(condition));
-        if counted == there { Ok(()) } else { Err(format!("{counted} zones are {condition:?}, and {there} have to be")) }
+        if counted == there {
+            Ok(())
+        } else {
+            Err(format!("{counted} zones are {condition:?}, and {there} have to be"))
+        }
     }
 
     /// A medium defect in some zone.
@@ -144,7 +152,11 @@ impl<L: Layer> Pair<L> {
             10 if self.stream.once_in(8) => (self.draw_action(), 0, capacity),
             _ => {
                 let start = self.draw_zone_id(zone);
-                let len = if self.stream.once_in(40) { 1 + self.stream.below(zone.end - zone.start) } else { zone.end - zone.start };
+                let len = if self.stream.once_in(40) {
+                    1 + self.stream.below(zone.end - zone.start)
+                } else {
+                    zone.end - zone.start
+                };
                 (self.draw_action(), start, len)
             }
         };
@@ -172,7 +184,11 @@ impl<L: Layer> Pair<L> {
 
     /// The first sector of a zone, or now and then another one.
     fn draw_zone_id(&mut self, zone: Zone) -> u64 {
-        if self.stream.once_in(20) { zone.start + self.stream.below(zone.end - zone.start) } else { zone.start }
+        if self.stream.once_in(20) {
+            zone.start + self.stream.below(zone.end - zone.start)
+        } else {
+            zone.start
+        }
     }
 
     fn draw_len(&mut self, zone: Zone) -> u64 {
@@ -226,5 +242,9 @@ fn check_outcome(outcome: Outcome, expected: &Expected, op: Op) -> Result<(), St
         Outcome::Appended(at) => expected.fails.is_empty() && expected.appended == Some(at.get()),
         Outcome::Failed(failure) => expected.fails.contains(&failure) || expected.may_fail == Some(failure),
     };
-    if right { Ok(()) } else { Err(format!("the drive answers {outcome:?}, and the standard has {expected:?}")) }
+    if right {
+        Ok(())
+    } else {
+        Err(format!("the drive answers {outcome:?}, and the standard has {expected:?}"))
+    }
 }

@@ -8,7 +8,9 @@
 //! are those of the NVMe Zoned Namespace Command Set, 2.1.1.
 
 use skylight_layer::Failure;
-use skylight_layer::capabilities::zoned::ZoneCondition::{self as Condition, Closed, Empty, ExplicitOpen, Full, ImplicitOpen};
+use skylight_layer::capabilities::zoned::ZoneCondition::{
+    self as Condition, Closed, Empty, ExplicitOpen, Full, ImplicitOpen,
+};
 use skylight_layer::capabilities::zoned::ZoneKind;
 
 /// An action on a zone, in the order of the columns.

@@ -98,7 +98,8 @@ fn query_within(
     if trusted.is_some_and(|trusted| !trusted.contains(&server)) {
         return Err(ControlError::Untrusted(name, server));
     }
-    let line = stream.write_all(format!("{request}\n").as_bytes()).and_then(|()| read_line(&mut stream, timeout));
+    let line =
+        stream.write_all(format!("{request}\n").as_bytes()).and_then(|()| read_line(&mut stream, timeout));
     let mut answer: Value = line
         .and_then(|line| serde_json::from_slice(&line).map_err(|_| invalid("not a skylight server")))
         .map_err(no_server)?;

@@ -77,6 +77,7 @@ pub(super) fn act(request: &Value, service: &Service) -> Result<PendingAction, S
         None => return Err("zone: missing; give \"all\" or the byte at which a zone begins".to_owned()),
     };
     let receiver = service.act_on_zones(op, zone)?;
-    let action = zone.map_or_else(|| format!("{name} all zones"), |start| format!("{name} the zone at {start}"));
+    let action =
+        zone.map_or_else(|| format!("{name} all zones"), |start| format!("{name} the zone at {start}"));
     Ok(PendingAction { receiver, action })
 }

@@ -39,5 +39,5 @@ pub use service::Service;
 pub use settings::Setting;
 pub use shape::{PIECE_BYTES, Shape};
 pub use skylight_command::{Command, Failure, Flags, Op};
-pub use zones::ZonePage;
 pub use validate::{BadExtent, MAX_TRANSFER_BYTES, OFFERED, validate, validate_extent};
+pub use zones::ZonePage;

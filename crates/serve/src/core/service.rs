@@ -90,13 +90,18 @@ impl Service {
             Some(start) => (start, layout.zone.bytes().min(shape.size.saturating_sub(start))),
             None => (0, shape.size),
         };
-        let command = validate(action, Flags::NONE, offset, len, shape)
-            .map_err(|_| format!("{offset}: no zone begins at this byte; skylight zones lists where they begin"))?;
+        let command = validate(action, Flags::NONE, offset, len, shape).map_err(|_| {
+            format!("{offset}: no zone begins at this byte; skylight zones lists where they begin")
+        })?;
         let (sender, receiver) = channel();
-        self.backend.submit(Job::new(command, Vec::new(), Box::new(move |completion| {
-            // A client that is gone does not wait for it.
-            let _ = sender.send(completion);
-        })));
+        self.backend.submit(Job::new(
+            command,
+            Vec::new(),
+            Box::new(move |completion| {
+                // A client that is gone does not wait for it.
+                let _ = sender.send(completion);
+            }),
+        ));
         Ok(receiver)
     }
 

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 use skylight_disk::SECTOR_BYTES;
-use skylight_layer::capabilities::zoned::{ZoneCondition, ZoneDescriptor, ZoneLayout};
 use skylight_layer::Zoned;
+use skylight_layer::capabilities::zoned::{ZoneCondition, ZoneDescriptor, ZoneLayout};
 
 use super::Op;
 
@@ -38,7 +38,8 @@ impl ZonePage {
         let ZoneLayout { model, zone, zones, conventional, max_open, max_active, .. } = self.layout;
         let column = |get: &dyn Fn(&ZoneDescriptor) -> Value| self.zones.iter().map(get).collect::<Value>();
         let bytes = |get: fn(&ZoneDescriptor) -> u64| column(&|zone| (get(zone) * SECTOR_BYTES).into());
-        let pointer = |zone: &ZoneDescriptor| zone.write_pointer.map_or(NO_POINTER, |at| at.get() * SECTOR_BYTES);
+        let pointer =
+            |zone: &ZoneDescriptor| zone.write_pointer.map_or(NO_POINTER, |at| at.get() * SECTOR_BYTES);
         json!({
             "layout": {
                 "model": model.name(),

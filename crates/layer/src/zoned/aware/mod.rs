@@ -16,6 +16,8 @@
 
 mod cleaning;
 pub mod open_zones;
+#[cfg(test)]
+mod tests;
 pub mod throttle;
 
 use skylight_command::CommandId;
@@ -128,7 +130,13 @@ impl Aware {
     }
 
     /// Prepares for a write that a volatile cache is about to take at `now`: opens its zones, if it continues them.
-    pub(super) fn prepare(&mut self, extent: LbaExtent, now: Time, table: &mut ZoneTable, plan: &mut Plan) -> Preparation {
+    pub(super) fn prepare(
+        &mut self,
+        extent: LbaExtent,
+        now: Time,
+        table: &mut ZoneTable,
+        plan: &mut Plan,
+    ) -> Preparation {
         if std::mem::take(&mut self.synced) {
             self.settled_at = now + self.spec.bookkeeping.settle;
         }
@@ -137,10 +145,13 @@ impl Aware {
         let mut opened = Nanos(0);
         for zone in first..=last.min(layout.zones - 1) {
             let pointer = table.descriptor(zone).write_pointer;
-            if !pointer.is_some_and(|pointer| extent.start <= pointer && pointer < extent.end()) || self.open.holds(zone) {
+            if !pointer.is_some_and(|pointer| extent.start <= pointer && pointer < extent.end())
+                || self.open.holds(zone)
+            {
                 continue;
             }
-            let victim = self.leaving.take().filter(|&zone| self.open.holds(zone)).or_else(|| self.open.victim());
+            let victim =
+                self.leaving.take().filter(|&zone| self.open.holds(zone)).or_else(|| self.open.victim());
             if let Some(victim) = victim.filter(|&victim| table.has_admitted(victim)) {
                 self.leaving = Some(victim);
                 return Preparation::Destage(table.layout().extent_of(victim));
@@ -189,6 +200,10 @@ impl Aware {
         if self.map.overlapping(extent).next().is_some() {
             self.map.remove(extent);
             plan.push(Step::Commit(MapChange::Native { lba: extent }));
+            let whole = table.layout().extent_of(zone);
+            if self.map.overlapping(whole).next().is_none() {
+                table.cleaned(zone, table.written(zone));
+            }
         }
         if table.written(zone) == table.layout().capacity_of(zone) {
             self.open.give_back(zone);
@@ -201,7 +216,6 @@ impl Aware {
         let mut entry: Vec<LbaExtent> = Vec::with_capacity(parts.len());
         let mut data = Sectors(0);
         for &part in parts {
-            self.cancel_cleaning_of(table.layout().zone_of(part.start));
             let mut rest = part;
             while !rest.is_empty() {
                 if !entry.is_empty() && (data + rest.len).get() > most.get() {
@@ -220,9 +234,12 @@ impl Aware {
         }
     }
 
-    /// How many sectors and writes a journal entry holds at most.
-    pub(super) fn entry_limits(&self) -> (Sectors, usize) {
-        (self.spec.journal.entry_max, self.spec.journal.entry_writes)
+    /// How many sectors and writes the next journal entry holds at most. With a full cache each write waits for itself.
+    pub(super) fn entry_limits(&mut self) -> (Sectors, usize) {
+        let JournalSpec { entry_max, entry_writes, .. } = self.spec.journal;
+        self.journal.oldest(&self.map);
+        let is_full = self.journal.slots_used() >= self.spec.watermark;
+        (entry_max, if is_full { 1 } else { entry_writes })
     }
 
     /// Writes one journal entry, after cleaning if that is necessary.
@@ -233,13 +250,19 @@ impl Aware {
         self.clean_for(quanta, map_entries, table, plan);
         self.entries += 1;
         let since_merge = self.spec.map_merge_every.map(|every| self.entries % every);
-        if self.entries > self.spec.map_copies && since_merge.is_some_and(|since| since < self.spec.map_copies) {
+        if self.entries > self.spec.map_copies
+            && since_merge.is_some_and(|since| since < self.spec.map_copies)
+        {
             plan.write(Medium::Platter, self.spec.map_merge, Purpose::MapMerge, Source::Internal);
         }
         let location = self.journal.allocate(quanta);
         plan.write(Medium::Platter, location.data, Purpose::Cache, Source::HostToCache);
         let mut pba = location.data.start;
         for &lba in extents {
+            // Cleaning for this entry may have begun with this zone, or have finished it.
+            let zone = table.layout().zone_of(lba.start);
+            self.cancel_cleaning_of(zone);
+            table.note_out_of_order(zone);
             self.map.insert(lba, pba);
             self.journal.record(JournalRecord { lba, pba, slot: location.slot });
             plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));
@@ -289,7 +312,13 @@ impl Aware {
 
     /// Appends the locations of a part of an extent in one zone.
     pub(super) fn locate(&self, (zone, part): (u32, LbaExtent), table: &ZoneTable, pieces: &mut Vec<Piece>) {
-        self.visit(zone, part, table, |piece| pieces.extend(piece));
+        self.visit(zone, part, table, |piece| {
+            pieces.push(piece.unwrap_or_else(|LbaExtent { start, len }| Piece {
+                medium: Medium::Platter,
+                extent: PbaExtent::new(self.places.of(table.layout(), start), len),
+                cached: false,
+            }));
+        });
     }
 
     /// Visits the pieces of a part of a zone in order: where it is, or what was never written.
@@ -351,7 +380,9 @@ impl Aware {
         let home = || self.places.of(layout, extent.start);
         if !write {
             let first = self.map.overlapping(extent).next();
-            return first.filter(|mapped| mapped.lba.start == extent.start).map_or_else(home, |mapped| mapped.pba);
+            return first
+                .filter(|mapped| mapped.lba.start == extent.start)
+                .map_or_else(home, |mapped| mapped.pba);
         }
         if layout.is_conventional(zone) || offset == table.written(zone) {
             return home();
@@ -366,7 +397,11 @@ impl Aware {
 
     /// Appends one unit of background work, if there is any.
     pub(super) fn idle(&mut self, table: &mut ZoneTable, plan: &mut Plan) -> Idle {
-        if self.spec.idle_after.is_some() && self.clean_step(table, plan) { Idle::Worked } else { Idle::Nothing }
+        if self.spec.idle_after.is_some() && self.clean_step(table, plan) {
+            Idle::Worked
+        } else {
+            Idle::Nothing
+        }
     }
 
     /// The space on the media with what this adds to that of the zones.

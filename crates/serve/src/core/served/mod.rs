@@ -228,7 +228,8 @@ impl Backend for ServedImage {
             let status = |image: &mut Image| Ok(image.overwriting().map(|disk| shingles.status(disk)));
             self.access.with(status).ok().flatten()
         });
-        let zones = self.access.with(|image| Ok(image.zoned().map(|zoned| counts_json(zoned)))).ok().flatten();
+        let zones =
+            self.access.with(|image| Ok(image.zoned().map(|zoned| counts_json(zoned)))).ok().flatten();
         json!({
             "timing": self.access.timing,
             "image": status,

@@ -179,12 +179,7 @@ impl Bytes {
     }
 
     /// Executes the plan of reads of a raw shingled disk, or of a drive with zones.
-    fn planned_read(
-        &mut self,
-        plan: &Plan,
-        ids: &[CommandId],
-        layer: &dyn Layer,
-    ) -> Result<(), ImageError> {
+    fn planned_read(&mut self, plan: &Plan, ids: &[CommandId], layer: &dyn Layer) -> Result<(), ImageError> {
         for &id in ids {
             let Some(InFlight { job, planned, .. }) = self.commands.get_mut(id) else {
                 continue;
