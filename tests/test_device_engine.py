@@ -145,7 +145,11 @@ def test_with_leave_what_is_written_is_there(device: Loop, writer: DeviceEngine)
         (one(Op.TRIM, 0, 512), 1, "TRIM is not supported on real devices"),
         (one(Op.READ, 0, 512), 0, "queue depth 0 is out of range"),
         (one(Op.READ, 0, 512), 1025, "queue depth 1025 is out of range"),
-        (IoBatch(np.array([9], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32)), 1, "operation 9"),
+        (
+            IoBatch(np.array([99], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32)),
+            1,
+            "operation 99",
+        ),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
 )

@@ -182,6 +182,13 @@ class HostDevice:
         self, op: NDArray[np.uint8], offset: NDArray[np.uint64], size: NDArray[np.uint32], depth: int
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Runs a batch; answers when each I/O was submitted and completed, ns."""
+    def results(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """The rows of the last batch that the device refused or that were appends, and the result of each, as
+        `SimDrive.results` has them."""
+    def zone_layout(self) -> dict[str, Any] | None:
+        """The layout of its zones, by name; None where there are none."""
+    def report_zones(self, from_bytes: int, most: int) -> dict[str, Any]:
+        """At most `most` zones from the one that contains a byte on, as columns by name."""
     def write_cache(self) -> str:
         """The state of the volatile write cache, as declared: "on", "off" or "unknown"."""
     def switch_write_cache(self, on: bool, note: str | None = None) -> HostSwitch:

@@ -61,6 +61,11 @@ impl Needs {
 }
 
 impl Columns<'_> {
+    /// Rows `first` to `last` (exclusive).
+    pub fn part(&self, first: usize, last: usize) -> Self {
+        Self { op: &self.op[first..last], offset: &self.offset[first..last], size: &self.size[first..last] }
+    }
+
     /// Rows of the batch.
     pub fn len(&self) -> usize {
         self.op.len()
@@ -85,7 +90,7 @@ impl Columns<'_> {
             let op = self.check_row(row, limits)?;
             let largest = match op {
                 Op::Read => &mut needs.read_bytes,
-                Op::Write => &mut needs.write_bytes,
+                Op::Write | Op::Append => &mut needs.write_bytes,
                 _ => continue,
             };
             *largest = (*largest).max(self.size[row]);
@@ -101,17 +106,19 @@ impl Columns<'_> {
         let (code, offset, size) = (self.op[row], self.offset[row], self.size[row]);
         let op = match code::decode(code) {
             // Writes to a device are made durable by a flush.
-            Some((op @ (Op::Read | Op::Write | Op::Flush), Flags { fua: false, .. })) => op,
+            Some((op @ (Op::Read | Op::Write | Op::Flush | Op::Append), Flags { fua: false, .. })) => op,
+            Some((op, _)) if op.is_zone_action() => op,
             Some((Op::Trim, _)) => return Err(ColumnError::Trim { row }),
             _ => return Err(ColumnError::UnknownOp { row, code }),
         };
         if op != Op::Read && !limits.can_write {
             return Err(ColumnError::NotWritable { row, op });
         }
-        if op == Op::Flush {
+        // A zone action without a size is for all zones.
+        if op == Op::Flush || (op.is_zone_action() && size == 0) {
             return Ok(op);
         }
-        if size == 0 || size > MAX_IO_BYTES {
+        if size == 0 || (size > MAX_IO_BYTES && !op.is_zone_action()) {
             return Err(ColumnError::Size { row, size });
         }
         let block = limits.block_bytes;
@@ -152,9 +159,24 @@ mod tests {
         assert_eq!(check(0, 0, 0), Err(ColumnError::Size { row: 1, size: 0 }));
         assert!(matches!(check(1, 0, MAX_IO_BYTES + 512), Err(ColumnError::Size { row: 1, .. })));
         assert_eq!(check(3, 0, 512), Err(ColumnError::Trim { row: 1 }));
-        for code in [code::WRITE_FUA, 9] {
+        for code in [code::WRITE_FUA, u8::MAX] {
             assert_eq!(check(code, 0, 512), Err(ColumnError::UnknownOp { row: 1, code }));
         }
+    }
+
+    #[test]
+    fn zone_actions_are_for_a_zone_or_for_all() {
+        for op in [code::OPEN_ZONE, code::CLOSE_ZONE, code::FINISH_ZONE, code::RESET_ZONE] {
+            assert_eq!(check(op, 0, 0), check(code::FLUSH, 0, 0), "needs no buffer");
+            assert_eq!(check(op, 256 << 20, 256 << 20), check(code::FLUSH, 0, 0));
+            assert!(matches!(check(op, 100, 512), Err(ColumnError::Misaligned { row: 1, .. })));
+            assert!(matches!(check(op, 1 << 30, 512), Err(ColumnError::OutOfRange { row: 1, .. })));
+            let columns = Columns { op: &[op], offset: &[0], size: &[0] };
+            let reader = Limits { can_write: false, ..LIMITS };
+            assert!(matches!(columns.check(1, &reader), Err(ColumnError::NotWritable { row: 0, .. })));
+        }
+        assert_eq!(check(code::APPEND, 0, 4096), check(code::WRITE, 0, 4096));
+        assert!(matches!(check(code::APPEND, 0, 0), Err(ColumnError::Size { row: 1, .. })));
     }
 
     #[test]

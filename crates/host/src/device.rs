@@ -107,26 +107,26 @@ impl Device {
         self.node.as_ref()
     }
 
+    /// The open target.
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
     /// I/O submitted so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// Runs a batch at a queue depth. Invalid columns are refused before the first I/O; otherwise the log has
-    /// every completed row, however the batch ended.
-    pub fn run(
+    /// Runs the I/O of a batch, reads, writes and flushes, at a queue depth.
+    pub(crate) fn run_io(
         &mut self,
         columns: Columns<'_>,
         depth: usize,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(Log, End), HostError> {
-        let limits = Limits {
-            size_bytes: self.identity.size_bytes,
-            block_bytes: self.identity.block_bytes,
-            can_write: self.access == Access::DestroyData,
-        };
         let path = self.identity.path.clone();
-        let needs = columns.check(depth, &limits).map_err(|error| RefusalReason::Columns(error).of(&path))?;
+        let needs =
+            columns.check(depth, &self.limits()).map_err(|error| RefusalReason::Columns(error).of(&path))?;
         if columns.is_empty() {
             return Ok((Log::default(), End::Complete));
         }
@@ -145,7 +145,7 @@ impl Device {
         };
         if let Some(size) = shrunk() {
             let failure = batch.failure(0, Reason::Shrunk(size));
-            let log = Log { submit_ns: vec![0; columns.len()], complete_ns: vec![0; columns.len()] };
+            let log = Log::pending(columns.len());
             self.engine = Some(engine);
             return Ok((log, End::Failed(failure)));
         }
@@ -162,8 +162,17 @@ impl Device {
         Ok((log, end))
     }
 
+    /// What a batch is checked against.
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            size_bytes: self.identity.size_bytes,
+            block_bytes: self.identity.block_bytes,
+            can_write: self.access == Access::DestroyData,
+        }
+    }
+
     /// Ensures that the ring and buffers cover these needs.
-    fn prepare(&mut self, needs: &Needs) -> Result<(), HostError> {
+    pub(crate) fn prepare(&mut self, needs: &Needs) -> Result<(), HostError> {
         if self.engine.as_ref().is_some_and(|engine| engine.fits(needs)) {
             return Ok(());
         }
@@ -186,6 +195,10 @@ impl Device {
             .map_err(|error| RefusalReason::CannotExamine(error.to_string()).of(&self.identity.path))?;
         let Some(what) = found else { return Ok(()) };
         let mend = match self.identity.kind {
+            // In a sequential zone nothing can be overwritten.
+            Kind::BlockDevice if self.identity.declared.is_host_managed() => {
+                "if nothing on it is needed, remove it with wipefs -a, or in a sequential zone with blkzone reset, and try again"
+            }
             Kind::BlockDevice => "if nothing on it is needed, remove it with wipefs -a and try again",
             Kind::File => {
                 "use an empty file, or, if nothing in it is needed, remove it with wipefs -a and try again"

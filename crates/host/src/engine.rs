@@ -53,6 +53,30 @@ pub struct Log {
     pub submit_ns: Vec<u64>,
     /// Just after its completion was seen.
     pub complete_ns: Vec<u64>,
+    /// Rows that a device refused or that are appends, and the result of each as
+    /// [`skylight_command::code::result`] has it.
+    pub results: Vec<(usize, u64)>,
+}
+
+impl Log {
+    /// The log of so many rows of which none has completed.
+    pub fn pending(rows: usize) -> Self {
+        Self { submit_ns: vec![0; rows], complete_ns: vec![0; rows], results: vec![] }
+    }
+
+    /// The log of one command.
+    pub(crate) fn one(submit_ns: u64, complete_ns: u64, result: u64) -> Self {
+        let results = if result == 0 { vec![] } else { vec![(0, result)] };
+        Self { submit_ns: vec![submit_ns], complete_ns: vec![complete_ns], results }
+    }
+
+    /// Adds the rows of another log behind its own.
+    pub(crate) fn extend(&mut self, other: Self) {
+        let first = self.submit_ns.len();
+        self.submit_ns.extend(other.submit_ns);
+        self.complete_ns.extend(other.complete_ns);
+        self.results.extend(other.results.into_iter().map(|(row, result)| (first + row, result)));
+    }
 }
 
 /// How a batch ended.
@@ -171,7 +195,7 @@ impl Engine {
         self.free.clear();
         self.free.extend((0..depth.min(self.row_of.len())).rev());
         let mut progress = Progress {
-            log: Log { submit_ns: vec![0; rows], complete_ns: vec![0; rows] },
+            log: Log::pending(rows),
             next: 0,
             in_flight: 0,
             end: None,

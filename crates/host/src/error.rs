@@ -8,6 +8,8 @@ use std::path::Path;
 
 use skylight_command::Op;
 
+use crate::zone_failure::{ZoneFailure, ZoneFault};
+
 /// Why a device was refused. Nothing was written to it.
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {reason}")]
@@ -111,6 +113,17 @@ pub enum RefusalReason {
     /// The first thing wrong with the columns of a batch.
     #[error(transparent)]
     Columns(ColumnError),
+    /// The device reports no zones.
+    #[error("has no zones; name a host-managed or host-aware disk, and the whole of it")]
+    NotZoned,
+    /// What contradicts itself in a report of zones.
+    #[error("its report of zones contradicts itself: {0}; update its firmware, or the kernel")]
+    BadZoneReport(String),
+    /// A zone action on a device that was opened for reading only.
+    #[error(
+        "a zone {0} is not allowed because the target was opened read-only; give --destroy-data to allow it"
+    )]
+    ZoneActionReadOnly(&'static str),
 }
 
 impl RefusalReason {
@@ -150,7 +163,9 @@ pub enum ColumnError {
         depth: usize,
     },
     /// An unknown operation code.
-    #[error("row {row}: unknown operation {code}; take 0 read, 1 write or 2 flush")]
+    #[error(
+        "row {row}: unknown operation {code}; take a code of READ, WRITE, FLUSH, APPEND or a zone action"
+    )]
     UnknownOp {
         /// The row.
         row: usize,
@@ -227,6 +242,13 @@ pub enum Reason {
     /// The target has shrunk to this many bytes.
     #[error("the target has shrunk to {0} bytes")]
     Shrunk(u64),
+    /// A zone command failed.
+    #[error("{0}")]
+    Zone(ZoneFault),
+    /// The kernel returned this error number for a write to a host-managed disk: it does not say whether the
+    /// disk refused the place or failed.
+    #[error("{}", io::Error::from_raw_os_error(*.0))]
+    ZonedWrite(i32),
 }
 
 impl Reason {
@@ -235,6 +257,10 @@ impl Reason {
         match self {
             Self::Errno(libc::ENOSPC | libc::EDQUOT) => {
                 "free space on the file system that holds it, or use a file that is not sparse"
+            }
+            Self::Zone(fault) => fault.mend(),
+            Self::ZonedWrite(_) => {
+                "check that it began at the write pointer of its zone (skylight zones), or its health (smartctl -a)"
             }
             _ => "check cables and health (smartctl -a)",
         }
@@ -286,6 +312,9 @@ pub enum HostError {
     /// A setting of the device could not be restored.
     #[error(transparent)]
     NotRestored(#[from] NotRestored),
+    /// A zone command failed.
+    #[error(transparent)]
+    Zone(#[from] ZoneFailure),
 }
 
 /// A path as one printable line.

@@ -75,6 +75,13 @@ pub struct Declared {
     pub cache_type: Option<String>,
 }
 
+impl Declared {
+    /// Whether sequential zones take writes at their write pointers only.
+    pub(crate) fn is_host_managed(&self) -> bool {
+        self.zoned.as_deref() == Some("host-managed")
+    }
+}
+
 impl Identity {
     /// Identifies a block device from sysfs.
     pub fn of_block_device(

@@ -1,5 +1,5 @@
-//! Access to real devices: opening them safely, identifying them, timed I/O, and switching the write cache
-//! and restoring it.
+//! Access to real devices: opening them safely, identifying them, timed I/O, their zones, and switching the
+//! write cache and restoring it.
 //!
 //! Invariants:
 //! * With [`Access::ReadOnly`] the descriptor is `O_RDONLY`, so that the kernel itself guarantees that
@@ -14,11 +14,13 @@
 //! * I/O bypasses the page cache (`O_DIRECT`). Times are `CLOCK_MONOTONIC` nanoseconds, taken just before the
 //!   system call that submits (one time for all I/O that it submits) and just after the completion was seen.
 //! * A changed setting is restored on drop; a restore note on disk covers a killed process.
+//! * Zones change only by an action that names them, on a target opened with [`Access::DestroyData`].
 //!
 //! Sources: Linux `Documentation/ABI/stable/sysfs-block`, `Documentation/scsi/sd-parameters.rst`,
 //! `proc_pid_mountinfo(5)`, `io_uring_enter(2)`, `wipefs(8)`.
 
 mod arena;
+mod batch;
 mod claim;
 mod columns;
 mod device;
@@ -34,6 +36,8 @@ mod settings;
 mod signatures;
 mod sysfs;
 mod usage;
+mod zone_failure;
+mod zones;
 
 pub use claim::Claim;
 pub use columns::{Columns, MAX_BUFFERS_BYTES, MAX_DEPTH, MAX_IO_BYTES};
@@ -43,3 +47,5 @@ pub use error::{ColumnError, Failure, HostError, NotRestored, Reason, Refusal, R
 pub use identity::{Declared, Identity, Kind};
 pub use settings::{CacheSwitch, RestoreNote, WriteCache};
 pub use sysfs::Sysfs;
+pub use zone_failure::{ZoneFailure, ZoneFault};
+pub use zones::{Zone, ZoneAction, ZoneLayout, ZoneModel, ZoneScope};

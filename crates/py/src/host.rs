@@ -11,12 +11,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use skylight_host::{
     Access, CacheSwitch, Columns, Device, End, HostError as Error, Identity, Log, Refusal, RefusalReason,
-    Sysfs,
+    Sysfs, Zone,
 };
 
 use crate::object_of;
+use crate::zones::NO_POINTER;
 
 pyo3::create_exception!(
     skylight._native,
@@ -27,8 +29,8 @@ pyo3::create_exception!(
      did not complete, or None."
 );
 
-/// The two columns of times that a run returns.
-type Times<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
+/// Two columns of whole numbers: the times that a run returns, or rows and results.
+type Pair<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 
 /// Columns of one type, read-only.
 type Column<'py, T> = PyReadonlyArray1<'py, T>;
@@ -40,7 +42,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("HostError", module.py().get_type::<HostError>())
 }
 
-fn error_of(py: Python<'_>, kind: &str, line: String, times: Option<Times<'_>>) -> PyErr {
+fn error_of(py: Python<'_>, kind: &str, line: String, times: Option<Pair<'_>>) -> PyErr {
     let error = HostError::new_err(line);
     let value = error.value(py);
     let set = value.setattr("kind", kind).and_then(|()| value.setattr("times", times));
@@ -54,13 +56,9 @@ fn host_error(py: Python<'_>, error: &Error) -> PyErr {
     let kind = match error {
         Error::Refused(Refusal { reason: RefusalReason::Note(_), .. }) => "unkept",
         Error::Refused(_) => "refused",
-        Error::Failed(_) | Error::NotRestored(_) => "failed",
+        Error::Failed(_) | Error::NotRestored(_) | Error::Zone(_) => "failed",
     };
     error_of(py, kind, error.to_string(), None)
-}
-
-fn times_of(py: Python<'_>, log: Log) -> Times<'_> {
-    (PyArray1::from_vec(py, log.submit_ns), PyArray1::from_vec(py, log.complete_ns))
 }
 
 /// A block device or regular file, opened for a test.
@@ -68,6 +66,8 @@ fn times_of(py: Python<'_>, log: Log) -> Times<'_> {
 pub struct HostDevice {
     identity: Identity,
     device: Mutex<Option<Device>>,
+    /// Of the last batch.
+    results: Mutex<Vec<(usize, u64)>>,
 }
 
 impl HostDevice {
@@ -84,6 +84,12 @@ impl HostDevice {
         let device = guard.as_mut().ok_or_else(|| refused("was closed; open it again"))?;
         work(device).map_err(|error| host_error(py, &error))
     }
+
+    /// The times of a log; its results are kept for `results`.
+    fn kept<'py>(&self, py: Python<'py>, log: Log) -> Pair<'py> {
+        *self.results.lock().unwrap_or_else(PoisonError::into_inner) = log.results;
+        (PyArray1::from_vec(py, log.submit_ns), PyArray1::from_vec(py, log.complete_ns))
+    }
 }
 
 #[pymethods]
@@ -99,7 +105,11 @@ impl HostDevice {
         let sysfs = root.map_or_else(Sysfs::default, |root| Sysfs::at(&root));
         let device =
             py.detach(|| Device::open_with(&path, access, &sysfs)).map_err(|error| host_error(py, &error))?;
-        Ok(Self { identity: device.identity().clone(), device: Mutex::new(Some(device)) })
+        Ok(Self {
+            identity: device.identity().clone(),
+            device: Mutex::new(Some(device)),
+            results: Mutex::default(),
+        })
     }
 
     /// Size in bytes.
@@ -144,7 +154,7 @@ impl HostDevice {
         offset: Column<'py, u64>,
         size: Column<'py, u32>,
         depth: usize,
-    ) -> PyResult<Times<'py>> {
+    ) -> PyResult<Pair<'py>> {
         let op = op.as_array().to_vec();
         let offset = offset.as_array().to_vec();
         let size = size.as_array().to_vec();
@@ -156,7 +166,7 @@ impl HostDevice {
         };
         let (log, end) =
             self.with(py, |device| py.detach(|| device.run(columns, depth, &mut interrupted)))?;
-        let times = times_of(py, log);
+        let times = self.kept(py, log);
         let error = match end {
             End::Complete => return Ok(times),
             End::Failed(failure) => error_of(py, "failed", failure.to_string(), Some(times)),
@@ -167,6 +177,43 @@ impl HostDevice {
         };
         error.set_cause(py, raised);
         Err(error)
+    }
+
+    /// The rows of the last batch that the device refused or that were appends, and the result of each, as
+    /// `SimDrive.results` has them.
+    fn results<'py>(&self, py: Python<'py>) -> Pair<'py> {
+        let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let rows = PyArray1::from_iter(py, results.iter().map(|&(row, _)| row as u64));
+        (rows, PyArray1::from_iter(py, results.iter().map(|&(_, result)| result)))
+    }
+
+    /// The layout of the zones; None where there are none.
+    fn zone_layout<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let layout = self.with(py, |device| py.detach(move || device.zone_layout()))?;
+        layout.map(|layout| object_of(py, &layout)).transpose()
+    }
+
+    /// At most `most` zones from the one that contains a byte on: columns by name.
+    fn report_zones<'py>(
+        &self,
+        py: Python<'py>,
+        from_bytes: u64,
+        most: usize,
+    ) -> PyResult<Bound<'py, PyDict>> {
+        let zones = self.with(py, |device| py.detach(move || device.report_zones(from_bytes, most)))?;
+        let columns = PyDict::new(py);
+        let bytes = |of: fn(&Zone) -> u64| PyArray1::from_iter(py, zones.iter().map(of));
+        columns.set_item("start_bytes", bytes(|zone| zone.start_bytes))?;
+        columns.set_item("size_bytes", bytes(|zone| zone.size_bytes))?;
+        columns.set_item("capacity_bytes", bytes(|zone| zone.capacity_bytes))?;
+        columns
+            .set_item("write_pointer_bytes", bytes(|zone| zone.write_pointer_bytes.unwrap_or(NO_POINTER)))?;
+        columns.set_item("kind", PyArray1::from_iter(py, zones.iter().map(|zone| zone.kind)))?;
+        columns.set_item("condition", PyArray1::from_iter(py, zones.iter().map(|zone| zone.condition)))?;
+        let flags = |of: fn(&Zone) -> bool| PyArray1::from_iter(py, zones.iter().map(of));
+        columns.set_item("reset_recommended", flags(|zone| zone.reset_recommended))?;
+        columns.set_item("non_sequential", flags(|zone| zone.non_sequential))?;
+        Ok(columns)
     }
 
     /// The state of the volatile write cache, as declared: "on", "off" or "unknown".

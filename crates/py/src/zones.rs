@@ -9,7 +9,7 @@ use skylight_disk::{Lba, SECTOR_BYTES};
 use skylight_layer::{ZoneDescriptor, ZoneFilter, ZoneLayout, Zoned};
 
 /// The write pointer of a zone that has none.
-const NO_POINTER: u64 = u64::MAX;
+pub const NO_POINTER: u64 = u64::MAX;
 
 /// Every zone of a drive.
 pub fn all(zoned: &dyn Zoned) -> Vec<ZoneDescriptor> {

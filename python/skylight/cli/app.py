@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import click
 
 from skylight import __version__
-from skylight.cli import camera, control, drives, geometry, image, probe, reproduce, serve, status
+from skylight.cli import camera, control, drives, geometry, image, probe, reproduce, serve, status, zones
 from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
 
 __all__ = ["EXIT_CODES", "cli", "run"]
@@ -73,6 +73,7 @@ cli.add_command(control.control)
 cli.add_command(image.image)
 cli.add_command(geometry.geometry)
 cli.add_command(camera.camera)
+cli.add_command(zones.zones)
 
 
 def _say(text: str) -> None:

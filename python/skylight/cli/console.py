@@ -41,6 +41,7 @@ __all__ = [
     "headline",
     "line",
     "progress_bar",
+    "styled_line",
     "table",
 ]
 
@@ -65,6 +66,14 @@ def _print(renderable: RenderableType) -> None:
 def line(text: str = "") -> None:
     """Prints one line on standard output."""
     click.echo(one_line(text) if text else "")
+
+
+def styled_line(parts: Iterable[tuple[str, str]]) -> None:
+    """Prints one line of texts, each in its style of rich; plain where there is no terminal."""
+    console = Console(file=sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    with console.capture() as capture:
+        console.print(Text.assemble(*((one_line(text), style) for text, style in parts)))
+    click.echo(capture.get().rstrip("\n"))
 
 
 def headline(text: str) -> None:

@@ -4,7 +4,8 @@ Invariants: without `destroy_data` the kernel itself opens the target read-only,
 and its settings are left alone; with it, a target in use is refused (see the Rust crate `host`). The volatile
 write cache is restored on exit of `settings`, at interpreter exit, and, from a restore note on disk, by the
 next run after this one was killed. A drive that cannot be restored (it vanished) raises a `TargetError`,
-which never replaces an error already being raised. Notes live in `$SKYLIGHT_STATE`, else
+which never replaces an error already being raised. Zone actions and appends in a batch run one at a time,
+after what is before them (see the Rust module `host/batch.rs`). Notes live in `$SKYLIGHT_STATE`, else
 `$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file per drive.
 
 Source: docs/architecture.md (crates/host).
@@ -22,7 +23,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
@@ -41,6 +42,7 @@ from skylight.evidence import (
     Stop,
     TargetFacts,
 )
+from skylight.zoned.zones import ZoneKind, ZoneLayout, Zones
 
 STOP_PIECE_IOS = 16  # times the depth: I/Os that may run past a stop
 LOOK_AHEAD_NOTE = "read look-ahead cannot be set here"
@@ -51,6 +53,8 @@ BLKDISCARD = 0x1277
 """The ioctl that discards a range of a block device: its first byte and its length (linux/fs.h)."""
 TRIM_BYTES = 64 << 30
 """Bytes discarded by one call: a signal is seen between two."""
+ALL_ZONES = 1 << 32
+"""More zones than there are."""
 _FACTS = ("kind", "path", "size_bytes", "block_bytes")
 _STATES = {"on": True, "off": False}
 
@@ -103,6 +107,18 @@ class Host(Protocol):
         """Runs a batch; submit and completion times, ns."""
         ...
 
+    def results(self) -> tuple[U64, U64]:
+        """Rows of the last batch that were refused or were appends, and the result of each."""
+        ...
+
+    def zone_layout(self) -> dict[str, Any] | None:
+        """The layout of its zones; None without zones."""
+        ...
+
+    def report_zones(self, from_bytes: int, most: int) -> dict[str, Any]:
+        """At most `most` zones from the one that contains a byte on, as columns."""
+        ...
+
     def switch_write_cache(self, on: bool, note: str | None = None) -> Switch:
         """Switches the volatile write cache."""
         ...
@@ -143,20 +159,24 @@ def state_dir() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "skylight"
 
 
-def completed(io: IoBatch, submit_ns: U64, complete_ns: U64) -> IoLog:
-    """The log of the rows that completed, in submission order; the others have a completion time of 0."""
+def log_of(io: IoBatch, times: tuple[U64, U64], results: tuple[U64, U64]) -> IoLog:
+    """The log of the rows that completed, in submission order; the others have a completion time of 0.
+
+    `results` are rows that were refused or are appends, and the result of each."""
+    submit_ns, complete_ns = (column.astype(np.uint64, copy=False) for column in times)
+    log = IoLog.of(io, submit_ns, complete_ns)
+    log.result[results[0]] = results[1]
     done = complete_ns != 0
-    return IoLog(io.op[done], io.offset[done], io.size[done], submit_ns[done], complete_ns[done])
+    return log if done.all() else log.rows(done)
 
 
-def _raise(error: _native.HostError, io: IoBatch | None = None) -> NoReturn:
-    """Raises the documented exception for a native one."""
+def _raise(error: _native.HostError, log: IoLog = EMPTY_LOG) -> NoReturn:
+    """Raises the documented exception for a native one; `log` holds what completed before it."""
     line = str(error)
     if error.kind == "refused":
         raise UsageError(line) from error
     if error.kind == "unkept":
         raise KeepError(line) from error
-    log = EMPTY_LOG if io is None or error.times is None else completed(io, *error.times)
     if error.kind == "failed":
         raise DeviceFailed(line, log) from error
     if error.__cause__ is not None and not isinstance(error.__cause__, KeyboardInterrupt):
@@ -260,12 +280,29 @@ class DeviceEngine:
 
     def _run(self, io: IoBatch, depth: int) -> IoLog:
         try:
-            submit_ns, complete_ns = self._host.run(io.op, io.offset, io.size, depth)
+            times = self._host.run(io.op, io.offset, io.size, depth)
         except _native.HostError as error:
-            _raise(error, io)
-        return IoLog.of(
-            io, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False)
-        )
+            kept = EMPTY_LOG if error.times is None else log_of(io, error.times, self._host.results())
+            _raise(error, kept)
+        return log_of(io, times, self._host.results())
+
+    def zone_layout(self) -> ZoneLayout | None:
+        """What is fixed about the target's zones; None for a file, a partition and a disk without zones."""
+        try:
+            layout = self._host.zone_layout()
+        except _native.HostError as error:
+            _raise(error)
+        if layout is None:
+            return None
+        conventional = int(np.count_nonzero(self.report_zones().kind == ZoneKind.CONVENTIONAL))
+        return ZoneLayout(**layout, conventional_zones=conventional)
+
+    def report_zones(self) -> Zones:
+        """The state of all zones."""
+        try:
+            return Zones.of(self._host.report_zones(0, ALL_ZONES))
+        except _native.HostError as error:
+            _raise(error)
 
     def holes(self, offsets: U64) -> float | None:
         """The share of offsets without data: holes of a plain file as its file system reports them, else

@@ -22,8 +22,9 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import fill
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 from cycler import cycler
@@ -43,7 +44,10 @@ from skylight.evidence import Evidence
 from skylight.findings import Finding
 from skylight.probe import Figure, Test
 
-__all__ = ["RenderedFigure", "render_drawn", "render_figures"]
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure as Drawing
+
+__all__ = ["RenderedFigure", "render_drawn", "render_figures", "save_figure"]
 
 # The page's custom properties, by the colour that stands for each while matplotlib draws.
 _COLOURS = {
@@ -280,3 +284,9 @@ def render_drawn(draw: Callable[[], list[Figure]], salt: str) -> list[RenderedFi
         RenderedFigure(figure.title, figure.caption, wide, narrow)
         for figure, wide, narrow in zip(figures, saved["wide"], saved["narrow"], strict=True)
     ]
+
+
+def save_figure(draw: Callable[[], Drawing], path: Path) -> None:
+    """Writes one figure as an SVG file of its own, in the colours and sizes of the house style on white."""
+    with matplotlib.rc_context({**_STYLE, "savefig.facecolor": "white", "svg.hashsalt": path.stem}):
+        draw().savefig(path, format="svg", metadata={"Date": None, "Creator": None})

@@ -1,0 +1,107 @@
+"""Zone commands to devices that have no zones, claim some, or are in use: one line, and nothing is done.
+
+The devices are loop devices; where one claims zones, its sysfs is a tree of plain files. Devices with zones
+are in tests/test_zones_guest.py.
+"""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from device_targets import Loop, loop, mounted, sparse
+from skylight.cli.app import run
+from skylight.engines.device import DeviceEngine
+from skylight.errors import TargetError, UsageError
+from skylight.evidence import IoBatch, Op
+
+pytestmark = pytest.mark.usefixtures("need_root")
+
+HOST_AWARE_PAGE = bytes([0, 0xB1, 0, 0x3C, 0x17, 0x0C, 0, 0, 0x10])
+ACTIONS = (Op.OPEN_ZONE, Op.CLOSE_ZONE, Op.FINISH_ZONE, Op.RESET_ZONE, Op.APPEND)
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Iterator[Loop]:
+    with loop(sparse(tmp_path / "disk.img")) as made:
+        yield made
+
+
+def sysfs(root: Path, device: Loop) -> Path:
+    """A tree in which the device is a disk of its own; its directory."""
+    number = os.stat(device.path).st_rdev
+    node = root / "sys/devices/sdq"
+    for name in ("queue", "device"):
+        (node / name).mkdir(parents=True)
+    (node / "dev").write_text(f"{os.major(number)}:{os.minor(number)}\n", encoding="ascii")
+    link = root / f"sys/dev/block/{os.major(number)}:{os.minor(number)}"
+    link.parent.mkdir(parents=True)
+    link.symlink_to(node)
+    (root / "sys/block").mkdir()
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/mountinfo").write_text("", encoding="ascii")
+    (root / "proc/swaps").write_text("Filename\n", encoding="ascii")
+    return node
+
+
+@pytest.mark.parametrize("op", ACTIONS, ids=lambda op: op.name)
+def test_a_batch_with_a_zone_command_is_refused_before_its_first_row(device: Loop, op: Op) -> None:
+    engine = DeviceEngine.open(device.path, destroy_data=True)
+    assert engine.zone_layout() is None
+    before = device.changes
+    rows = IoBatch.writes([0, 4096], 4096)
+    rows.op[1] = int(op)
+    with pytest.raises(UsageError, match=r"has no zones; name a host-managed or host-aware disk"):
+        engine.run(rows)
+    assert engine.counters()["writes"] == 0
+    engine.close()
+    assert device.changes == before
+
+
+@pytest.mark.parametrize("op", ACTIONS, ids=lambda op: op.name)
+def test_without_leave_no_zone_changes(device: Loop, op: Op) -> None:
+    engine = DeviceEngine.open(device.path)
+    with pytest.raises(UsageError, match=r"not allowed because the target was opened read-only"):
+        engine.run(IoBatch.make(op, [0], 4096))
+    engine.close()
+
+
+@pytest.mark.parametrize("model", ["host-managed", "host-aware"])
+def test_a_device_that_claims_zones_and_reports_none(device: Loop, tmp_path: Path, model: str) -> None:
+    node = sysfs(tmp_path / "root", device)
+    if model == "host-managed":
+        (node / "queue/zoned").write_text("host-managed\n", encoding="ascii")
+    else:
+        (node / "device/vpd_pgb1").write_bytes(HOST_AWARE_PAGE)
+    engine = DeviceEngine.open(device.path, destroy_data=True, root=str(tmp_path / "root"))
+    for ask in (engine.report_zones, lambda: engine.run(IoBatch.make(Op.RESET_ZONE, [0], 4096))):
+        with pytest.raises(TargetError) as raised:
+            ask()
+        line = str(raised.value)
+        assert line.startswith(f"{device.path}: ") and "failed: " in line and "(os error " in line
+        assert line.count("\n") == 0
+    engine.close()
+
+
+def test_the_verb_leaves_a_mounted_device_alone(
+    device: Loop, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with mounted(device.path, tmp_path / "mnt") as point:
+        before = device.changes
+        for words in (("reset", "--all", "--destroy-data"), ("open", "--zone", "0"), ("finish", "--zone", "0",
+                      "--destroy-data")):  # fmt: skip
+            assert run(["zones", device.path, *words]) == 2
+            out, err = capsys.readouterr()
+            assert out == "" and err.count("\n") == 1
+            assert f"{device.name} is mounted at {point}; run umount" in err
+        assert device.changes == before
+    assert run(["zones", device.path, "reset", "--all", "--destroy-data"]) == 2
+    assert "holds a file system (ext4)" in capsys.readouterr().err
+
+
+def test_the_verb_says_that_a_device_has_no_zones(device: Loop, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["zones", device.path]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.count("\n")) == ("", 1)
+    assert err.startswith(f"skylight: {device.path}: has no zones; name a host-managed or host-aware drive")
