@@ -60,8 +60,8 @@ CONFUSED = tuple(found.name for found in SCORED if found.unit is None)  # words
 
 @dataclass(frozen=True)
 class Probed:
-    """What a probe found, CPU seconds it took, device seconds at its end, when its last command was sent, what
-    each test took of what it was to cost, and the properties of the tests that such a drive cannot be
+    """What a probe found, CPU seconds it took, device seconds at its end, when its last command was sent,
+    what each test took of what it was to cost, and what is found by tests that such a drive cannot be
     asked."""
 
     findings: list[Finding]

@@ -2,8 +2,8 @@
 
 Independent of the Rust model on purpose. A write at the write pointer of an open zone costs `write_ns`; of
 another zone it opens it, and closes the one that was opened first if there are too many. Any other write goes
-to a cache of so many writes; when that is full, writes wait for zones to be cleaned until none has data in
-it. Zones are also cleaned one by one while the drive is idle."""
+to a cache of so many writes; when that is full, writes wait for zones to be cleaned until half of it is
+free. Zones are also cleaned one by one while the drive is idle."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class ZonedTraits:
     conventional: int = 16
     open_zones: int = 100
     max_open: int | None = None
+    keeps_limit: bool = True
     write_ns: int = 150_000
     random_ns: int = 15 * MS
     penalty_ns: int = 45 * MS
@@ -122,7 +123,8 @@ class FakeZoned:
             self.cached -= self.dirty.pop(zone, Dirty()).ios
             return 1_000
         if op == Op.OPEN_ZONE:
-            if self.traits.max_open is not None and sum(self.open.values()) >= self.traits.max_open:
+            most = self.traits.max_open if self.traits.keeps_limit else None
+            if most is not None and sum(self.open.values()) >= most:
                 return -1
             self.open[zone] = True
             return 1_000
@@ -152,7 +154,8 @@ class FakeZoned:
         self.cached += 1
         self.random_writes += 1
         took += traits.merge_ns if self.random_writes % traits.merge_every == 0 else 0
-        self.blocking = self.cached >= traits.cache_writes or (self.blocking and bool(self.dirty))
+        low = traits.cache_writes // 2 if self.blocking else traits.cache_writes
+        self.blocking = self.cached >= low
         return took + (self._cleaned() if self.blocking else 0)
 
     def _cost_ns(self, zone: int) -> int:
@@ -161,7 +164,11 @@ class FakeZoned:
         at = self.dirty[zone]
         end = int(self.pointer[zone])
         moved = end - at.first if end > at.first else at.end - end
-        return self.traits.clean_ns + at.ios * self.traits.clean_io_ns + moved * self.traits.clean_ns_a_mib // MIB
+        return (
+            self.traits.clean_ns
+            + at.ios * self.traits.clean_io_ns
+            + moved * self.traits.clean_ns_a_mib // MIB
+        )
 
     def _cleaned(self) -> int:
         """Cleans the zone that was updated first; how long that took, ns."""
@@ -190,4 +197,3 @@ class FakeZoned:
 
     def close(self) -> None:
         """Does nothing."""
-

@@ -248,8 +248,8 @@ class SettingsReport:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action on the target: a run of I/O (with its log), a pause, a settings report, an erase, a report of
-    zones; or the bound that ended the test."""
+    """One action on the target: a run of I/O (with its log), a pause, a settings report, an erase, a report
+    of zones; or the bound that ended the test."""
 
     name: str
     kind: StepKind

@@ -149,9 +149,9 @@ def reproduce(paper: str, only: str | None, out: Path | None, as_json: bool) -> 
     """Repeat a paper's measurements on the emulated drives, and compare.
 
     fast15 is Skylight (FAST '15); swd is the shingled write disk emulator (UCSC-SSRC-12-05), whose times are
-    measured on a file in TMPDIR, compared with the conventional layer; hasmr is the evaluation of a host-aware
-    drive (HotStorage '16), with recordings of that drive. Each row is printed with the paper's value, ours,
-    and the band that ours must lie in; the exit code is 1 if one does not."""
+    measured on a file in TMPDIR, compared with the conventional layer; hasmr is the evaluation of a
+    host-aware drive (HotStorage '16), with recordings of that drive. Each row is printed with the paper's
+    value, ours, and the band that ours must lie in; the exit code is 1 if one does not."""
     from skylight.report.json import document_text
     from skylight.reproduce.rows import document
 

@@ -64,7 +64,7 @@ TESTS: tuple[Test, ...] = (
 """In the order they run: each may use what earlier ones found."""
 
 ZONED_TESTS: tuple[Test, ...] = (OpenZones(), NonSequential(), ZoneCleaning())
-"""What a zoned target is asked besides; of a host-managed one, which refuses the writes of the others, all."""
+"""What a zoned target is asked besides; a host-managed one, which refuses the writes of the others, alone."""
 
 LOG_TESTS: tuple[Test, ...] = (FragmentedReads(), LoggedWrites())
 """Tests that read logs of other tools (`skylight.engines.fio_log`) and measure nothing."""

@@ -80,7 +80,9 @@ class ZonesSeen:
         for each in names:
             value = params.get(each)
             whole = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-            if not (whole or (each == "model" and isinstance(value, str)) or (each in limits and value is None)):
+            if not (
+                whole or (each == "model" and isinstance(value, str)) or (each in limits and value is None)
+            ):
                 raise UsageError(f"step {name!r} has {each} {value!r}; probe the target again")
         return ZonesSeen(**{each: params[each] for each in names})  # type: ignore[arg-type]  # checked above
 

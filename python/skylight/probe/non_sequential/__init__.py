@@ -58,7 +58,9 @@ class NonSequential(ProcedureTest[Seen]):
         if zones is None or zones.model != HOST_AWARE or zones.usable < LEAST_ZONES:
             return
         seen.zones = zones
-        seen.size_bytes = max(min(measure.WRITE_BYTES, zones.capacity_bytes // LEAST_PLACES), steps.block_bytes)
+        seen.size_bytes = max(
+            min(measure.WRITE_BYTES, zones.capacity_bytes // LEAST_PLACES), steps.block_bytes
+        )
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             seen.cache_off = report.write_cache is False
             measure.sustain(steps, seen, zones)
@@ -70,7 +72,9 @@ class NonSequential(ProcedureTest[Seen]):
         spell, rows = seen.spell, steps.names
         if spell is None:
             why = f"{len(seen.log):,} non-sequential writes came to no slow spell."
-            return [each.unknown(why, rows) for each in (CACHE, RATES, SPELL)] + _stalls(seen, len(seen.log), rows)
+            return [each.unknown(why, rows) for each in (CACHE, RATES, SPELL)] + _stalls(
+                seen, len(seen.log), rows
+            )
         found = [_cache(seen, spell, rows), _rates(seen, spell, rows), _spell(seen, spell, rows)]
         return found + _stalls(seen, spell.first, rows)
 
@@ -85,7 +89,9 @@ def _cache(seen: Seen, spell: Spell, rows: Sequence[str]) -> Finding:
     slow_s = spell.took_ns / spell.writes / 1e9
     why = f"After {spell.first:,} writes the next {spell.writes:,} took {slow_s:.2f} s each in the mean."
     if not seen.cache_off:
-        why += " The volatile cache could not be switched off: it packs writes, and less may be taken without."
+        why += (
+            " The volatile cache could not be switched off: it packs writes, and less may be taken without."
+        )
     return CACHE.found(value, _sure(seen, spell), why, rows)
 
 
@@ -120,7 +126,8 @@ def _spell(seen: Seen, spell: Spell, rows: Sequence[str]) -> Finding:
         why = f"The drive still blocks after {spell.writes:,} writes in {spell.took_ns / 1e9:,.0f} s."
         return SPELL.unknown(why, rows, (float(spell.took_ns), float("inf")))
     after_ms = float(np.median(seen.latency_ns[spell.end :])) / 1e6
-    why = f"{spell.writes:,} writes took {spell.took_ns / 1e9:,.0f} s; then a write takes {after_ms:.1f} ms again."
+    took_s = spell.took_ns / 1e9
+    why = f"{spell.writes:,} writes took {took_s:,.0f} s; then a write takes {after_ms:.1f} ms again."
     return SPELL.found(spell.took_ns, _sure(seen, spell), why, rows)
 
 

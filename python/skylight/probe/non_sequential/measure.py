@@ -91,5 +91,3 @@ def _done(seen: Seen) -> bool:
     """Whether the spell is over, or has gone on for long."""
     spell = seen.spell
     return spell is not None and (seen.recovered or len(seen.log) - spell.first >= MOST_SPELL_WRITES)
-
-

@@ -95,7 +95,7 @@ def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:
         if not seen.refused:
             why = f"The drive let {seen.opened:,} zones be opened, all that were tried, and refused none."
             return EDGE.unknown(why, steps.names, (float(seen.opened), float(zones.zones)))
-        why = f"The drive let {seen.opened:,} zones be opened and refused the next; it declares {zones.max_open:,}."
+        why = f"The drive let {seen.opened:,} zones be opened and refused the next."
         return EDGE.found(seen.opened, 1.0, why, ("open",))
     if seen.outside is None:
         why = f"Up to {seen.inside:,} zones a write costs no multiple of what it costs with half as many."
@@ -106,7 +106,9 @@ def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:
         f" {seen.outside:,} zones {_ms(outside)} ms."
     )
     confidence = min(_sure(inside, more=False), _sure(outside, more=True))
-    return EDGE.found(seen.inside, confidence, why, steps.names, (float(seen.inside), float(seen.outside - 1)))
+    return EDGE.found(
+        seen.inside, confidence, why, steps.names, (float(seen.inside), float(seen.outside - 1))
+    )
 
 
 def _ms(pair: tuple[Burst, Burst]) -> str:
@@ -134,14 +136,14 @@ def _penalty(seen: Seen, steps: Replay) -> list[Finding]:
         return []
     value: dict[str, int | float | bool | str] = {}
     for kind, size in dict.fromkeys((one.kind, one.size_bytes) for one in seen.final):
-        costs = {
-            one.zones: one.cost_ns for one in seen.final if (one.kind, one.size_bytes) == (kind, size)
-        }
+        costs = {one.zones: one.mean_ns for one in seen.final if (one.kind, one.size_bytes) == (kind, size)}
         if seen.inside in costs and len(costs) > 1 and max(costs) > seen.inside:
             value[f"{kind}_{size >> 10}_kib"] = round(costs[max(costs)] / costs[seen.inside], 2)
     if not value:
         return []
     past = max(one.zones for one in seen.final)
     why = f"Mean time of a write to {past:,} zones in turn over that to {seen.inside:,}."
-    confidence = min(_sure(_last(seen, count), more=more) for count, more in ((seen.inside, False), (seen.outside, True)))
+    confidence = min(
+        _sure(_last(seen, count), more=more) for count, more in ((seen.inside, False), (seen.outside, True))
+    )
     return [PENALTY.found(value, confidence, why, steps.names)]

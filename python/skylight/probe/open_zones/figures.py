@@ -12,7 +12,7 @@ from skylight.probe.open_zones.measure import Burst, Seen
 
 def _throughput(bursts: list[Burst]) -> tuple[list[int], list[float]]:
     """Numbers of zones, and bytes over time with each, MB/s."""
-    by_zones = {one.zones: one.size_bytes * 1e3 / one.cost_ns for one in bursts}
+    by_zones = {one.zones: one.size_bytes * 1e3 / one.mean_ns for one in bursts}
     counts = sorted(by_zones)
     return counts, [by_zones[count] for count in counts]
 

@@ -52,8 +52,14 @@ class Burst:
         return self.log.latency_ns
 
     @property
+    def mean_ns(self) -> float:
+        """The mean latency of a write after the first round, ns."""
+        return float(self.latency_ns[self.zones :].mean())
+
+    @property
     def cost_ns(self) -> float:
-        """The mean latency of a write in a round, ns: the median over the rounds but the first."""
+        """The mean latency of a write in a round, ns: the median over the rounds but the first, so that one
+        command that hangs does not matter."""
         whole = self.latency_ns[: len(self.log) // self.zones * self.zones].reshape(-1, self.zones)
         return float(np.median(whole[1:].mean(axis=1))) if len(whole) > 1 else float("nan")
 

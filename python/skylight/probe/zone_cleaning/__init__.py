@@ -17,6 +17,7 @@ Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from math import factorial
 
 from skylight.evidence import Evidence, TargetFacts
@@ -108,8 +109,8 @@ def _each_io(seen: Seen, zones: ZonesSeen, rows: Sequence[str]) -> Finding:
         return EACH_IO.unknown("Cleaning was not seen from its first zone to its last.", rows)
     each_ns = (many.zone_ns - large.zone_ns) / (many.ios - large.ios)
     why = (
-        f"A zone with {many.ios:,} writes of {many.size_bytes >> 10} KiB takes {many.zone_ns / 1e9:.2f} s, one"
-        f" with {large.ios:,} of {large.size_bytes >> 10} KiB {large.zone_ns / 1e9:.2f} s."
+        f"A zone with {many.ios:,} writes of {many.size_bytes >> 10} KiB takes {many.zone_ns / 1e9:.2f} s,"
+        f" one with {large.ios:,} of {large.size_bytes >> 10} KiB {large.zone_ns / 1e9:.2f} s."
     )
     return EACH_IO.found(round(each_ns), _sure(abs(many.zone_ns - large.zone_ns), zones), why, rows)
 
@@ -127,7 +128,7 @@ def _unit(seen: Seen, rows: Sequence[str]) -> Finding:
         return UNIT.unknown("Single updates of full zones were not all seen to be cleaned.", rows)
     said = ", ".join(f"{one / 1e9:.2f}" for one in times)
     why = f"A single update at 1, 3, 5 and 7 eighths of a full zone takes {said} s to clean."
-    falls = all(after < before for before, after in zip(times, times[1:], strict=False))
+    falls = all(after < before for before, after in pairwise(times))
     confidence = 1 - 1 / factorial(len(times))
     return UNIT.found("zone", confidence, why, rows) if falls else UNIT.unknown(why, rows)
 
@@ -136,6 +137,6 @@ def _start(seen: Seen, rows: Sequence[str]) -> Finding:
     """Idle time before the first zone is clean."""
     begun_s = seen.begun_by_s or 0.0
     low, high = seen.not_before_s * 1e9, begun_s * 1e9
-    why = f"After {seen.not_before_s:.1f} s without a command no zone was clean yet, after {begun_s:.1f} s one was."
+    why = f"After {seen.not_before_s:.1f} s of idle time no zone was clean, after {begun_s:.1f} s one was."
     near = 1 - min((high - low) / max(high, 1.0), 1.0)
     return START.found(round(high), near, why, rows, (low, high))

@@ -64,5 +64,7 @@ def _count_or_size(seen: Seen) -> Figure | None:
     axes.set_xticks(range(3), labels)
     axes.set_ylabel("mean time to clean a zone (s)")
     caption = "The second and the third bar hold the same data, as more writes and as larger ones."
-    alt = "; ".join(f"{label.replace(chr(10), ' ')}: {each:.2f} s" for label, each in zip(labels, seconds, strict=True))
+    alt = "; ".join(
+        f"{label.replace(chr(10), ' ')}: {each:.2f} s" for label, each in zip(labels, seconds, strict=True)
+    )
     return Figure("zone-cleaning-ios", "More writes or larger ones", caption, alt, drawing)

@@ -37,8 +37,8 @@ LONGEST_WAIT_S = 1_800.0
 """Idle time after which a drive that has not begun is taken not to clean; the recorded one began after five
 minutes."""
 LONGEST_CLEANING_S = 3_600.0
-POLL_SHARE = 1 / 20
-"""Of the time waited, while it is unknown when cleaning begins."""
+POLL_SHARE = 1 / 50
+"""Of the time waited or cleaned, how long it is from one poll to the next."""
 EARLY = 0.9
 """Of the shortest time before cleaning, how long a trial is left alone before the first poll."""
 
@@ -164,7 +164,7 @@ def _begun(steps: Steps, seen: Seen, count: int) -> tuple[float, int] | None:
 
 
 def trials(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
-    """All trials: when cleaning begins, then ratios by place and state, single updates, count against size."""
+    """All trials: when cleaning begins; ratios by place and state; single updates; count against size."""
     size = min(UPDATE_BYTES, zones.capacity_bytes // 64)
     try_one(steps, seen, zones, "empty", "1", 1, size)
     if seen.begun_by_s is None:

@@ -12,6 +12,7 @@ README of `st8000as0022-sustained-nonseq`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -90,7 +91,7 @@ Times = Mapping[tuple[str, str], Sequence[float]]
 
 def _rising(values: Sequence[float]) -> int:
     """How many values are not above the one before."""
-    return sum(after <= before for before, after in zip(values, values[1:], strict=False))
+    return sum(after <= before for before, after in pairwise(values))
 
 
 def h3a(bench: Bench) -> Measured:
@@ -98,9 +99,7 @@ def h3a(bench: Bench) -> Measured:
     size = UPDATE_BYTES
     places = bench.drive().layout.zone_bytes // size
     times: Times = {
-        (state, place): [
-            cleaned(bench, state, round(ratio * places), size, place) for ratio in UPDATE_RATIOS
-        ]
+        (state, place): [cleaned(bench, state, round(ratio * places), size, place) for ratio in UPDATE_RATIOS]
         for state in STATES
         for place in PLACES
     }
@@ -150,16 +149,18 @@ def r5(bench: Bench) -> Measured:
     drive.flush()
     ours = watch(drive, float(sample[-1]) * SAMPLE_S)
     zone_ms = SAMPLE_S * 1e3 * (sample[-1] - sample[1]) / count[1]
-    notes = (
+    pace = (
         f"the count falls by {fell.min():.0f} to {fell.max():.0f} a sample, {zone_ms:.0f} ms a zone from the"
-        " first to the last: a pace of the drive's own, the same wherever the zones lie",
+        " first to the last: a pace of the drive's own, the same wherever the zones lie"
+    )
+    meaning = (
         "that is eleven revolutions, in which 256 MiB can be neither read nor written, nor half of it filled"
         " with synthesized data: enough to move one piece of 512 KiB and to write the metadata of a zone once"
         " or twice (30 to 67 ms each past the edge of open zones), so these zones were not cleaned by"
         " read-modify-write of what lies before or after the piece; why not is open, and nothing is fitted to"
-        " it",
-        f"ours: {_idle_pace(ours)}",
+        " it"
     )
+    notes = (pace, meaning, f"ours: {_idle_pace(ours)}")
     return Measured(
         {"zones a sample, recorded": float(np.median(fell))},
         lambda: count_figure(sample * SAMPLE_S, count, ours),

@@ -134,9 +134,12 @@ def writes_figure(runs: Mapping[str, tuple[I64, I64]], name: str) -> list[Figure
         caption = "Writes done over time: the line is level where the drive blocks."
         figures.append(
             Figure(
-                f"{name}-{label.replace(' ', '-')}", f"The recorded writes to {label}", caption,
-                f"Writes done over time to {label}, ours and the real drive's.", drawing,
-            )  # fmt: skip
+                f"{name}-{label.replace(' ', '-')}",
+                f"The recorded writes to {label}",
+                caption,
+                f"Writes done over time to {label}, ours and the real drive's.",
+                drawing,
+            )
         )
     return figures
 
@@ -162,9 +165,12 @@ def cleaning_figure(
     )
     return [
         Figure(
-            "cleaning-time", "Time to clean a zone", caption,
-            "Lines of the mean cleaning time against the update ratio, by offset and initial state.", drawing,
-        )  # fmt: skip
+            "cleaning-time",
+            "Time to clean a zone",
+            caption,
+            "Lines of the mean cleaning time against the update ratio, by offset and initial state.",
+            drawing,
+        )
     ]
 
 

@@ -48,7 +48,9 @@ def _columns(folder: str, name: str) -> Mapping[str, list[str]]:
     path = data_folder() / folder / name
     try:
         with (
-            gzip.open(path, "rt", encoding="ascii") if path.suffix == ".gz" else path.open("rt", encoding="ascii")
+            gzip.open(path, "rt", encoding="ascii")
+            if path.suffix == ".gz"
+            else path.open("rt", encoding="ascii")
         ) as file:
             head, *rows = list(csv.reader(file))
     except (OSError, ValueError) as error:
@@ -76,9 +78,7 @@ def _writes(columns: Mapping[str, list[str]], size_bytes: int) -> Writes:
         size = _whole(columns["bytes"])
     else:
         size = np.full(len(latency_ns), size_bytes, np.int64)
-    return Writes(
-        latency_ns, _whole(columns["zone"]), _whole(columns["lba_offset"]) * SECTOR_BYTES, size
-    )
+    return Writes(latency_ns, _whole(columns["zone"]), _whole(columns["lba_offset"]) * SECTOR_BYTES, size)
 
 
 @cache
