@@ -107,6 +107,13 @@ class SimDrive:
         """Runs a batch; answers when each command was submitted and completed, ns. Raises ValueError.
 
         With a stop (latency_ns, count, within) it ends early: the columns are as long as what was done."""
+    def results(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """The rows of the last batch that failed or were appends, and the result of each: a number below 512
+        is a failure (`skylight.evidence.FAILURES`), any other the byte at which the data of an append begins."""
+    def zone_layout(self) -> dict[str, Any] | None:
+        """What is fixed about the zones of the drive, by name; None for a drive without zones."""
+    def report_zones(self) -> dict[str, Any]:
+        """The state of all zones, as columns by name. Raises ValueError for a drive without zones."""
     def pause(self, duration_ns: int) -> None:
         """Lets virtual time pass, in which the drive may clean."""
     @property

@@ -44,6 +44,37 @@ class Op(IntEnum):
     WRITE = 1
     FLUSH = 2
     TRIM = 3
+    WRITE_FUA = 4
+    OPEN_ZONE = 5
+    CLOSE_ZONE = 6
+    FINISH_ZONE = 7
+    RESET_ZONE = 8
+    APPEND = 9
+
+
+ZONE_ACTIONS = (Op.OPEN_ZONE, Op.CLOSE_ZONE, Op.FINISH_ZONE, Op.RESET_ZONE)
+"""What is done to a zone: offset and size are the zone's, or the size is 0 for all zones."""
+
+FAILURES: dict[int, str] = {
+    1: "unsupported",
+    2: "overwritten",
+    3: "medium error",
+    4: "no space",
+    5: "not permitted",
+    6: "no memory",
+    7: "unaligned write command",
+    8: "write boundary violation",
+    9: "attempt to read invalid data",
+    10: "read boundary violation",
+    11: "insufficient zone resources",
+    12: "zone is read only",
+    13: "zone is offline",
+    14: "invalid field in CDB",
+}
+"""Why an I/O failed, by its number in the column `result`: those of zones as SPC-5 names them."""
+
+_SECTOR = np.uint64(512)
+_ALL_DONE: U64 = np.empty(0, np.uint64)
 
 
 def _same_length(columns: Mapping[str, NDArray[np.generic]]) -> None:
@@ -106,16 +137,21 @@ class IoBatch:
 
 @dataclass(frozen=True, slots=True)
 class IoLog:
-    """Completed I/O: the batch's columns and the submission and completion time of each row (ns)."""
+    """Completed I/O: the batch's columns, the submission and completion time of each row (ns), and its result: 0
+    where it is done, a number of `FAILURES` where it failed, and for an append the byte at which its data begins.
+    Without results, all are done."""
 
     op: U8
     offset: U64
     size: U32
     submit_ns: U64
     complete_ns: U64
+    result: U64 = _ALL_DONE
 
     def __post_init__(self) -> None:
-        """Checks that the columns have one length."""
+        """Fills in missing results, and checks that the columns have one length."""
+        if self.result is _ALL_DONE:
+            object.__setattr__(self, "result", np.zeros(self.op.shape, np.uint64))
         _same_length({name: getattr(self, name) for name in LOG_COLUMNS})
 
     def __len__(self) -> int:
@@ -126,6 +162,11 @@ class IoLog:
     def latency_ns(self) -> I64:
         """Completion minus submission of each row, ns."""
         return self.complete_ns.astype(np.int64) - self.submit_ns.astype(np.int64)
+
+    @property
+    def failed(self) -> Bools:
+        """Which rows failed: data begins at whole sectors, and failures have other numbers."""
+        return self.result % _SECTOR != 0
 
     @property
     def span_ns(self) -> int:
@@ -168,6 +209,7 @@ LOG_COLUMNS: dict[str, type[np.unsignedinteger[Any]]] = {
     "size": np.uint32,
     "submit_ns": np.uint64,
     "complete_ns": np.uint64,
+    "result": np.uint64,
 }
 """Names and types of a log's columns, in order."""
 

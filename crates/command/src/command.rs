@@ -22,16 +22,40 @@ pub enum Op {
     /// Writes at the write pointer of a zone; the completion says where. The extent is the start of the zone and
     /// the length of the data, as in the Zone Append command of NVMe.
     Append,
+    /// Opens a zone explicitly. The extent of this and the other zone actions is a zone, or the whole drive for all
+    /// zones (the ALL bit of ZBC-2).
+    OpenZone,
+    /// Closes a zone.
+    CloseZone,
+    /// Makes a zone full: its write pointer moves to its end.
+    FinishZone,
+    /// Empties a zone: its write pointer moves to its start (RESET WRITE POINTER).
+    ResetZone,
 }
 
 impl Op {
     /// Number of operations, for tables by operation.
-    pub const COUNT: usize = Self::Append as usize + 1;
+    pub const COUNT: usize = Self::ResetZone as usize + 1;
 
     /// Whether it changes what later reads return.
     #[inline]
     pub const fn changes_data(self) -> bool {
-        matches!(self, Self::Write | Self::Trim | Self::WriteZeroes | Self::Append)
+        matches!(
+            self,
+            Self::Write | Self::Trim | Self::WriteZeroes | Self::Append | Self::FinishZone | Self::ResetZone
+        )
+    }
+
+    /// Whether it acts on whole zones and carries no data.
+    #[inline]
+    pub const fn is_zone_action(self) -> bool {
+        matches!(self, Self::OpenZone | Self::CloseZone | Self::FinishZone | Self::ResetZone)
+    }
+
+    /// Whether its order among all other commands in its extent matters: it changes data, or the condition of a zone.
+    #[inline]
+    pub const fn is_ordered(self) -> bool {
+        self.changes_data() || self.is_zone_action()
     }
 }
 
@@ -46,6 +70,10 @@ impl fmt::Display for Op {
             Self::WriteZeroes => "write_zeroes",
             Self::Cache => "cache",
             Self::Append => "append",
+            Self::OpenZone => "open_zone",
+            Self::CloseZone => "close_zone",
+            Self::FinishZone => "finish_zone",
+            Self::ResetZone => "reset_zone",
         })
     }
 }
@@ -125,6 +153,7 @@ impl Command {
         match self.op {
             Op::Read | Op::Write | Op::Append => self.len_bytes(),
             Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache => 0,
+            Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => 0,
         }
     }
 
@@ -138,8 +167,8 @@ impl Command {
         }
     }
 
-    /// Whether the order of the two matters: they may touch the same sectors, and one of them changes these. Two
-    /// appends have no order: each gets sectors of its own.
+    /// Whether the order of the two matters: they may touch the same sectors, and one of them changes these or the
+    /// condition of their zone. Two appends have no order: each gets sectors of its own.
     ///
     /// ```
     /// use skylight_command::{Command, CommandId, Op};
@@ -157,7 +186,7 @@ impl Command {
         // Joined without branches: a queue is compared with each command that comes.
         (self.extent.start < other.reach())
             & (other.extent.start < self.reach())
-            & (self.op.changes_data() | other.op.changes_data())
+            & (self.op.is_ordered() | other.op.is_ordered())
             & !((self.op == Op::Append) & (other.op == Op::Append))
     }
 }
@@ -170,16 +199,40 @@ mod tests {
         Command::new(CommandId(0), op, LbaExtent::new(Lba(start), Sectors(len)))
     }
 
-    const OPS: [Op; Op::COUNT - 1] = [Op::Read, Op::Write, Op::Flush, Op::Trim, Op::WriteZeroes, Op::Cache];
+    /// All but the append.
+    const OPS: [Op; Op::COUNT - 1] = [
+        Op::Read,
+        Op::Write,
+        Op::Flush,
+        Op::Trim,
+        Op::WriteZeroes,
+        Op::Cache,
+        Op::OpenZone,
+        Op::CloseZone,
+        Op::FinishZone,
+        Op::ResetZone,
+    ];
+
+    #[test]
+    fn what_opens_or_closes_a_zone_is_ordered_and_changes_no_data() {
+        for (op, changes_data) in
+            [(Op::OpenZone, false), (Op::CloseZone, false), (Op::FinishZone, true), (Op::ResetZone, true)]
+        {
+            assert_eq!((op.changes_data(), op.is_ordered()), (changes_data, true), "{op}");
+            assert!(command(op, 0, 64).conflicts_with(&command(Op::Read, 63, 1)), "{op}");
+            assert!(command(Op::Append, 0, 8).conflicts_with(&command(op, 0, 64)), "{op}");
+        }
+        assert!(!Op::Read.is_ordered());
+    }
 
     #[test]
     fn commands_conflict_where_one_changes_what_both_touch() {
         for first in OPS {
             for second in OPS {
                 let (one, same, next) = (command(first, 8, 8), command(second, 8, 8), command(second, 16, 8));
-                let changes = first.changes_data() || second.changes_data();
-                assert_eq!(one.conflicts_with(&same), changes, "{first} and {second}");
-                assert_eq!(same.conflicts_with(&one), changes, "{second} and {first}");
+                let ordered = first.is_ordered() || second.is_ordered();
+                assert_eq!(one.conflicts_with(&same), ordered, "{first} and {second}");
+                assert_eq!(same.conflicts_with(&one), ordered, "{second} and {first}");
                 assert!(!one.conflicts_with(&next), "{first} before {second}");
             }
         }

@@ -2,20 +2,17 @@
 //!
 //! * [`Command`]: an operation, its flags and its extent; [`Command::conflicts_with`] is the one rule of order.
 //! * [`Outcome`]: the status of a completion with its payload; [`Failure`] is why a command failed.
-//! * [`code`]: the numbers of operations in the column `op` of a batch.
+//! * [`code`]: the numbers of operations and of results in the columns of a batch and its log.
 //!
 //! Each edge converts once: the NBD decoder (`nbd/decode.rs`) and the columns of a batch (`drive/batch.rs`,
 //! `host/columns.rs`) into commands, io_uring (`host/engine.rs`) out of them. In between, sectors are the unit.
 //!
 //! # Zones
 //!
-//! No drive has zones yet, so zone commands are not here: nothing could test them. Their place is as follows. A zone
-//! action (open, close, finish, reset) becomes an [`Op`] that changes the data of its extent, its zone, so it conflicts
-//! with every command in that zone. A report of zones becomes an [`Op`] that carries data to the host as a read does and
-//! conflicts as a read does, because writes move the write pointers that it reports. The matches over [`Op`] have no
-//! wildcard arm where they decide what is done, so the compiler names each place that has to take a side. An
-//! append is here already: layers refuse it with [`Failure::Unsupported`]. Before a drive with zones takes one, its
-//! volatile cache has to destage what it holds of the zone first (`drive/pending.rs`).
+//! A zone action (open, close, finish, reset) is an [`Op`] whose extent is its zone, or the whole drive, so it conflicts with
+//! every command in that zone. A report of zones is no command here: what a drive with zones knows of them is asked of its
+//! layer (`layer/capabilities/zoned.rs`). Writes and appends to one zone move its write pointer, so their order matters
+//! though they share no sector; only the drive knows its zones, so only its queue (`drive/pending.rs`) sees to that.
 //!
 //! Invariants: a command carries no bytes and owns no memory; no clock, no file, no thread.
 

@@ -31,7 +31,8 @@ impl Outcome {
     }
 }
 
-/// Why a command failed.
+/// Why a command failed. Those of zones are the additional sense codes of SPC-5, annex F, with their numbers, where ZBC-2
+/// names them for commands of zoned drives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Failure {
     /// The drive has no such command.
@@ -52,6 +53,56 @@ pub enum Failure {
     /// There is no memory to do it.
     #[error("no memory")]
     NoMemory,
+    /// A write that does not begin at the write pointer of its zone (21h/04h).
+    #[error("unaligned write command")]
+    UnalignedWrite,
+    /// A write beyond the end of its zone, or of the capacity of its zone (21h/05h).
+    #[error("write boundary violation")]
+    WriteBoundary,
+    /// A read of sectors beyond a write pointer, or of zones of several types (21h/06h).
+    #[error("attempt to read invalid data")]
+    ReadInvalidData,
+    /// A read beyond the end of its zone (21h/07h).
+    #[error("read boundary violation")]
+    ReadBoundary,
+    /// More zones would be open or active than the drive can have (55h/0Eh).
+    #[error("insufficient zone resources")]
+    InsufficientZoneResources,
+    /// The zone may not be changed any more (27h/08h).
+    #[error("zone is read only")]
+    ZoneReadOnly,
+    /// The zone can neither be read nor written any more (2Ch/0Eh).
+    #[error("zone is offline")]
+    ZoneOffline,
+    /// The extent is no zone, not one that the command is for, or full (24h/00h).
+    #[error("invalid field in CDB")]
+    InvalidField,
+}
+
+impl Failure {
+    /// Every failure, in the order of their numbers.
+    pub const ALL: [Self; 14] = [
+        Self::Unsupported,
+        Self::Overwritten,
+        Self::Medium,
+        Self::NoSpace,
+        Self::NotPermitted,
+        Self::NoMemory,
+        Self::UnalignedWrite,
+        Self::WriteBoundary,
+        Self::ReadInvalidData,
+        Self::ReadBoundary,
+        Self::InsufficientZoneResources,
+        Self::ZoneReadOnly,
+        Self::ZoneOffline,
+        Self::InvalidField,
+    ];
+
+    /// The number in the column `result` of a log, from 1 on (`skylight/evidence.py`).
+    #[inline]
+    pub const fn code(self) -> u8 {
+        self as u8 + 1
+    }
 }
 
 impl From<ErrorKind> for Failure {

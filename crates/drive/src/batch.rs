@@ -12,7 +12,7 @@ pub struct Batch<'a> {
     pub op: &'a [u8],
     /// Bytes from the start of the drive.
     pub offset: &'a [u64],
-    /// Size in bytes.
+    /// Size in bytes; 0 for a zone action on all zones.
     pub size: &'a [u32],
 }
 
@@ -27,7 +27,8 @@ pub enum BatchError {
     Depth(usize),
     /// An unknown operation code.
     #[error(
-        "command {0}: operation {1} is not known; use 0 read, 1 write, 2 flush, 3 trim, 4 write with FUA"
+        "command {0}: operation {1} is not known; use 0 read, 1 write, 2 flush, 3 trim, 4 write with FUA, \
+         5 open zone, 6 close zone, 7 finish zone, 8 reset zone, 9 append"
     )]
     Operation(usize, u8),
     /// An offset or size that is not whole sectors.
@@ -66,14 +67,19 @@ impl Batch<'_> {
         Some(Lba(*self.offset.get(index)? / SECTOR_BYTES))
     }
 
+    /// The command of a row, on a drive of `capacity`.
     #[inline]
-    pub(crate) fn command(&self, index: usize) -> Command {
+    pub(crate) fn command(&self, index: usize, capacity: Sectors) -> Command {
         let id = CommandId(index as u32);
         match code::decode(self.op[index]) {
             // Its offset and size are ignored; unknown codes do not pass the check.
             Some((Op::Flush, _)) | None => Command { id, ..Command::FLUSH },
             Some((op, flags)) => {
-                let (offset, size) = (self.offset[index], self.size[index].into());
+                let all = op.is_zone_action() && self.size[index] == 0;
+                let (offset, size) = match all {
+                    true => (0, capacity.bytes()),
+                    false => (self.offset[index], self.size[index].into()),
+                };
                 Command { id, flags, ..Command::of_bytes(op, offset, size) }
             }
         }
@@ -112,13 +118,14 @@ fn check_command(index: usize, code: u8, offset: u64, size: u32, end: u64) -> Re
     let in_range = offset < end && u64::from(size) <= end - offset;
     let op = code::decode(code).map(|(op, _)| op);
     let transfers = op.is_some_and(|op| op != Op::Flush);
-    if transfers && aligned && in_range && size > 0 {
+    let sized = size > 0 || op.is_some_and(Op::is_zone_action);
+    if transfers && aligned && in_range && sized {
         return Ok(());
     }
     match op {
         Some(Op::Flush) => Ok(()),
         None => Err(BatchError::Operation(index, code)),
-        _ if size == 0 => Err(BatchError::Empty(index)),
+        _ if !sized => Err(BatchError::Empty(index)),
         _ if !aligned => Err(BatchError::Alignment(index, offset, size)),
         _ => Err(BatchError::Range(index, offset, size, end)),
     }

@@ -20,12 +20,14 @@
 mod background;
 #[cfg(test)]
 mod outcome_tests;
+mod zones;
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
 use skylight_layer::{CacheUse, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
+pub use crate::host::BatchResult;
 use crate::host::{Answered, ExecutionResult, Host, NoHost, Observer, Origin};
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
@@ -122,6 +124,8 @@ pub struct Drive {
     buffer_time: Nanos,
     plan: Plan,
     answered: Vec<Answered>,
+    /// The commands of the last batch that were not just done.
+    results: Vec<BatchResult>,
     destaged: Vec<LbaExtent>,
     plants: Plants<Planted>,
     /// What the host meets besides the drive; `None` under ideal conditions.
@@ -132,10 +136,11 @@ impl Drive {
     pub(crate) fn assemble(
         disk: Disk,
         flash: Option<FlashSpeed>,
-        layer: Box<dyn Layer>,
+        mut layer: Box<dyn Layer>,
         interface: HostInterface,
         jitter: Option<Jitter>,
     ) -> Self {
+        let zones = zones::of(layer.as_mut());
         let media = Media::new(disk, flash, interface.positioning_window);
         Self {
             buffer_time: media.outer_transfer_time(interface.read_buffer),
@@ -152,15 +157,17 @@ impl Drive {
             idle_refused_until: Time(0),
             clock: Time(0),
             epoch: Nanos(0),
-            pending: Pending::new(interface.queue_depth),
+            pending: Pending::new(interface.queue_depth, zones),
             cache: WriteCache::new(
                 interface.write_cache,
                 interface.write_cache_runs,
                 interface.write_cache_on,
+                zones,
             ),
             ahead: None,
             plan: Plan::default(),
             answered: Vec::new(),
+            results: Vec::new(),
             destaged: Vec::new(),
             plants: Plants::default(),
             world: None,
@@ -248,7 +255,8 @@ impl Drive {
     pub(crate) fn fix_write_cache(&mut self, on: bool, size: Sectors) {
         self.set_write_cache(on);
         if on && !self.cache.is_on() {
-            self.cache = WriteCache::new(size, self.interface.write_cache_runs, true);
+            let zones = zones::of(self.layer.as_mut());
+            self.cache = WriteCache::new(size, self.interface.write_cache_runs, true, zones);
             self.cache.plants = self.plants;
         }
     }
@@ -332,7 +340,7 @@ impl Drive {
             let submits_at = host.submits_at();
             match (submits_at, event) {
                 (Some(at), event) if event.is_none_or(|(time, _)| at <= time) => self.submit(&mut host, at),
-                (None, _) if self.pending.commands().is_empty() => return Ok(host.submitted()),
+                (None, _) if self.pending.commands().is_empty() => return Ok(self.finish(host)),
                 (_, Some((time, event))) => self.process(time, event, &mut host),
                 (_, None) => debug_assert!(false, "an outstanding command waits for an event"),
             }
@@ -354,7 +362,7 @@ impl Drive {
         if self.pending.commands().is_empty() {
             self.wake(at);
         }
-        let command = host.batch.command(index);
+        let command = host.batch.command(index, self.capacity());
         if self.swallows(command.op) {
             return self.pending.submit_as(Served::OnArrival, command, at);
         }
@@ -431,15 +439,18 @@ impl Drive {
 
     /// The volatile cache completes a command.
     fn complete_from_cache(&mut self, index: usize, time: Time, host: &mut impl Observer) {
-        let Command { id, op, extent, .. } = self.pending.commands()[index];
+        let command = self.pending.commands()[index];
+        let Command { id, op, extent, .. } = command;
         let came = self.pending.arrivals()[index].queued_at;
-        if op == Op::Write {
+        let admitted = self.admit(&command);
+        if op == Op::Write && admitted.is_ok() {
             self.cache_busy_until = time;
             host.cached(id, self.cache.accept(extent, time));
             self.pending.reconsider(extent, &mut self.cache);
         }
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(time - came));
-        self.complete(Answered { id, at: time + extra, outcome: Outcome::Done }, host);
+        let outcome = admitted.map_or_else(Outcome::Failed, |()| Outcome::Done);
+        self.complete(Answered { id, at: time + extra, outcome }, host);
     }
 
     /// Chooses the next media work with the volatile cache on. A write that waits for cache space comes
@@ -460,7 +471,7 @@ impl Drive {
         else {
             return self.destage(dirty, host);
         };
-        let Command { id, op, extent, .. } = self.pending.commands()[first];
+        let Command { id, op, .. } = self.pending.commands()[first];
         match queued[first].served {
             Served::Flush(number) => match self.cache.older_than(number) {
                 0 => self.complete_flush(id, queued[first].queued_at, time, host),
@@ -471,7 +482,8 @@ impl Drive {
             Served::Destaged if refused && op == Op::Read => self.serve(first, 1, host),
             Served::Destaged if refused => self.refuse(first, time, host),
             Served::Destaged => {
-                let first = self.cache.first_to_destage(extent).unwrap_or(0);
+                let touched = self.pending.touched(&self.pending.commands()[first]);
+                let first = self.cache.first_to_destage(touched).unwrap_or(0);
                 self.destage_from(first, true, host);
             }
             Served::OnArrival | Served::Media => {

@@ -1,7 +1,7 @@
 //! A summary of the extents that outstanding commands touch. Nearly always it rules out that a new command
 //! conflicts with any of them, without comparing it with each.
 //!
-//! Extents are counted by granule, and a hash maps granules to [`COUNTERS`] counters. If a counter is zero,
+//! Extents are counted by granule, a zone on a drive with zones, and a hash maps granules to [`COUNTERS`] counters. If a counter is zero,
 //! no outstanding command touches a granule with this hash; otherwise the commands are compared. A change
 //! that may touch more than two granules is counted as *wide*; while one is outstanding, every new command
 //! is compared.
@@ -12,6 +12,8 @@
 //! Invariant: every outstanding command is counted: as a read, once for each of its granules, or as wide.
 
 use skylight_command::Command;
+use skylight_disk::Lba;
+use skylight_layer::ZoneLayout;
 
 /// Log2 of the sectors in a granule: 1 MiB, longer than most commands, so that few commands touch two.
 const GRANULE_BITS: u32 = 11;
@@ -26,6 +28,7 @@ pub(crate) struct Footprint {
     counters: Box<[u32; COUNTERS]>,
     wide: u32,
     reads: u32,
+    zones: Option<ZoneLayout>,
 }
 
 /// The counters of what a command may touch.
@@ -38,9 +41,14 @@ enum Granules {
 
 impl Granules {
     #[inline]
-    fn of(command: &Command) -> Self {
-        let first = command.extent.start.get() >> GRANULE_BITS;
-        let last = (command.reach().get().max(command.extent.start.get() + 1) - 1) >> GRANULE_BITS;
+    fn of(command: &Command, zones: Option<&ZoneLayout>) -> Self {
+        let first = command.extent.start.get();
+        let last = command.reach().get().max(first + 1) - 1;
+        let granule = |sector: u64| match zones {
+            None => sector >> GRANULE_BITS,
+            Some(zones) => zones.zone_of(Lba(sector.min(zones.sectors.get()))).into(),
+        };
+        let (first, last) = (granule(first), granule(last));
         let counter = |granule: u64| (granule.wrapping_mul(SPREAD) >> (64 - COUNTERS.ilog2())) as usize;
         match last - first {
             0 => Self::One(counter(first)),
@@ -52,16 +60,16 @@ impl Granules {
 
 impl Footprint {
     /// An empty summary.
-    pub(crate) fn new() -> Self {
-        Self { counters: Box::new([0; COUNTERS]), wide: 0, reads: 0 }
+    pub(crate) fn new(zones: Option<ZoneLayout>) -> Self {
+        Self { counters: Box::new([0; COUNTERS]), wide: 0, reads: 0, zones }
     }
 
     /// Whether an outstanding command may conflict with `command`.
     #[inline]
     pub(crate) fn may_conflict(&self, command: &Command) -> bool {
         self.wide > 0
-            || self.reads > 0 && command.op.changes_data()
-            || match Granules::of(command) {
+            || self.reads > 0 && command.op.is_ordered()
+            || match Granules::of(command, self.zones.as_ref()) {
                 Granules::One(one) => self.counters[one] > 0,
                 Granules::Two(one, other) => self.counters[one] | self.counters[other] > 0,
                 Granules::Wide => true,
@@ -82,10 +90,10 @@ impl Footprint {
 
     #[inline]
     fn count(&mut self, command: &Command, mut count: impl FnMut(&mut u32)) {
-        if !command.op.changes_data() {
+        if !command.op.is_ordered() {
             return count(&mut self.reads);
         }
-        match Granules::of(command) {
+        match Granules::of(command, self.zones.as_ref()) {
             Granules::One(one) => count(&mut self.counters[one]),
             Granules::Two(one, other) => {
                 count(&mut self.counters[one]);
@@ -118,7 +126,7 @@ mod tests {
             (command(Append, 0, 8), command(Read, 1 << 30, 8)),
             (command(Write, 1 << 30, 8), command(Append, 0, 8)),
         ] {
-            let mut footprint = Footprint::new();
+            let mut footprint = Footprint::new(None);
             footprint.add(&outstanding);
             assert!(footprint.may_conflict(&asked), "{outstanding:?} and {asked:?}");
             footprint.remove(&outstanding);
@@ -129,7 +137,7 @@ mod tests {
 
     #[test]
     fn distant_extents_and_concurrent_reads_do_not_conflict() {
-        let mut footprint = Footprint::new();
+        let mut footprint = Footprint::new(None);
         footprint.add(&command(Op::Write, 0, 8));
         assert!(!footprint.may_conflict(&command(Op::Write, 2048, 8)), "another granule");
         footprint.add(&command(Op::Read, 2048, 8));

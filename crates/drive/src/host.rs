@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use skylight_command::{CommandId, Failure, Outcome};
+use skylight_command::{CommandId, Failure, Outcome, code};
 use skylight_disk::{Lba, Nanos, Time};
 use skylight_layer::{Layer, Plan};
 
@@ -87,6 +87,22 @@ impl Observer for NoHost {
     }
 }
 
+/// A command of a batch that was not just done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchResult {
+    /// Its row.
+    pub row: usize,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl BatchResult {
+    /// The number in the column `result` of a log.
+    pub fn code(&self) -> u64 {
+        code::result(self.outcome)
+    }
+}
+
 /// A position in the host's queue, free or becoming free.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -105,6 +121,7 @@ pub(crate) struct Host<'a> {
     next: usize,
     watch: StopWatch,
     link: Link,
+    results: Vec<BatchResult>,
 }
 
 impl<'a> Host<'a> {
@@ -117,12 +134,14 @@ impl<'a> Host<'a> {
         complete_ns: &'a mut [u64],
     ) -> Self {
         let slots = std::iter::repeat_n(Slot { free: start, latency: None }, depth.min(batch.len()));
-        Self { batch, submit_ns, complete_ns, slots: slots.collect(), next: 0, watch, link }
+        let slots = slots.collect();
+        Self { batch, submit_ns, complete_ns, slots, next: 0, watch, link, results: Vec::new() }
     }
 
-    /// Number of submitted commands.
-    pub(crate) fn submitted(&self) -> usize {
-        self.next
+    /// Number of submitted commands, and those that were not just done, in order.
+    pub(crate) fn finish(mut self) -> (usize, Vec<BatchResult>) {
+        self.results.sort_unstable_by_key(|result| result.row);
+        (self.next, self.results)
     }
 
     /// When the drive will have the next command, if known.
@@ -165,6 +184,9 @@ impl Observer for Host<'_> {
         let index = answer.id.0 as usize;
         let complete_ns = self.link.read_clock(answer.at);
         self.complete_ns[index] = complete_ns;
+        if answer.outcome != Outcome::Done {
+            self.results.push(BatchResult { row: index, outcome: answer.outcome });
+        }
         let latency = Nanos(complete_ns - self.submit_ns[index]);
         let behind = self.slots.iter().rev().take_while(|slot| slot.free > free).count();
         let slot = Slot { free, latency: Some(latency) };

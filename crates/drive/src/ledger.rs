@@ -50,8 +50,9 @@ impl Ledger {
         self.host_commands[op as usize] += 1;
         match op {
             Op::Read => self.host_sectors[0] += sectors.get(),
-            Op::Write => self.host_sectors[1] += sectors.get(),
-            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache | Op::Append => {}
+            Op::Write | Op::Append => self.host_sectors[1] += sectors.get(),
+            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache => {}
+            Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {}
         }
     }
 

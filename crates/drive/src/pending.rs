@@ -8,7 +8,9 @@
 //! submission. A command that conflicts with an older one is *blocked* until that completes. A blocked
 //! command is not offered to the scheduler or the layer, and the volatile cache does not take it. Commands
 //! that are offered conflict with nothing, so any order is allowed. Older commands never wait for younger
-//! ones, and the oldest is never blocked.
+//! ones, and the oldest is never blocked. On a drive with zones, writes and appends to one zone with a write pointer
+//! are ordered too, whatever sectors they write, and what is not a plain write waits until the volatile cache has
+//! nothing of the zone that it writes to.
 //!
 //! Invariants: the columns have equal lengths; how a command is served depends on the current contents of the
 //! volatile cache; commands beyond the queue depth have not been queued yet; a command is blocked exactly
@@ -18,7 +20,7 @@ use std::ops::Range;
 
 use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{AccessStart, LbaExtent, Nanos, Pba, Time};
-use skylight_layer::{Layer, Plan};
+use skylight_layer::{Layer, Plan, ZoneLayout};
 
 use crate::footprint::Footprint;
 use crate::media::Media;
@@ -87,11 +89,13 @@ pub(crate) struct Pending {
     /// Number of blocked commands.
     blocked: usize,
     footprint: Footprint,
+    /// The zones of the drive: writes to one zone are ordered.
+    zones: Option<ZoneLayout>,
     pub(crate) plants: Plants<Planted>,
 }
 
 impl Pending {
-    pub(crate) fn new(queue_depth: usize) -> Self {
+    pub(crate) fn new(queue_depth: usize, zones: Option<ZoneLayout>) -> Self {
         let (commands, arrivals, targets) = (Vec::new(), Vec::new(), Vec::new());
         let sptf = SptfQueue::default();
         Self {
@@ -106,7 +110,8 @@ impl Pending {
             last_queued_at: Time(0),
             dependents: 0,
             blocked: 0,
-            footprint: Footprint::new(),
+            footprint: Footprint::new(zones),
+            zones,
             plants: Plants::default(),
         }
     }
@@ -187,7 +192,7 @@ impl Pending {
     /// Takes a command that the host submits at `at`.
     #[inline]
     pub(crate) fn submit(&mut self, command: Command, at: Time, cache: &mut WriteCache) {
-        let served = served(&command, cache);
+        let served = served(&command, self.touched(&command), cache);
         self.submit_as(served, command, at);
     }
 
@@ -197,7 +202,7 @@ impl Pending {
         self.dependents += usize::from(is_dependent(&command));
         self.last_queued_at = self.last_queued_at.max(at);
         let blocked = self.footprint.may_conflict(&command)
-            && conflicts_with_any(&command, self.commands())
+            && conflicts_with_any(self.zones.as_ref(), &command, self.commands())
             && !self.plants.has(Planted::NoConflicts);
         self.footprint.add(&command);
         self.blocked += usize::from(blocked);
@@ -229,10 +234,12 @@ impl Pending {
 
     /// Unblocks the commands that only `answered` blocked.
     fn unblock(&mut self, answered: &Command) {
+        let zones = self.zones.as_ref();
         let (commands, arrivals) = (&self.commands[self.first..], &mut self.arrivals[self.first..]);
         for (index, arrival) in arrivals.iter_mut().enumerate().filter(|(_, arrival)| arrival.blocked) {
             let command = &commands[index];
-            if command.conflicts_with(answered) && !conflicts_with_any(command, &commands[..index]) {
+            let freed = conflicts_with_any(zones, command, std::slice::from_ref(answered));
+            if freed && !conflicts_with_any(zones, command, &commands[..index]) {
                 arrival.blocked = false;
                 self.blocked -= 1;
             }
@@ -270,6 +277,12 @@ impl Pending {
             self.targets.drain(..self.first);
             self.first = 0;
         }
+    }
+
+    /// The sectors whose cached data a command has to do with.
+    #[inline]
+    pub(crate) fn touched(&self, command: &Command) -> LbaExtent {
+        touched(self.zones.as_ref(), command)
     }
 
     /// What the queued commands wait for; the cache is busy with an earlier one until `cache_busy_until`.
@@ -314,18 +327,27 @@ impl Pending {
             return;
         }
         for (command, arrival) in self.commands[self.first..].iter().zip(&mut self.arrivals[self.first..]) {
-            let touched = command.extent.start < extent.end() && extent.start < command.extent.end();
-            if touched && is_dependent(command) {
-                arrival.served = served(command, cache);
+            if !is_dependent(command) {
+                continue;
+            }
+            let touched = touched(self.zones.as_ref(), command);
+            if touched.start < extent.end() && extent.start < touched.end() {
+                arrival.served = served(command, touched, cache);
             }
         }
     }
 }
 
-/// Whether a command conflicts with any of these.
+/// Whether a command conflicts with any of these: by itself, or because both move the write pointer of a zone.
 #[inline]
-fn conflicts_with_any(command: &Command, others: &[Command]) -> bool {
-    others.iter().any(|other| command.conflicts_with(other))
+fn conflicts_with_any(zones: Option<&ZoneLayout>, command: &Command, others: &[Command]) -> bool {
+    let ordered = |other: &Command| zones.is_some_and(|zones| zones.are_ordered(command, other));
+    others.iter().any(|other| command.conflicts_with(other) || ordered(other))
+}
+
+#[inline]
+fn touched(zones: Option<&ZoneLayout>, command: &Command) -> LbaExtent {
+    zones.map_or(command.extent, |zones| zones.touched(command))
 }
 
 fn is_dependent(command: &Command) -> bool {
@@ -333,12 +355,12 @@ fn is_dependent(command: &Command) -> bool {
 }
 
 #[inline]
-fn served(command: &Command, cache: &mut WriteCache) -> Served {
+fn served(command: &Command, touched: LbaExtent, cache: &mut WriteCache) -> Served {
     match command.op {
         _ if !cache.is_on() => Served::Media,
         Op::Flush => Served::Flush(cache.next_number()),
         Op::Write if !command.flags.fua => Served::OnArrival,
-        op => match cache.overlap(command.extent) {
+        op => match cache.overlap(touched) {
             None => Served::Media,
             Some(true) if op == Op::Read => Served::OnArrival,
             Some(_) => Served::Destaged,

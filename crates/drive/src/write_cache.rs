@@ -11,7 +11,8 @@
 //! The next write to destage is chosen by head position ([`WriteCache::next_to_destage`]) or by a command
 //! that needs the media where a write is cached ([`WriteCache::first_to_destage`]). Both apply
 //! [`WriteCache::oldest_overlapping`], so that no write leaves before an older one that it overlaps. A layer
-//! that takes further writes along keeps their order ([`Layer::take`]).
+//! that takes further writes along keeps their order ([`Layer::take`]). On a drive with zones this holds for all writes to
+//! a zone with a write pointer, overlapping or not: the medium has no more of a zone than up to a write pointer.
 //!
 //! Invariants: the cache contains at most its capacity, or a single larger write, and at most the maximum
 //! number of runs; a read gets the data of the last completed write; overlapping writes leave in the order of
@@ -22,7 +23,7 @@ use std::collections::VecDeque;
 
 use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{LbaExtent, Pba, Sectors, Time};
-use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan};
+use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan, ZoneLayout};
 
 use crate::media::Media;
 use crate::planted::{Planted, Plants};
@@ -57,6 +58,8 @@ pub(crate) struct WriteCache {
     /// Writes being destaged, and when they will be on the medium.
     destaging: Vec<CommandId>,
     destaged_at: Time,
+    /// The zones of the drive: writes to one zone leave in order.
+    zones: Option<ZoneLayout>,
     pub(crate) plants: Plants<Planted>,
 }
 
@@ -103,7 +106,12 @@ fn overlap(a: LbaExtent, b: LbaExtent) -> bool {
 }
 
 impl WriteCache {
-    pub(crate) fn new(capacity: Sectors, most_runs: Option<usize>, on: bool) -> Self {
+    pub(crate) fn new(
+        capacity: Sectors,
+        most_runs: Option<usize>,
+        on: bool,
+        zones: Option<ZoneLayout>,
+    ) -> Self {
         Self {
             capacity,
             on: on && capacity.get() > 0,
@@ -122,6 +130,7 @@ impl WriteCache {
             end: Pba(0),
             destaging: Vec::new(),
             destaged_at: Time(0),
+            zones,
             plants: Plants::default(),
         }
     }
@@ -263,7 +272,11 @@ impl WriteCache {
     fn oldest_overlapping(&self, index: usize) -> usize {
         let dirty = self.dirty();
         let mut next = index;
-        while let Some(older) = (0..next).find(|&k| overlap(dirty[k].extent, dirty[next].extent)) {
+        let ordered = |one: &Command, other: &Command| match &self.zones {
+            None => overlap(one.extent, other.extent),
+            Some(zones) => overlap(zones.touched(one), zones.touched(other)),
+        };
+        while let Some(older) = (0..next).find(|&k| ordered(&dirty[k], &dirty[next])) {
             next = older;
         }
         next
@@ -338,7 +351,7 @@ impl WriteCache {
     /// Discards everything, for an erase.
     pub(crate) fn clear(&mut self) {
         let (capacity, most_runs, on, next_id) = (self.capacity, self.most_runs, self.on, self.next_id);
-        *self = Self { next_id, ..Self::new(capacity, most_runs, on) };
+        *self = Self { next_id, ..Self::new(capacity, most_runs, on, self.zones) };
     }
 }
 
@@ -352,7 +365,7 @@ mod tests {
     }
 
     fn cache(most_runs: usize) -> WriteCache {
-        WriteCache::new(Sectors(1 << 20), Some(most_runs), true)
+        WriteCache::new(Sectors(1 << 20), Some(most_runs), true, None)
     }
 
     #[test]

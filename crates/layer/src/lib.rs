@@ -6,7 +6,7 @@
 //! * [`restore`]: what a layer takes up from what was found after a power cut.
 //! * [`bands`]: how the host's address space lies in bands on the platters.
 //! * [`swd`]: the raw shingled disk, which has no translation.
-//! * [`conventional`], [`set_associative`], [`fully_associative`], [`journaled`]: the layers.
+//! * [`conventional`], [`set_associative`], [`fully_associative`], [`journaled`], [`zoned`]: the layers.
 //!
 //! Invariants: no clock, no file, no thread, no hash order, no randomness; the same commands give the same
 //! plans. See idea 1 of `docs/architecture.md`.
@@ -23,9 +23,13 @@ pub mod plan;
 pub mod restore;
 pub mod set_associative;
 pub mod swd;
+pub mod zoned;
 
 pub use bands::{Bands, StretchSpec};
 pub use capabilities::overwriting::Overwriting;
+pub use capabilities::zoned::{
+    ZoneCondition, ZoneDescriptor, ZoneFilter, ZoneKind, ZoneLayout, ZoneModel, ZoneRecord, Zoned,
+};
 pub use conventional::Conventional;
 pub use extent_map::{ExtentMap, MAX_ADDRESS, Mapped};
 #[cfg(feature = "audit")]
@@ -38,6 +42,7 @@ pub use plan::{
 pub use restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};
 pub use swd::{Swd, SwdSpec};
+pub use zoned::{ZonedLayer, ZonedSpec};
 
 // What the trait speaks of.
 pub use skylight_command::{Command, CommandId, Failure, Flags, Op, Outcome};

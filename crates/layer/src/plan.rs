@@ -10,6 +10,7 @@ use skylight_command::{Command, CommandId, Failure, Outcome};
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 
 use crate::capabilities::overwriting::Overwriting;
+use crate::capabilities::zoned::Zoned;
 use crate::restore::{MediaUse, Misplaced, Recovered};
 
 /// The medium of an access.
@@ -366,6 +367,12 @@ pub trait Layer: Send {
     /// [`Failure::Unsupported`].
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan);
 
+    /// As [`Layer::take`], for writes that left a volatile cache. A layer with zones has admitted them
+    /// ([`Zoned::admit`]) and only places their data.
+    fn destage(&mut self, queue: Queue<'_>, plan: &mut Plan) {
+        self.take(queue, plan);
+    }
+
     /// The idle time before [`Layer::idle`] is called; `None` for a layer without background work.
     fn idle_after(&self) -> Option<skylight_disk::Nanos> {
         None
@@ -396,6 +403,11 @@ pub trait Layer: Send {
 
     /// The capability of a drive whose writes overwrite sectors of other tracks.
     fn overwriting(&mut self) -> Option<&mut dyn Overwriting> {
+        None
+    }
+
+    /// The capability of a drive with zones.
+    fn zoned(&mut self) -> Option<&mut dyn Zoned> {
         None
     }
 

@@ -13,6 +13,7 @@ mod profile;
 mod random;
 mod serve;
 mod sim;
+mod zones;
 
 /// A report as Python objects, by way of JSON.
 fn object_of<'py>(py: Python<'py>, report: &impl Serialize) -> PyResult<Bound<'py, PyAny>> {

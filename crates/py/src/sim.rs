@@ -16,6 +16,7 @@ use skylight_layer::{Medium, Op, Purpose};
 
 use crate::profile::profile_error;
 use crate::random::conditions_of;
+use crate::zones;
 
 /// Adds the class to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -23,6 +24,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
 }
 
 type Times<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
+type Results<'py> = (Bound<'py, PyArray1<u64>>, Bound<'py, PyArray1<u64>>);
 
 /// An emulated drive in virtual time.
 #[pyclass(frozen, module = "skylight._native")]
@@ -113,6 +115,28 @@ impl SimDrive {
         submit_ns.truncate(done);
         complete_ns.truncate(done);
         Ok((PyArray1::from_vec(py, submit_ns), PyArray1::from_vec(py, complete_ns)))
+    }
+
+    /// The rows of the last batch that failed or were appends, and the result of each: a number below 512 is a failure
+    /// (`skylight.evidence.FAILURES`), any other the byte at which the data of an append begins.
+    fn results<'py>(&self, py: Python<'py>) -> PyResult<Results<'py>> {
+        let results = self.with(py, |drive| drive.results().to_vec())?;
+        let rows = PyArray1::from_iter(py, results.iter().map(|result| result.row as u64));
+        let values = PyArray1::from_iter(py, results.iter().map(|result| result.code()));
+        Ok((rows, values))
+    }
+
+    /// What is fixed about the zones of the drive, by name; None for a drive without zones.
+    fn zone_layout<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
+        let layout = self.with(py, |drive| drive.layer_mut().zoned().map(|zoned| *zoned.layout()))?;
+        layout.map(|layout| zones::layout(py, &layout)).transpose()
+    }
+
+    /// The state of all zones, as columns by name. Raises ValueError for a drive without zones.
+    fn report_zones<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let report = self.with(py, |drive| drive.layer_mut().zoned().map(|zoned| zones::all(zoned)))?;
+        let report = report.ok_or_else(|| PyValueError::new_err("this drive has no zones"))?;
+        zones::columns(py, &report)
     }
 
     /// Lets virtual time pass, in which the drive may clean.

@@ -74,7 +74,9 @@ impl Backend for PlainFile {
                 let _ = fallocate(&self.file, flags, offset, command.len_bytes());
             }
             Op::Cache => {}
-            Op::Append => return Err(Errno::NotSupported),
+            Op::Append | Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {
+                return Err(Errno::NotSupported);
+            }
         }
         if command.flags.fua { self.sync() } else { Ok(()) }
     }

@@ -24,6 +24,7 @@ from typing import Literal, Protocol, runtime_checkable
 
 from skylight.errors import UsageError
 from skylight.evidence import U64, IoBatch, IoLog, SettingsReport, Stop, TargetFacts
+from skylight.zoned.zones import ZoneLayout, Zones
 
 RECORDING = "recording:"
 FIO_LOG = "fio-log:"
@@ -85,6 +86,22 @@ class Trims(Protocol):
 
     def trim(self) -> bool:
         """TRIM of the whole target; False if it has none or its data may not be destroyed."""
+        ...
+
+
+@runtime_checkable
+class ZonedEngine(Protocol):
+    """An engine that knows whether its target has zones.
+
+    Zone actions and appends run as rows of a batch (`Op.OPEN_ZONE` to `Op.APPEND`); what became of them is in the
+    column `result` of the log."""
+
+    def zone_layout(self) -> ZoneLayout | None:
+        """What is fixed about the target's zones; None for a target without zones."""
+        ...
+
+    def report_zones(self) -> Zones:
+        """The state of all zones. Raises `TargetError` when the target has none or does not report them."""
         ...
 
 

@@ -15,12 +15,13 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import resources
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from skylight.errors import TargetError, UsageError, one_line
 from skylight.evidence import U8, U32, U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop, TargetFacts
+from skylight.zoned.zones import ZoneLayout, Zones
 
 PROFILE_SUFFIX = ".toml"
 LARGEST_PROFILE_BYTES = 1 << 20
@@ -46,6 +47,18 @@ class Drive(Protocol):
     ) -> tuple[U64, U64]:
         """Runs the I/O; submission and completion time (ns) of each command up to a stop (latency_ns, count,
         within)."""
+        ...
+
+    def results(self) -> tuple[U64, U64]:
+        """Rows of the last run that failed or were appends, and the result of each."""
+        ...
+
+    def zone_layout(self) -> dict[str, Any] | None:
+        """What is fixed about its zones; None without zones."""
+        ...
+
+    def report_zones(self) -> dict[str, Any]:
+        """The state of its zones, as columns."""
         ...
 
     def pause(self, duration_ns: int) -> None:
@@ -179,9 +192,24 @@ class SimEngine:
             raise TargetError(f"{self._facts.name}: {error}") from error
         self._done()
         done = io.part(0, len(submit_ns))
-        return IoLog.of(
+        log = IoLog.of(
             done, submit_ns.astype(np.uint64, copy=False), complete_ns.astype(np.uint64, copy=False)
         )
+        rows, results = self._drive.results()
+        log.result[rows] = results
+        return log
+
+    def zone_layout(self) -> ZoneLayout | None:
+        """What is fixed about the drive's zones; None for a drive without zones."""
+        layout = self._drive.zone_layout()
+        return None if layout is None else ZoneLayout(**layout)
+
+    def report_zones(self) -> Zones:
+        """The state of all zones."""
+        try:
+            return Zones.of(self._drive.report_zones())
+        except ValueError as error:
+            raise TargetError(f"{self._facts.name}: {error}; name a drive that has zones") from error
 
     def pause(self, seconds: float) -> None:
         """Advances virtual time."""

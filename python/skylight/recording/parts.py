@@ -34,7 +34,11 @@ STEP_KINDS: tuple[StepKind, ...] = ("run", "pause", "settings", "erase", "bound"
 LATEST_NS = 1 << 62  # 146 years: no monotonic clock shows more
 LONGEST_PAUSE_S = 1e9
 
+OPTIONAL = "result"
+"""The column that a recording lacks that was made before targets with zones: every I/O was done."""
+
 _PACKED = np.dtype([(name, np.dtype(kind).newbyteorder("<")) for name, kind in LOG_COLUMNS.items()])
+_PACKED_DONE = np.dtype([(name, _PACKED[name]) for name in LOG_COLUMNS if name != OPTIONAL])
 _COLUMNS: dict[str, type[np.unsignedinteger[Any]]] = {"step": np.uint16, **LOG_COLUMNS}
 _ARROW_SCHEMA = pa.schema(
     [pa.field(name, pa.from_numpy_dtype(kind), nullable=False) for name, kind in _COLUMNS.items()]
@@ -60,9 +64,10 @@ def not_kept(error: OSError | pa.ArrowException, path: Path) -> KeepError:
 
 
 def log_crc32(log: IoLog, start: int = 0) -> int:
-    """CRC-32 of the log's rows, row by row packed little-endian in column order, continuing from `start`."""
-    packed = np.empty(len(log), dtype=_PACKED)
-    for name in LOG_COLUMNS:
+    """CRC-32 of the log's rows, row by row packed little-endian in column order, continuing from `start`; without
+    the results where all are done."""
+    packed = np.empty(len(log), dtype=_PACKED if log.result.any() else _PACKED_DONE)
+    for name in packed.dtype.fields or ():
         packed[name] = getattr(log, name)
     return zlib.crc32(packed.view(np.uint8).data, start)
 
@@ -267,13 +272,16 @@ class PartReader:
             )
         for name, kind in _COLUMNS.items():
             index = schema.get_field_index(name)
+            if index < 0 and name == OPTIONAL:
+                continue
             if index < 0:
                 raise self.refuse(f"lacks the column {name!r}")
             if schema.field(index).type != pa.from_numpy_dtype(kind):
                 raise self.refuse(
                     f"column {name!r} has type {schema.field(index).type}, not {np.dtype(kind)}"
                 )
-        self._columns = tuple(map(schema.get_field_index, _COLUMNS))
+        indices = map(schema.get_field_index, _COLUMNS)
+        self._columns = tuple(index for index in indices if index >= 0)
 
     def _take(self, batch: pa.RecordBatch, metadata: Any) -> None:
         """One batch: what its marker says, checked against what came before."""

@@ -51,6 +51,12 @@ _OPS = {
     Op.WRITE: ("write", "writes"),
     Op.FLUSH: ("flush", "flushes"),
     Op.TRIM: ("trim", "trims"),
+    Op.WRITE_FUA: ("write with FUA", "writes with FUA"),
+    Op.OPEN_ZONE: ("opened zone", "opened zones"),
+    Op.CLOSE_ZONE: ("closed zone", "closed zones"),
+    Op.FINISH_ZONE: ("finished zone", "finished zones"),
+    Op.RESET_ZONE: ("reset zone", "reset zones"),
+    Op.APPEND: ("append", "appends"),
 }
 _PERCENTILES = (0, 25, 50, 75, 99, 100)
 

@@ -5,7 +5,8 @@ use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
     Bands, Conventional, FullyAssociative, FullyAssociativeSpec, Journaled, JournaledSpec, Layer, Medium,
-    SetAssociative, SetAssociativeSpec, StretchSpec, Swd, SwdSpec,
+    SetAssociative, SetAssociativeSpec, StretchSpec, Swd, SwdSpec, ZoneLayout, ZoneModel, ZonedLayer,
+    ZonedSpec,
 };
 
 use super::geometry::{Tracks, about};
@@ -36,7 +37,25 @@ pub(super) fn build(
             Ok(Box::new(FullyAssociative::new(spec)))
         }
         profile::Layer::Journaled(keys) => Ok(Box::new(Journaled::new(journaled(profile, keys, tracks)?))),
+        profile::Layer::Zoned(keys) => Ok(Box::new(ZonedLayer::new(zoned(profile, keys, tracks)?))),
     }
+}
+
+fn zoned(profile: &Profile, keys: &profile::Zoned, tracks: &Tracks) -> Result<ZonedSpec, ProfileError> {
+    let model = match keys.model {
+        profile::ZoneModel::HostManaged => ZoneModel::HostManaged,
+        profile::ZoneModel::HostAware => ZoneModel::HostAware,
+    };
+    let mut layout = ZoneLayout::new(model, sectors(profile.capacity), sectors(keys.zone_size));
+    layout.capacity = sectors(keys.zone_capacity.unwrap_or(keys.zone_size));
+    layout.conventional = keys.conventional_zones;
+    layout.max_open = keys.max_open_zones;
+    layout.max_active = keys.max_active_zones;
+    layout.recommended_non_sequential = keys.recommended_non_sequential_zones;
+    layout.unrestricted_reads |= keys.unrestricted_reads;
+    let layer = ZonedLayer::new(ZonedSpec { layout, start: Pba(0), aware: None });
+    fits(profile, "capacity", layer.media_use().platter, tracks)?;
+    Ok(ZonedSpec { layout, start: Pba(0), aware: None })
 }
 
 fn swd(

@@ -90,7 +90,7 @@ impl Drive {
         self.ahead = None;
         self.plan.clear();
         self.layer.clock(start + self.epoch);
-        self.layer.take(queue, &mut self.plan);
+        self.layer.destage(queue, &mut self.plan);
         debug_assert!(queue.is_kept_by(&self.plan), "overlapping writes leave in the order of acceptance");
         let moved = observer.executed(Origin::Cache, &self.plan, self.layer.as_mut());
         if let ExecutionResult::Refused(failure) = moved {

@@ -53,6 +53,9 @@ pub enum Layer {
     /// The layer of the two Seagate drives of the Skylight paper (sections 4.3 to 4.6): a journal that packs
     /// writes into entries, an extent map, and bands at fixed locations that are cleaned one by one.
     Journaled(Box<Journaled>),
+    /// Zones with write pointers, after the standards ZBC and ZAC: host-managed, where the host must write each zone
+    /// in order, or host-aware, where it may write anywhere.
+    Zoned(Zoned),
 }
 
 /// The keys of a conventional drive: only the kind.
@@ -296,6 +299,55 @@ pub struct BandRun {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-range" = ["64 KiB", "100 TB"]))]
     pub until: Option<Bytes>,
+}
+
+/// The keys of a drive with zones.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Zoned {
+    /// Who sees to the order of writes in the zones that have a write pointer.
+    #[schemars(extend("examples" = ["host-managed"]))]
+    pub model: ZoneModel,
+    /// Size of a zone; the last zone may be smaller.
+    #[schemars(extend("x-range" = ["1 MiB", "2 GiB"], "x-multiple" = "4 KiB", "examples" = ["256 MiB"]))]
+    pub zone_size: Bytes,
+    /// Data that a zone with a write pointer holds, if that is less than its size. Only for host-managed drives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-range" = ["4 KiB", "2 GiB"], "x-multiple" = "4 KiB"))]
+    pub zone_capacity: Option<Bytes>,
+    /// Conventional zones, from the start of the drive on; they have no write pointer.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 100_000_000), extend("examples" = [64]))]
+    pub conventional_zones: u32,
+    /// Most zones that can be open at once: a limit of a host-managed drive, a recommendation of a host-aware one. No limit
+    /// if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000), extend("examples" = [128]))]
+    pub max_open_zones: Option<u32>,
+    /// Most zones that can be open or closed at once. No limit if left out. At least `max_open_zones`. Only for
+    /// host-managed drives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub max_active_zones: Option<u32>,
+    /// Recommended maximum of zones that are written out of order. Only for host-aware drives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub recommended_non_sequential_zones: Option<u32>,
+    /// Whether a host-managed drive lets the host read beyond a write pointer and across zones (URSWRZ). A host-aware drive
+    /// always does.
+    #[serde(default)]
+    #[schemars(extend("examples" = [false]))]
+    pub unrestricted_reads: bool,
+}
+
+/// Who sees to the order of writes in zones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZoneModel {
+    /// The host: a write elsewhere than at the write pointer fails.
+    HostManaged,
+    /// The drive: it takes writes anywhere.
+    HostAware,
 }
 
 /// When a drive cleans its persistent cache.

@@ -6,7 +6,7 @@
 
 use super::layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, FullyAssociative, Journaled, Layer,
-    OverwrittenRead, SetAssociative, Swd,
+    OverwrittenRead, SetAssociative, Swd, ZoneModel, Zoned,
 };
 use super::quantity::{Bytes, Duration};
 use super::rules::{BLOCK, Rules};
@@ -27,6 +27,10 @@ impl Rules<'_> {
                 false
             }
             Layer::Journaled(keys) => self.journaled(keys),
+            Layer::Zoned(keys) => {
+                self.zoned(keys);
+                false
+            }
         };
         self.profile.layer = layer;
         self.only_where_needed(
@@ -48,6 +52,41 @@ impl Rules<'_> {
     fn swd(&mut self, keys: &Swd) {
         if keys.pattern.is_some() && keys.read != OverwrittenRead::Pattern {
             self.wrong("layer.pattern", "is only for read = \"pattern\"; leave it out");
+        }
+    }
+
+    fn zoned(&mut self, keys: &Zoned) {
+        let capacity = self.profile.capacity;
+        if capacity.get() <= keys.zone_size.get() {
+            self.wrong("layer.zone_size", &format!("leaves one zone; {} needs two or more", self.drive()));
+        }
+        let zones = capacity.get().div_ceil(keys.zone_size.get());
+        if u64::from(keys.conventional_zones) > zones {
+            let message = format!("is more than the {zones} zones of {} on the drive", keys.zone_size);
+            self.wrong("layer.conventional_zones", &message);
+        }
+        if keys.zone_capacity.is_some_and(|capacity| capacity > keys.zone_size) {
+            self.wrong("layer.zone_capacity", &format!("is more than zone_size = {}", keys.zone_size));
+        }
+        if let (Some(active), Some(open)) = (keys.max_active_zones, keys.max_open_zones)
+            && active < open
+        {
+            let message = format!("is less than max_open_zones = {open}; open zones are active");
+            self.wrong("layer.max_active_zones", &message);
+        }
+        let aware = keys.model == ZoneModel::HostAware;
+        for (key, given) in [
+            ("layer.zone_capacity", keys.zone_capacity.is_some()),
+            ("layer.max_active_zones", keys.max_active_zones.is_some()),
+            ("layer.unrestricted_reads", keys.unrestricted_reads),
+        ] {
+            if aware && given {
+                self.wrong(key, "is only for model = \"host-managed\"; leave it out");
+            }
+        }
+        if !aware && keys.recommended_non_sequential_zones.is_some() {
+            let message = "is only for model = \"host-aware\"; leave it out";
+            self.wrong("layer.recommended_non_sequential_zones", message);
         }
     }
 

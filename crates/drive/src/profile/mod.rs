@@ -39,7 +39,7 @@ pub use conditions::{
 pub use diagnose::{ProfileError, Source};
 pub use layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, Conventional, FullyAssociative,
-    Journaled, Layer, OverwrittenRead, SetAssociative, Ssd, Swd,
+    Journaled, Layer, OverwrittenRead, SetAssociative, Ssd, Swd, ZoneModel, Zoned,
 };
 pub use quantity::{Bytes, Duration, QuantityError};
 pub use reference::{json_schema, reference};

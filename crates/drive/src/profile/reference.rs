@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn examples_on_the_page_form_valid_profiles() {
-        for kind in ["conventional", "set-associative", "fully-associative", "journaled"] {
+        for kind in ["conventional", "set-associative", "fully-associative", "journaled", "zoned"] {
             let text = assembled(kind);
             let profile = Profile::from_toml(&text, "examples").unwrap_or_else(|e| panic!("{e}\n{text}"));
             let read = match profile.layer {
@@ -261,6 +261,7 @@ mod tests {
                 Layer::Journaled(_) => "journaled",
                 Layer::Ssd(_) => "ssd",
                 Layer::Swd(_) => "swd",
+                Layer::Zoned(_) => "zoned",
             };
             assert_eq!(read, kind);
         }

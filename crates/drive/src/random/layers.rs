@@ -35,7 +35,7 @@ pub(super) struct LayerText {
     pub flash: bool,
 }
 
-fn begin(kind: &str) -> Text {
+pub(super) fn begin(kind: &str) -> Text {
     let mut text = Text::default();
     text.section("[layer]");
     text.word("kind", kind);

@@ -6,7 +6,7 @@
 //! * [`ranges`]: the table of all ranges and probabilities.
 //! * [`conditions`]: what a host meets besides the drive, with a table of its own.
 //! * `draw`: a named stream of random numbers for each property.
-//! * `body`, `layers`: the drive, within physical limits; `text` writes it.
+//! * `body`, `layers`, `zoned`: the drive, within physical limits; `text` writes it.
 //!
 //! Invariants: the same seed and kind give the same bytes; every returned text builds a drive; a seed with a
 //! drawn kind gives the same text as with this kind requested.
@@ -25,6 +25,7 @@ mod draw;
 mod layers;
 pub mod ranges;
 mod text;
+mod zoned;
 
 use std::str::FromStr;
 
@@ -53,14 +54,25 @@ pub enum Kind {
     FullyAssociative,
     /// The Seagate drives of the paper.
     Journaled,
+    /// Zones that the host writes in order.
+    HostManaged,
+    /// Zones that the host may write anywhere.
+    HostAware,
 }
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 5] =
-        [Self::Conventional, Self::Ssd, Self::SetAssociative, Self::FullyAssociative, Self::Journaled];
+    pub const ALL: [Self; 7] = [
+        Self::Conventional,
+        Self::Ssd,
+        Self::SetAssociative,
+        Self::FullyAssociative,
+        Self::Journaled,
+        Self::HostManaged,
+        Self::HostAware,
+    ];
 
-    /// The name, as in `layer.kind`.
+    /// The name, as in `layer.kind`, or of drives with zones as in `layer.model`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Conventional => "conventional",
@@ -68,10 +80,12 @@ impl Kind {
             Self::SetAssociative => "set-associative",
             Self::FullyAssociative => "fully-associative",
             Self::Journaled => "journaled",
+            Self::HostManaged => "host-managed",
+            Self::HostAware => "host-aware",
         }
     }
 
-    /// Draws the kind for a seed.
+    /// Draws the kind for a seed. Drives with zones have to be asked for: they came later, and a seed keeps its drive.
     fn drawn(draws: Draws) -> Self {
         let at = draws.unit("kind");
         let (conventional, ssd) = (ranges::KIND_CONVENTIONAL.part, ranges::KIND_SSD.part);
@@ -88,7 +102,8 @@ impl Kind {
 /// A word that is not a kind of drive.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "\"{0}\" is not a kind of drive; use conventional, ssd, set-associative, fully-associative or journaled"
+    "\"{0}\" is not a kind of drive; use conventional, ssd, set-associative, fully-associative, journaled, \
+     host-managed or host-aware"
 )]
 pub struct UnknownKind(String);
 
@@ -149,6 +164,7 @@ fn written(body: &Body, kind: Kind, scale: f64) -> String {
         Kind::SetAssociative => layers::set_associative(body),
         Kind::FullyAssociative => layers::fully_associative(body),
         Kind::Journaled => layers::journaled(body, |bytes| body.size_for(bytes)),
+        Kind::HostManaged | Kind::HostAware => zoned::zoned(body, kind.name()),
     };
     let seed = body.draws.seed;
     let mut text = Text::default();

@@ -120,6 +120,13 @@ ranges! {
     CLEANING_SEED = 0.0, 999_999.0, Whole, 6, "chosen: seeds of the random cleaning order";
     FREE_BANDS = 5.0, 200.0, Log, 2, "chosen: emulated-smr-3 has 21; a watermark of 0.8 needs 5";
 
+    ZONE_MIB = 16.0, 2_048.0, Log, 3, PROMISED;
+    ZONE_CAPACITY_PART = 0.5, 0.99, Linear, 2, "chosen: drives of flash have 0.5 to 1; none is known of platters";
+    CONVENTIONAL_PART = 0.001, 1.0, Log, 2, PROMISED;
+    OPEN_ZONES = 8.0, 4_096.0, Log, 2, PROMISED;
+    ACTIVE_TO_OPEN = 1.0, 4.0, Linear, 2, "chosen: as many active zones as open ones, or some more";
+    NON_SEQUENTIAL_ZONES = 8.0, 4_096.0, Log, 2, PROMISED;
+
     JITTER_PART = 0.0, 0.03, Linear, 2, PROMISED;
     JITTER_US = 0.0, 200.0, Linear, 2, PROMISED;
     OUTLIER_PART = 0.0, 0.005, Linear, 2, PROMISED;
@@ -149,6 +156,12 @@ chances! {
     LOOK_AHEAD = 0.5, CHOSEN;
     PARKS = 0.5, CHOSEN;
     ZERO_LATENCY = 0.25, CHOSEN;
+    ZONES_POWER_OF_TWO = 0.5, CHOSEN;
+    ZONE_CAPACITY_BELOW_SIZE = 0.25, CHOSEN;
+    CONVENTIONAL_ZONES_ABSENT = 0.3, "promised: a conventional share from 0 % on";
+    OPEN_ZONES_UNLIMITED = 0.1, CHOSEN;
+    ACTIVE_ZONES_LIMITED = 0.25, CHOSEN;
+    UNRESTRICTED_READS = 0.5, CHOSEN;
     SURFACES_DIFFER = 0.5, CHOSEN;
     SHINGLED_TOWARDS_MD = 0.5, "Skylight, section 4.9: the one drive seen does";
 }

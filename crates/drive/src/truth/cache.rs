@@ -62,7 +62,7 @@ pub(super) fn isolated_writes(keys: &Journaled) -> u64 {
 
 fn sizes(profile: &Profile) -> Option<Sizes> {
     Some(match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return None,
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => return None,
         Layer::SetAssociative(keys) => {
             let (cache, band) = (keys.cache.get(), keys.band.get());
             let fill = cache / band * usable(band, keys.watermark);
@@ -164,7 +164,7 @@ pub(super) fn findings(profile: &Profile, depth: u32) -> Vec<TrueFinding> {
 /// The band that contains an address: first byte and size.
 pub(super) fn band_at(profile: &Profile, address: u64) -> Option<(u64, u64)> {
     match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => None,
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => None,
         Layer::SetAssociative(keys) => Some((address - address % keys.band.get(), keys.band.get())),
         Layer::FullyAssociative(keys) => Some((address - address % keys.band.get(), keys.band.get())),
         Layer::Journaled(keys) => {

@@ -10,11 +10,12 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
         Layer::Conventional(_) => ("cmr", "the layer is conventional"),
         Layer::Ssd(_) => ("not-rotating", "all data is on flash"),
         Layer::Swd(_) => ("cmr", "a raw shingled disk has no translation layer"),
+        Layer::Zoned(_) => ("cmr", "every sector has a fixed place"),
         _ => ("smr", "writes go through a translation layer for shingled bands"),
     };
     let mut findings = vec![word("drive_type", kind.0, kind.1)];
     let (medium, location) = match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => (None, None),
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => (None, None),
         Layer::SetAssociative(keys) => (Some(keys.cache_medium), keys.cache_location),
         Layer::Journaled(keys) => (Some(keys.cache_medium), keys.cache_location),
         Layer::FullyAssociative(_) => (Some(CacheMedium::Disk), None),
@@ -32,7 +33,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     findings.push(word("cache_location", location, why));
     findings.extend(cleaning(&profile.layer));
     let mapping = match profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => None,
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => None,
         Layer::FullyAssociative(_) => Some(("dynamic", "a cleaned band moves to another location")),
         _ => Some(("static", "a cleaned band is rewritten at its location")),
     };
@@ -42,7 +43,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
 
 fn cleaning(layer: &Layer) -> Vec<TrueFinding> {
     let (cleaning, order) = match layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return Vec::new(),
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => return Vec::new(),
         Layer::SetAssociative(keys) => (keys.cleaning, Some("fifo")),
         Layer::FullyAssociative(keys) => (keys.cleaning, Some("fifo")),
         Layer::Journaled(keys) if keys.cleaning_order == CleaningOrder::Fifo => (keys.cleaning, Some("fifo")),

@@ -5,6 +5,7 @@
 //! * `platters`: rotation, tracks, seeks, plateaus, from the geometry and mechanics of the built drive.
 //! * `cache`: sizes of the persistent cache and of its journal.
 //! * `conditions`: what the conditions of a measurement put out of reach.
+//! * `zones`: what a drive declares of its zones.
 //! * `work`: costs of cleaning and map merges, measured on a quiet copy of the drive.
 //!
 //! Invariants: every value comes from the profile or from the built drive, never from a constant here;
@@ -16,6 +17,7 @@ mod finding;
 mod kinds;
 mod platters;
 mod work;
+mod zones;
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -57,6 +59,7 @@ impl Truth {
         }
         findings.extend(work::cleaning(profile, depth)?);
         findings.extend(platters::plateaus(profile, &drive));
+        findings.extend(zones::findings(profile));
         conditions::apply(conditions, profile, &mut findings);
         Ok(Self { name: profile.name.clone(), size_bytes: profile.capacity.get(), findings })
     }

@@ -67,7 +67,11 @@ fn copy(profile: &Profile) -> Profile {
     match &mut copy.layer {
         Layer::Journaled(keys) => (keys.cleaning, keys.idle) = (CleaningType::Aggressive, idle),
         Layer::FullyAssociative(keys) => (keys.cleaning, keys.idle) = (CleaningType::Aggressive, idle),
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::SetAssociative(_) => {}
+        Layer::Conventional(_)
+        | Layer::Ssd(_)
+        | Layer::Swd(_)
+        | Layer::SetAssociative(_)
+        | Layer::Zoned(_) => {}
     }
     copy
 }
@@ -144,7 +148,7 @@ fn lazy_cleaning(profile: &Profile, keys: &SetAssociative) -> Result<Option<u64>
 /// When the drive cleans and how long it takes, for a host that has up to `depth` commands wait in the drive.
 pub(super) fn cleaning(profile: &Profile, depth: u32) -> Result<Vec<TrueFinding>, ProfileError> {
     let idle = match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return Ok(Vec::new()),
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => return Ok(Vec::new()),
         Layer::SetAssociative(keys) => keys.idle,
         Layer::FullyAssociative(keys) => keys.idle,
         Layer::Journaled(keys) => keys.idle,

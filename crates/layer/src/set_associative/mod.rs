@@ -205,7 +205,13 @@ impl Layer for SetAssociative {
                 plan.push(Step::Commit(MapChange::Native { lba: extent }));
             }
             Op::Flush => {}
-            Op::WriteZeroes | Op::Cache | Op::Append => return plan.fail(id, Failure::Unsupported),
+            Op::WriteZeroes
+            | Op::Cache
+            | Op::Append
+            | Op::OpenZone
+            | Op::CloseZone
+            | Op::FinishZone
+            | Op::ResetZone => return plan.fail(id, Failure::Unsupported),
         }
         plan.complete(id);
     }

@@ -67,6 +67,15 @@ impl From<Failure> for Errno {
         match failure {
             Failure::Unsupported => Self::NotSupported,
             Failure::Overwritten | Failure::Medium => Self::Io,
+            // As Linux does for the null_blk driver with zones.
+            Failure::UnalignedWrite
+            | Failure::WriteBoundary
+            | Failure::ReadInvalidData
+            | Failure::ReadBoundary
+            | Failure::InsufficientZoneResources
+            | Failure::ZoneOffline => Self::Io,
+            Failure::ZoneReadOnly => Self::NotPermitted,
+            Failure::InvalidField => Self::Invalid,
             Failure::NoSpace => Self::NoSpace,
             Failure::NotPermitted => Self::NotPermitted,
             Failure::NoMemory => Self::NoMemory,

@@ -51,7 +51,9 @@ impl Backend for Memory {
             Op::Write => self.bytes_mut().get_mut(range).ok_or(Errno::NoSpace)?.copy_from_slice(data),
             Op::WriteZeroes | Op::Trim => self.bytes_mut().get_mut(range).ok_or(Errno::Invalid)?.fill(0),
             Op::Flush | Op::Cache => {}
-            Op::Append => return Err(Errno::NotSupported),
+            Op::Append | Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {
+                return Err(Errno::NotSupported);
+            }
         }
         Ok(())
     }

@@ -201,7 +201,9 @@ impl Access {
             Op::Read => self.read(command.offset_bytes(), data),
             Op::Write => self.write(&[write_of(command, data)]),
             Op::Flush => self.flush(),
-            Op::Append => Err(Errno::NotSupported),
+            Op::Append | Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {
+                Err(Errno::NotSupported)
+            }
             Op::Cache => Ok(()),
         }
     }

@@ -1,0 +1,62 @@
+//! The zones of a random drive.
+//!
+//! Limits of the kinds, and what is adjusted to meet them:
+//! * *Zones*: half of the drives have zones of a power of two, as all drives on the market have; the others show whether a
+//!   test relies on that.
+//! * *Limits*: a drive can have as many active zones as open ones, at least. Less capacity than the size, a limit of active
+//!   zones and restricted reads belong to host-managed drives only; a recommended number of zones that are written out of
+//!   order to host-aware ones.
+
+use super::body::Body;
+use super::layers::{LayerText, begin};
+use super::ranges as range;
+use super::text::mebibytes;
+use crate::profile::Bytes;
+
+/// Bytes in a MiB.
+const MIB: f64 = 1_048_576.0;
+
+/// Bytes of a zone, whole MiB.
+fn zone_size(body: &Body) -> Bytes {
+    let drawn = mebibytes(body.draws.number(&range::ZONE_MIB) * MIB);
+    if !body.draws.chance(&range::ZONES_POWER_OF_TWO) {
+        return drawn;
+    }
+    let below = Bytes(1 << drawn.get().ilog2());
+    // The nearer one in the logarithm, so that both ends of the range are as likely as any other power.
+    let above = Bytes((below.get() * 2).min((range::ZONE_MIB.high * MIB) as u64));
+    if (drawn.get() as f64 / below.get() as f64).powi(2) < 2.0 { below } else { above }
+}
+
+/// `zoned`, host-managed or host-aware.
+pub(super) fn zoned(body: &Body, model: &'static str) -> LayerText {
+    let draws = body.draws;
+    let managed = model == "host-managed";
+    let mut text = begin("zoned");
+    text.word("model", model);
+    let zone = zone_size(body);
+    text.word("zone_size", zone);
+    if managed && draws.chance(&range::ZONE_CAPACITY_BELOW_SIZE) {
+        let part = draws.number(&range::ZONE_CAPACITY_PART);
+        text.word("zone_capacity", mebibytes(zone.get() as f64 * part));
+    }
+    let zones = body.capacity.get().div_ceil(zone.get());
+    if !draws.chance(&range::CONVENTIONAL_ZONES_ABSENT) {
+        let part = draws.number(&range::CONVENTIONAL_PART);
+        text.key("conventional_zones", (zones as f64 * part).round());
+    }
+    if !managed || !draws.chance(&range::OPEN_ZONES_UNLIMITED) {
+        let open = draws.number(&range::OPEN_ZONES).round();
+        text.key("max_open_zones", open);
+        if managed && draws.chance(&range::ACTIVE_ZONES_LIMITED) {
+            text.key("max_active_zones", (open * draws.number(&range::ACTIVE_TO_OPEN)).round());
+        }
+    }
+    if managed {
+        text.key("unrestricted_reads", draws.chance(&range::UNRESTRICTED_READS));
+    } else {
+        let recommended = draws.number(&range::NON_SEQUENTIAL_ZONES).round();
+        text.key("recommended_non_sequential_zones", recommended);
+    }
+    LayerText { text, platters: body.capacity.get() as f64, ..LayerText::default() }
+}

@@ -1,0 +1,60 @@
+//! The capability of a drive with zones: reports, records, and the admission of cached writes.
+
+use skylight_command::{Command, Failure};
+use skylight_disk::Lba;
+
+use super::ZonedLayer;
+use crate::capabilities::zoned::{
+    ZoneAccess, ZoneCounts, ZoneDescriptor, ZoneFilter, ZoneLayout, ZoneRecord, Zoned,
+};
+
+impl Zoned for ZonedLayer {
+    fn layout(&self) -> &ZoneLayout {
+        self.table.layout()
+    }
+
+    fn descriptor(&self, zone: u32) -> ZoneDescriptor {
+        self.table.descriptor(zone)
+    }
+
+    fn report(
+        &self,
+        from: Lba,
+        filter: ZoneFilter,
+        most: usize,
+        out: &mut Vec<ZoneDescriptor>,
+    ) -> Result<(), Failure> {
+        let layout = self.table.layout();
+        if from >= Lba(layout.sectors.get()) {
+            return Err(Failure::InvalidField);
+        }
+        let zones = layout.zone_of(from)..layout.zones;
+        let descriptors = zones.map(|zone| self.table.descriptor(zone));
+        out.extend(descriptors.filter(|descriptor| filter.lists(descriptor)).take(most));
+        Ok(())
+    }
+
+    fn counts(&self) -> ZoneCounts {
+        self.table.counts()
+    }
+
+    fn admit(&mut self, write: &Command) -> Result<(), Failure> {
+        self.table.admit(write.extent)
+    }
+
+    fn set_access(&mut self, zone: u32, access: ZoneAccess) {
+        self.table.set_access(zone, access);
+    }
+
+    fn record(&self, zone: u32) -> ZoneRecord {
+        self.table.record(zone)
+    }
+
+    fn take_changed(&mut self, visit: &mut dyn FnMut(ZoneRecord)) {
+        self.table.take_changed(visit);
+    }
+
+    fn restore_zone(&mut self, record: ZoneRecord) -> bool {
+        self.table.restore(record)
+    }
+}

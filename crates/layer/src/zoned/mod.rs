@@ -1,0 +1,305 @@
+//! The layer of drives with zones: host-managed, and host-aware with what [`aware`] adds.
+//!
+//! * `table`: the rules of zones (conditions, write pointers, resources, what fails why); `states` keeps them.
+//! * [`aware`]: what a host-aware drive does with writes out of order and beside the standard.
+//!
+//! Every sector of a zone that holds data has one place on the platters, in order; sectors beyond the capacity of a zone
+//! have none. What was not written since the last reset reads as zeros, from no medium. Zone actions move no data: a reset
+//! only forgets, and what a finished zone lacks reads as zeros.
+//!
+//! Invariants: a command that fails has a plan of its completion alone and leaves the layer as it was; a plan reads only
+//! what plans have written.
+//! Sources: see `crates/layer/src/capabilities/zoned.rs`.
+
+pub mod aware;
+mod capability;
+mod states;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use skylight_command::{Command, CommandId, Failure, Op, Outcome};
+use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
+
+use crate::CacheUse;
+use crate::capabilities::zoned::{ZoneLayout, Zoned};
+use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::restore::{MediaUse, Misplaced, Recovered};
+use aware::{Aware, AwareSpec};
+use table::{Placed, PointerMoves, ZoneTable};
+
+/// What unwritten sectors read as: the initialization pattern of ZBC.
+const UNWRITTEN: u8 = 0;
+
+/// A drive with zones.
+#[derive(Clone, Debug)]
+pub struct ZonedSpec {
+    /// The zones.
+    pub layout: ZoneLayout,
+    /// Where on the platters the first zone begins.
+    pub start: Pba,
+    /// What a host-aware drive adds; `None` for a host-managed one, or for the standard alone.
+    pub aware: Option<AwareSpec>,
+}
+
+/// The places of the zones on the platters.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    start: Pba,
+    /// The first sector of the first zone with a write pointer.
+    sequential: Lba,
+}
+
+impl Places {
+    fn new(spec: &ZonedSpec) -> Self {
+        let sequential = spec.layout.start_of(spec.layout.conventional).get();
+        Self { start: spec.start, sequential: Lba(sequential.min(spec.layout.sectors.get())) }
+    }
+
+    /// The place of a sector; of one beyond the capacity of its zone, that of the next zone's first.
+    #[inline]
+    fn of(&self, layout: &ZoneLayout, lba: Lba) -> Pba {
+        if lba < self.sequential || layout.capacity == layout.zone {
+            return self.start + Sectors(lba.get());
+        }
+        let (zone, offset) = layout.place_of(lba);
+        let before = u64::from(zone - layout.conventional) * layout.capacity.get();
+        let sectors = self.sequential.get() + before + offset.get().min(layout.capacity.get());
+        self.start + Sectors(sectors)
+    }
+}
+
+/// See the module documentation.
+pub struct ZonedLayer {
+    places: Places,
+    table: ZoneTable,
+    aware: Option<Aware>,
+    spec: ZonedSpec,
+}
+
+impl ZonedLayer {
+    /// A drive whose zones are empty.
+    pub fn new(spec: ZonedSpec) -> Self {
+        let aware = spec.aware.clone().map(Aware::new);
+        let pointer_moves = aware.as_ref().map_or(PointerMoves::AtOnce, Aware::pointer_moves);
+        let table = ZoneTable::new(spec.layout, pointer_moves);
+        Self { places: Places::new(&spec), table, aware, spec }
+    }
+
+    /// The place of a part of one zone on the platters; shorter, or empty, where the zone has no capacity for it.
+    #[inline]
+    fn native(&self, part: LbaExtent) -> PbaExtent {
+        let layout = self.table.layout();
+        let zone = layout.zone_of(part.start);
+        let end = part.end().min(layout.start_of(zone) + layout.capacity_of(zone)).max(part.start);
+        PbaExtent::new(self.places.of(layout, part.start), end - part.start)
+    }
+
+    /// Visits the parts of an extent, zone by zone.
+    fn visit_parts(&self, extent: LbaExtent, mut visit: impl FnMut(&Self, u32, LbaExtent)) {
+        let layout = self.table.layout();
+        let mut start = extent.start;
+        while start < extent.end() {
+            let zone = layout.zone_of(start);
+            let end = extent.end().min(layout.extent_of(zone).end());
+            visit(self, zone, LbaExtent::new(start, end - start));
+            start = end;
+        }
+    }
+
+    fn read(&mut self, command: Command, plan: &mut Plan) {
+        let Command { id, extent, .. } = command;
+        if let Err(failure) = self.table.check_read(extent) {
+            return plan.fail(id, failure);
+        }
+        self.visit_parts(extent, |layer, zone, part| match &layer.aware {
+            Some(aware) => aware.read(&layer.table, id, (zone, part, layer.native(part)), plan),
+            None => layer.read_part(id, zone, part, plan),
+        });
+        plan.complete(id);
+    }
+
+    /// Reads what was written of a part of a zone, and fills the rest.
+    fn read_part(&self, command: CommandId, zone: u32, part: LbaExtent, plan: &mut Plan) {
+        let layout = self.table.layout();
+        let written = match layout.is_conventional(zone) {
+            true => part.end(),
+            false => (layout.start_of(zone) + self.table.written(zone)).clamp(part.start, part.end()),
+        };
+        let (there, unwritten) =
+            (LbaExtent::new(part.start, written - part.start), LbaExtent::new(written, part.end() - written));
+        if !there.is_empty() {
+            plan.read(Medium::Platter, self.native(there), Purpose::Host);
+        }
+        if !unwritten.is_empty() {
+            plan.push(Step::Fill { command, extent: unwritten, pattern: UNWRITTEN });
+        }
+    }
+
+    /// Places the data of an admitted write.
+    fn place(&mut self, extent: LbaExtent, plan: &mut Plan) {
+        let Self { table, aware, places, .. } = self;
+        table.place(extent, |table, placed: Placed| {
+            let layout = table.layout();
+            let LbaExtent { start, len } = placed.extent;
+            let place = PbaExtent::new(places.of(layout, start), len);
+            match aware {
+                Some(aware) => aware.write(table, (placed, place), plan),
+                None => plan.write(Medium::Platter, place, Purpose::Host, Source::Host(start.into())),
+            }
+        });
+    }
+
+    /// The zone of a zone action, `None` for all zones.
+    ///
+    /// # Errors
+    /// [`Failure::InvalidField`] when the extent is neither the whole drive nor a zone with a write pointer.
+    fn zone_id(&self, extent: LbaExtent) -> Result<Option<u32>, Failure> {
+        let layout = self.table.layout();
+        if extent.start == Lba(0) && extent.len == layout.sectors {
+            return Ok(None);
+        }
+        let zone = layout.zone_of(extent.start);
+        let is_zone =
+            zone < layout.zones && extent == layout.extent_of(zone) && !layout.is_conventional(zone);
+        if is_zone { Ok(Some(zone)) } else { Err(Failure::InvalidField) }
+    }
+
+    /// A zone action.
+    fn act(&mut self, op: Op, extent: LbaExtent) -> Result<(), Failure> {
+        let Some(zone) = self.zone_id(extent)? else {
+            return self.act_on_all(op);
+        };
+        match op {
+            Op::OpenZone => self.table.open_zone(zone),
+            Op::CloseZone => self.table.close_zone(zone),
+            Op::FinishZone => self.table.finish_zone(zone),
+            Op::ResetZone => self.table.reset_zone(zone).map(|had_data| {
+                if let Some(aware) = self.aware.as_mut().filter(|_| had_data) {
+                    aware.reset(zone);
+                }
+            }),
+            _ => Err(Failure::Unsupported),
+        }
+    }
+
+    fn act_on_all(&mut self, op: Op) -> Result<(), Failure> {
+        let Self { table, aware, .. } = self;
+        match op {
+            Op::OpenZone => return table.open_all(),
+            Op::CloseZone => table.close_all(),
+            Op::FinishZone => table.finish_all(),
+            Op::ResetZone => table.reset_all(|zone| {
+                if let Some(aware) = aware {
+                    aware.reset(zone);
+                }
+            }),
+            _ => return Err(Failure::Unsupported),
+        }
+        Ok(())
+    }
+
+    /// Admits and places an append.
+    fn append(&mut self, command: Command, plan: &mut Plan) {
+        match self.table.append(command.extent) {
+            Ok(at) => {
+                self.place(LbaExtent::new(at, command.extent.len), plan);
+                plan.push(Step::Complete { command: command.id, outcome: Outcome::Appended(at) });
+            }
+            Err(failure) => plan.fail(command.id, failure),
+        }
+    }
+}
+
+impl Layer for ZonedLayer {
+    fn capacity(&self) -> Sectors {
+        self.table.layout().sectors
+    }
+
+    #[inline]
+    fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
+        let command = queue.next_command();
+        let done = match command.op {
+            Op::Read => return self.read(command, plan),
+            Op::Append => return self.append(command, plan),
+            Op::Write => self.table.admit(command.extent).map(|()| self.place(command.extent, plan)),
+            Op::Flush => Ok(()),
+            Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {
+                self.act(command.op, command.extent)
+            }
+            Op::Trim | Op::WriteZeroes | Op::Cache => Err(Failure::Unsupported),
+        };
+        match done {
+            Ok(()) => plan.complete(command.id),
+            Err(failure) => plan.fail(command.id, failure),
+        }
+    }
+
+    fn destage(&mut self, queue: Queue<'_>, plan: &mut Plan) {
+        let command = queue.next_command();
+        self.place(command.extent, plan);
+        plan.complete(command.id);
+    }
+
+    fn idle_after(&self) -> Option<skylight_disk::Nanos> {
+        self.aware.as_ref()?.idle_after()
+    }
+
+    fn idle(&mut self, plan: &mut Plan) -> Idle {
+        match &mut self.aware {
+            Some(aware) => aware.idle(&mut self.table, plan),
+            None => Idle::Nothing,
+        }
+    }
+
+    fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>) {
+        self.visit_parts(extent, |layer, zone, part| {
+            let place = layer.native(part);
+            match &layer.aware {
+                Some(aware) => aware.locate(&layer.table, (zone, part, place), pieces),
+                None if place.is_empty() => {}
+                None => pieces.push(Piece { medium: Medium::Platter, extent: place, cached: false }),
+            }
+        });
+    }
+
+    fn locate_first(&self, extent: LbaExtent, _write: bool) -> (Medium, Pba) {
+        (Medium::Platter, self.places.of(self.table.layout(), extent.start))
+    }
+
+    fn zoned(&mut self) -> Option<&mut dyn Zoned> {
+        Some(self)
+    }
+
+    fn erase(&mut self) {
+        *self = Self::new(self.spec.clone());
+    }
+
+    fn media_use(&self) -> MediaUse {
+        let layout = self.table.layout();
+        let last = layout.extent_of(layout.zones - 1);
+        let platter = Sectors(self.native(last).end().get());
+        let native = MediaUse { platter, ..MediaUse::default() };
+        self.aware.as_ref().map_or(native, |aware| aware.media_use(native))
+    }
+
+    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+        self.visit_parts(extent, |layer, _, part| {
+            let place = layer.native(part);
+            if !place.is_empty() {
+                visit(place);
+            }
+        });
+    }
+
+    fn restore(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
+        match &mut self.aware {
+            Some(aware) => aware.restore(found),
+            None => Ok(()),
+        }
+    }
+
+    fn cache_use(&self) -> CacheUse {
+        self.aware.as_ref().map(Aware::cache_use).unwrap_or_default()
+    }
+}

@@ -1,0 +1,1 @@
+"""Drives with zones: the zones as columns (`zones`), whoever reports them."""
