@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
-from skylight.zoned.zones import ZoneLayout, Zones
+from skylight.zoned.zones import ZoneLayout, ZoneModel, Zones
 
 MIB = 1 << 20
 MS = 1_000_000
@@ -25,7 +25,7 @@ MS = 1_000_000
 class ZonedTraits:
     """What a fake is made of; a cleaning reads and writes `clean_ns_a_mib` for each MiB that it moves."""
 
-    model: str = "host-aware"
+    model: ZoneModel = "host-aware"
     zones: int = 512
     zone_bytes: int = 64 * MIB
     capacity_bytes: int = 64 * MIB
@@ -101,7 +101,7 @@ class FakeZoned:
 
     def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         del depth
-        begun, done = [], []
+        begun, done, failed = [], [], []
         recent: list[bool] = []
         self.idle_ns = 0
         for op, offset, size in zip(io.op.tolist(), io.offset.tolist(), io.size.tolist(), strict=True):
@@ -109,10 +109,13 @@ class FakeZoned:
             begun.append(self.now_ns)
             self.now_ns += max(took, 1)
             done.append(self.now_ns)
+            failed.append(11 if took < 0 else 0)  # insufficient zone resources
             recent = [*recent[-63:], until is not None and took >= until.latency_ns]
             if until is not None and sum(recent[-until.within :]) >= until.count:
                 break
-        return IoLog.of(io.part(0, len(done)), np.array(begun, np.uint64), np.array(done, np.uint64))
+        log = IoLog.of(io.part(0, len(done)), np.array(begun, np.uint64), np.array(done, np.uint64))
+        log.result[:] = failed
+        return log
 
     def _one(self, op: int, offset: int, size: int) -> int:
         """How long a command takes, ns; -1 if it is refused."""

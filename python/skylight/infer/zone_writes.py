@@ -117,7 +117,7 @@ def slow_spells(latency_ns: I64) -> list[Spell]:
     >>> slow_spells(latency)
     [Spell(first=3000, end=3100, took_ns=220000000000)]
     """
-    excess = latency_ns - PACES * usual_pace_ns(latency_ns)
+    excess: F64 = latency_ns.astype(np.float64) - PACES * usual_pace_ns(latency_ns)
     found: list[Spell] = []
     at = 0
     while (spell := _next_spell(latency_ns, excess, at)) is not None:

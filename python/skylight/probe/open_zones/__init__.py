@@ -70,7 +70,7 @@ class OpenZones(ProcedureTest[Seen]):
             return []
         if zones.usable < LEAST_ZONES:
             why = f"The drive has {zones.usable} neighbouring zones with a write pointer, too few to try."
-            return [each.unknown(why, steps.names) for each in FINDINGS]
+            return [*_declared(zones, steps), EDGE.unknown(why, steps.names)]
         return [*_declared(zones, steps), _edge(seen, zones, steps), *_penalty(seen, steps)]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
@@ -82,11 +82,10 @@ def _declared(zones: ZonesSeen, steps: Replay) -> list[Finding]:
     """What the report of zones says; it is the drive's own word."""
     rows = steps.names[:1]
     why = f"The drive reports {zones.zones:,} zones, {zones.conventional:,} of them conventional."
-    return [
-        MODEL.found(zones.model, 1.0, why, rows),
-        ZONE_BYTES.found(zones.zone_bytes, 1.0, why, rows),
-        CAPACITY_BYTES.found(zones.capacity_bytes, 1.0, why, rows),
-    ]
+    found = [MODEL.found(zones.model, 1.0, why, rows), ZONE_BYTES.found(zones.zone_bytes, 1.0, why, rows)]
+    if zones.usable == 0:
+        return [*found, CAPACITY_BYTES.unknown(f"{why} None has a write pointer.", rows)]
+    return [*found, CAPACITY_BYTES.found(zones.capacity_bytes, 1.0, why, rows)]
 
 
 def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:

@@ -163,7 +163,7 @@ def r5(bench: Bench) -> Measured:
     notes = (pace, meaning, f"ours: {_idle_pace(ours)}")
     return Measured(
         {"zones a sample, recorded": float(np.median(fell))},
-        lambda: count_figure(sample * SAMPLE_S, count, ours),
+        lambda: count_figure(sample.astype(np.float64) * SAMPLE_S, count, ours),
         notes,
     )
 

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from skylight.engines import ZonedEngine
 from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
 from skylight.evidence import I64, IoBatch, Op, Stop
@@ -73,7 +72,7 @@ class ZonedDrive:
             self.engine = SimEngine.open(DRIVE)
         except UsageError as error:
             raise NotMeasured(f"unknown: {error}") from error
-        layout = self.engine.zone_layout() if isinstance(self.engine, ZonedEngine) else None
+        layout = self.engine.zone_layout()
         if layout is None:
             raise NotMeasured(f"unknown: the profile {DRIVE} has no zones")
         self.layout: ZoneLayout = layout
