@@ -146,7 +146,7 @@ class IoLog:
     size: U32
     submit_ns: U64
     complete_ns: U64
-    result: U64 = _ALL_DONE
+    result: U64 = field(default_factory=lambda: _ALL_DONE)
 
     def __post_init__(self) -> None:
         """Fills in missing results, and checks that the columns have one length."""
