@@ -64,6 +64,10 @@ pub struct HostInterface {
     pub write_cache_runs: Option<usize>,
     /// Whether the write cache is on at power-on.
     pub write_cache_on: bool,
+    /// Time without a write after which the cache is destaged; until then only as far as a command needs it. `None`: at once.
+    pub write_back_after: Option<Nanos>,
+    /// Bytes per second from the host to the drive; `None` if that is no limit.
+    pub transfer_rate: Option<u64>,
     /// How far a read continues into the drive's buffer.
     pub read_buffer: Sectors,
     /// Whether look-ahead is on at power-on.
@@ -369,6 +373,19 @@ impl Drive {
         self.pending.submit(command, at, &mut self.cache);
     }
 
+    /// Time from the arrival of a command until the heads may move for it, or the volatile cache has it.
+    #[inline]
+    fn overhead(&self, command: &Command) -> Nanos {
+        let overhead = self.interface.command_overhead;
+        match self.interface.transfer_rate {
+            Some(rate) if matches!(command.op, Op::Write | Op::Append) => {
+                let ns = u128::from(command.extent.len.bytes()) * 1_000_000_000 / u128::from(rate.max(1));
+                overhead + Nanos(ns as u64)
+            }
+            _ => overhead,
+        }
+    }
+
     /// Whether no command is outstanding and the media are free before `at`.
     #[inline]
     pub(crate) fn is_idle_before(&self, at: Time) -> bool {
@@ -409,9 +426,12 @@ impl Drive {
             propose(at, Event::Destaged);
         }
         if let Some((begin, index)) = outlook.arrival {
-            propose((begin + self.interface.command_overhead).max(self.clock), Event::CacheCompletion(index));
+            let ready = begin + self.overhead(&self.pending.commands()[index]);
+            propose(ready.max(self.clock), Event::CacheCompletion(index));
         }
-        let destage = (!self.cache.is_empty()).then(|| self.cache.nonempty_since().max(self.refused_until));
+        let rest = self.interface.write_back_after.map_or(Time(0), |after| self.cache_busy_until + after);
+        let destage = (!self.cache.is_empty())
+            .then(|| self.cache.nonempty_since().max(self.refused_until).max(rest));
         let never = Time(u64::MAX);
         let full_or_media = outlook.full.unwrap_or(never).min(outlook.media.unwrap_or(never));
         let since = full_or_media.min(destage.unwrap_or(never));
@@ -442,7 +462,7 @@ impl Drive {
         let command = self.pending.commands()[index];
         let Command { id, op, extent, .. } = command;
         let came = self.pending.arrivals()[index].queued_at;
-        let admitted = self.admit(&command);
+        let (time, admitted) = self.admit(&command, time, host);
         if op == Op::Write && admitted.is_ok() {
             self.cache_busy_until = time;
             host.cached(id, self.cache.accept(extent, time));
@@ -518,7 +538,7 @@ impl Drive {
         let arrival = self.pending.arrivals()[first + next];
         // A command that the link held back has not been decoded meanwhile.
         let arrived = if self.world.is_some() { arrival.queued_at } else { arrival.submitted_at };
-        let ready = arrived + self.interface.command_overhead;
+        let ready = arrived + self.overhead(&command);
         self.give_way(self.busy_until.max(ready));
         let free = self.busy_until;
         let start = self.reading_ahead_since(&command, ready).unwrap_or(free.max(ready));

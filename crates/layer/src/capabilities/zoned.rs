@@ -17,7 +17,9 @@
 //! Command Set Specification 1.1 for capacity, active zones and append.
 
 use skylight_command::{Command, Failure, Op};
-use skylight_disk::{Divisor, Lba, LbaExtent, Sectors};
+use skylight_disk::{Divisor, Lba, LbaExtent, Nanos, Sectors, Time};
+
+use crate::plan::Plan;
 
 /// Who is in charge of writing a drive's zones in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -371,6 +373,15 @@ impl ZoneRecord {
     }
 }
 
+/// What a write needs before a volatile cache can take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparation {
+    /// The cached writes to this extent, a zone, on the media: the zone is about to be closed.
+    Destage(LbaExtent),
+    /// The steps of the plan, if there are any, and then this time.
+    Time(Nanos),
+}
+
 /// See the module page.
 pub trait Zoned {
     /// The layout.
@@ -400,6 +411,12 @@ pub trait Zoned {
     /// # Errors
     /// Why the write fails, which then changed nothing.
     fn admit(&mut self, write: &Command) -> Result<(), Failure>;
+
+    /// Prepares for a write that a volatile cache is about to take at `now`, before it is admitted: what a drive does when it
+    /// opens zones. Asked again after [`Preparation::Destage`] was done.
+    fn prepare(&mut self, _write: &Command, _now: Time, _plan: &mut Plan) -> Preparation {
+        Preparation::Time(Nanos(0))
+    }
 
     /// Makes a zone read-only or offline, as a drive does whose head or medium fails, or writable again.
     fn set_access(&mut self, zone: u32, access: ZoneAccess);

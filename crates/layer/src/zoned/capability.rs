@@ -1,11 +1,12 @@
 //! The capability of a drive with zones: reports, records, and the admission of cached writes.
 
 use skylight_command::{Command, Failure};
-use skylight_disk::Lba;
+use skylight_disk::{Lba, Nanos, Time};
 
 use super::ZonedLayer;
+use crate::plan::Plan;
 use crate::capabilities::zoned::{
-    ZoneAccess, ZoneCounts, ZoneDescriptor, ZoneFilter, ZoneLayout, ZoneRecord, Zoned,
+    Preparation, ZoneAccess, ZoneCounts, ZoneDescriptor, ZoneFilter, ZoneLayout, ZoneRecord, Zoned,
 };
 
 impl Zoned for ZonedLayer {
@@ -40,6 +41,14 @@ impl Zoned for ZonedLayer {
 
     fn admit(&mut self, write: &Command) -> Result<(), Failure> {
         self.table.admit(write.extent)
+    }
+
+    fn prepare(&mut self, write: &Command, now: Time, plan: &mut Plan) -> Preparation {
+        let Self { table, aware, .. } = self;
+        match aware {
+            Some(aware) => aware.prepare(write.extent, now, table, plan),
+            None => Preparation::Time(Nanos(0)),
+        }
     }
 
     fn set_access(&mut self, zone: u32, access: ZoneAccess) {

@@ -82,6 +82,12 @@ impl ZoneTable {
         }
     }
 
+    /// Whether writes that continue a zone were admitted and not placed yet.
+    pub fn has_admitted(&self, zone: u32) -> bool {
+        let Zone { pointer, written, .. } = *self.states.of(zone);
+        pointer != written
+    }
+
     /// What an image keeps of a zone.
     pub fn record(&self, zone: u32) -> ZoneRecord {
         let entry = self.states.of(zone);
@@ -469,6 +475,10 @@ impl ZoneTable {
         if until > entry.written && (sequential || self.pointer_moves == PointerMoves::AtOnce) {
             entry.written = until;
             self.states.note_change(zone);
+        }
+        if !sequential {
+            // A zone that was cleaned meanwhile is no longer in order.
+            self.states.set_flag(zone, NON_SEQUENTIAL, true);
         }
         sequential
     }
