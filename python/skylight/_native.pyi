@@ -109,7 +109,7 @@ class SimDrive:
         With a stop (latency_ns, count, within) it ends early: the columns are as long as what was done."""
     def results(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """The rows of the last batch that failed or were appends, and the result of each: a number below 512
-        is a failure (`skylight.evidence.FAILURES`), any other the byte at which the data of an append begins."""
+        is a failure (`skylight.evidence.FAILURES`), any other the byte at which an append's data begins."""
     def zone_layout(self) -> dict[str, Any] | None:
         """What is fixed about the zones of the drive, by name; None for a drive without zones."""
     def report_zones(self) -> dict[str, Any]:

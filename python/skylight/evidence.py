@@ -137,9 +137,9 @@ class IoBatch:
 
 @dataclass(frozen=True, slots=True)
 class IoLog:
-    """Completed I/O: the batch's columns, the submission and completion time of each row (ns), and its result: 0
-    where it is done, a number of `FAILURES` where it failed, and for an append the byte at which its data begins.
-    Without results, all are done."""
+    """Completed I/O: the batch's columns, the submission and completion time of each row (ns), and the result
+    of each: 0 where it is done, a number of `FAILURES` where it failed, and for an append the byte at which
+    its data begins. Without results, all are done."""
 
     op: U8
     offset: U64
@@ -166,7 +166,7 @@ class IoLog:
     @property
     def failed(self) -> Bools:
         """Which rows failed: data begins at whole sectors, and failures have other numbers."""
-        return self.result % _SECTOR != 0
+        return np.asarray(self.result % _SECTOR != 0, dtype=np.bool_)
 
     @property
     def span_ns(self) -> int:

@@ -546,3 +546,64 @@ fn raw_shingled_disks() {
         ],
     );
 }
+
+fn zoned(keys: &str) -> String {
+    let (before, _) = JOURNALED.split_once("[layer]\n").expect("a layer");
+    format!("{before}[layer]\nkind = \"zoned\"\n{keys}")
+}
+
+#[test]
+fn drives_with_zones() {
+    let managed = zoned(
+        "model = \"host-managed\"\nzone_size = \"16 MiB\"\nconventional_zones = 2\nmax_open_zones = 8\n",
+    );
+    let good = outcome(&managed).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(good.capacity().bytes(), 1 << 30);
+    check(
+        &managed,
+        &[
+            (
+                "zone_size = \"16 MiB\"",
+                "zone_size = \"1 GiB\"",
+                "f.toml:27: layer.zone_size = \"1 GiB\" leaves one zone of the drive; capacity = \"1 GiB\"",
+            ),
+            (
+                "conventional_zones = 2",
+                "conventional_zones = 65",
+                "f.toml:28: layer.conventional_zones = 65 is more than the 64 zones of 16 MiB on the drive",
+            ),
+            (
+                "conventional_zones = 2",
+                "zone_capacity = \"17 MiB\"",
+                "f.toml:28: layer.zone_capacity = \"17 MiB\" is more than zone_size = 16 MiB",
+            ),
+            (
+                "conventional_zones = 2",
+                "max_active_zones = 7",
+                "f.toml:28: layer.max_active_zones = 7 is less than max_open_zones = 8; open zones are active",
+            ),
+            (
+                "conventional_zones = 2",
+                "recommended_non_sequential_zones = 8",
+                "f.toml:28: layer.recommended_non_sequential_zones = 8 is only for model = \"host-aware\"; \
+                 leave it out",
+            ),
+            (
+                "host-managed",
+                "host-mangled",
+                "f.toml:26: layer.model = \"host-mangled\" is not a choice; did you mean \"host-managed\"?",
+            ),
+        ],
+    );
+    check(
+        &zoned("model = \"host-aware\"\nzone_size = \"16 MiB\"\n"),
+        &[(
+            "zone_size = \"16 MiB\"\n",
+            "zone_size = \"16 MiB\"\nunrestricted_reads = true\n",
+            "f.toml:28: layer.unrestricted_reads = true is only for model = \"host-managed\"; leave it out",
+        )],
+    );
+    let large = managed.replace("capacity = \"1 GiB\"", "capacity = \"4 GiB\"");
+    let refused = outcome(&large).map(|_| ()).unwrap_err().to_string();
+    assert!(refused.starts_with("f.toml:3: capacity = \"4 GiB\" needs 4 GiB on the platters"), "{refused}");
+}

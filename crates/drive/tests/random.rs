@@ -216,6 +216,15 @@ const PROPERTIES: &[Property] = &[
         of_layer!(Journaled, |k| k.map_entries.map(|_| k.map_watermark)),
     ),
     (&ranges::IDLE_S, Kind::Journaled, of_layer!(Journaled, |k| k.idle.map(|idle| idle.ns() / 1e9))),
+    (&ranges::ZONE_MIB, Kind::HostManaged, of_layer!(Zoned, |k| Some(k.zone_size.get() as f64 / MIB))),
+    (&ranges::OPEN_ZONES, Kind::HostManaged, of_layer!(Zoned, |k| k.max_open_zones.map(f64::from))),
+    (&ranges::ZONE_MIB, Kind::HostAware, of_layer!(Zoned, |k| Some(k.zone_size.get() as f64 / MIB))),
+    (&ranges::OPEN_ZONES, Kind::HostAware, of_layer!(Zoned, |k| k.max_open_zones.map(f64::from))),
+    (
+        &ranges::NON_SEQUENTIAL_ZONES,
+        Kind::HostAware,
+        of_layer!(Zoned, |k| k.recommended_non_sequential_zones.map(f64::from)),
+    ),
     (
         &ranges::IDLE_S,
         Kind::FullyAssociative,
@@ -237,6 +246,27 @@ fn properties_reach_both_ends_of_their_ranges() {
             assert!(least <= 0.05 && most >= 0.95, "{} of {kind:?}: {least:.3} to {most:.3}", range.name);
         }
     }
+}
+
+#[test]
+fn zones_are_of_all_kinds() {
+    let drives = profiles(Kind::HostManaged);
+    let keys = drives.iter().map(|profile| match &profile.layer {
+        Layer::Zoned(keys) => (keys, profile.capacity.get().div_ceil(keys.zone_size.get())),
+        layer => panic!("{}: {layer:?}", profile.name),
+    });
+    let (mut none, mut all, mut powers, mut smaller, mut active, mut unlimited) = (0, 0, 0, 0, 0, 0);
+    for (keys, zones) in keys {
+        none += usize::from(keys.conventional_zones == 0);
+        all += usize::from(u64::from(keys.conventional_zones) * 20 >= zones * 19);
+        powers += usize::from(keys.zone_size.get().is_power_of_two());
+        smaller += usize::from(keys.zone_capacity.is_some());
+        active += usize::from(keys.max_active_zones.is_some());
+        unlimited += usize::from(keys.max_open_zones.is_none());
+    }
+    let counts = [none, all, powers, smaller, active, unlimited];
+    let least = [0.2, 0.002, 0.45, 0.2, 0.15, 0.05].map(|part| (part * drives.len() as f64) as usize);
+    assert!(counts.iter().zip(least).all(|(&count, least)| count >= least), "{counts:?} of {}", drives.len());
 }
 
 fn ranks(values: &[f64]) -> Vec<f64> {

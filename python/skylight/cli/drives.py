@@ -15,7 +15,15 @@ from skylight.engines.sim import profile_names, read_profile
 from skylight.errors import UsageError
 from skylight.units import format_capacity, format_duration, format_size
 
-KINDS = ("conventional", "ssd", "set-associative", "fully-associative", "journaled", "host-managed", "host-aware")
+KINDS = (
+    "conventional",
+    "ssd",
+    "set-associative",
+    "fully-associative",
+    "journaled",
+    "host-managed",
+    "host-aware",
+)
 
 
 def _checked(name: str) -> dict[str, object]:

@@ -93,8 +93,8 @@ class Trims(Protocol):
 class ZonedEngine(Protocol):
     """An engine that knows whether its target has zones.
 
-    Zone actions and appends run as rows of a batch (`Op.OPEN_ZONE` to `Op.APPEND`); what became of them is in the
-    column `result` of the log."""
+    Zone actions and appends run as rows of a batch (`Op.OPEN_ZONE` to `Op.APPEND`); what became of them is in
+    the column `result` of the log."""
 
     def zone_layout(self) -> ZoneLayout | None:
         """What is fixed about the target's zones; None for a target without zones."""

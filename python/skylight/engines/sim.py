@@ -244,11 +244,11 @@ class SimEngine:
         return True
 
     def trim(self) -> bool:
-        """TRIM of the whole drive, in one command after the other."""
+        """TRIM of the whole drive, in one command after the other; False if the drive does not do it."""
         offset = np.arange(0, self.size, TRIM_BYTES, dtype=np.uint64)
         size = np.minimum(np.uint64(self.size) - offset, np.uint64(TRIM_BYTES)).astype(np.uint32)
-        self.run(IoBatch(np.full(len(offset), int(Op.TRIM), np.uint8), offset, size))
-        return True
+        log = self.run(IoBatch(np.full(len(offset), int(Op.TRIM), np.uint8), offset, size))
+        return not log.failed.any()
 
     def close(self) -> None:
         """Does nothing."""

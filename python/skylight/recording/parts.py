@@ -64,8 +64,8 @@ def not_kept(error: OSError | pa.ArrowException, path: Path) -> KeepError:
 
 
 def log_crc32(log: IoLog, start: int = 0) -> int:
-    """CRC-32 of the log's rows, row by row packed little-endian in column order, continuing from `start`; without
-    the results where all are done."""
+    """CRC-32 of the log's rows, row by row packed little-endian in column order, continuing from `start`;
+    without the results where all are done."""
     packed = np.empty(len(log), dtype=_PACKED if log.result.any() else _PACKED_DONE)
     for name in packed.dtype.fields or ():
         packed[name] = getattr(log, name)

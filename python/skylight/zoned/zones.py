@@ -2,10 +2,11 @@
 
 An emulated drive and a device report the same. Numbers of types and conditions are those of ZBC-2.
 
-Invariants: the columns of `Zones` have one length and the types below; zones are in the order of their start and
-leave no gap; places and sizes are bytes.
+Invariants: the columns of `Zones` have one length and the types below; zones are in the order of their start
+and leave no gap; places and sizes are bytes.
 
-Sources: ZBC-2 (INCITS 550), REPORT ZONES and the Zoned Block Device Characteristics page; ZAC-2 has the same fields.
+Sources: ZBC-2 (INCITS 550), REPORT ZONES and the Zoned Block Device Characteristics page; ZAC-2 has the same
+fields.
 """
 
 from __future__ import annotations
@@ -51,9 +52,9 @@ class ZoneCondition(IntEnum):
 class ZoneLayout:
     """What is fixed about the zones of a drive. Limits are None where there is none.
 
-    `max_open` is a limit of a host-managed drive, and what a host-aware one recommends; `max_active` limits open and
-    closed zones together; `recommended_non_sequential` is the number of zones that a host-aware drive would have
-    written out of order at most."""
+    `max_open` is a limit of a host-managed drive, and what a host-aware one recommends; `max_active` limits
+    open and closed zones together; `recommended_non_sequential` is how many zones a host-aware drive
+    recommends to write out of order at most."""
 
     model: ZoneModel
     zone_bytes: int
@@ -68,8 +69,8 @@ class ZoneLayout:
 class Zones:
     """The state of zones, a row each.
 
-    `write_pointer_bytes` is a place on the drive: the end of the zone for a full one, `NO_POINTER` for a zone without
-    a pointer. `capacity_bytes` is how much data a zone holds, at most its size."""
+    `write_pointer_bytes` is a place on the drive: the end of the zone for a full one, `NO_POINTER` for a zone
+    without a pointer. `capacity_bytes` is how much data a zone holds, at most its size."""
 
     start_bytes: U64
     size_bytes: U64

@@ -59,7 +59,7 @@ impl Rules<'_> {
     fn zoned(&mut self, keys: &Zoned) {
         let capacity = self.profile.capacity;
         if capacity.get() <= keys.zone_size.get() {
-            self.wrong("layer.zone_size", &format!("leaves one zone; {} needs two or more", self.drive()));
+            self.wrong("layer.zone_size", &format!("leaves one zone of {}", self.drive()));
         }
         let zones = capacity.get().div_ceil(keys.zone_size.get());
         if u64::from(keys.conventional_zones) > zones {

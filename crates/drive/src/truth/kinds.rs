@@ -1,7 +1,7 @@
 //! The kind of a drive: findings that are words.
 
 use super::finding::TrueFinding;
-use crate::profile::{CacheLocation, CacheMedium, CleaningOrder, CleaningType, Layer, Profile};
+use crate::profile::{CacheLocation, CacheMedium, CleaningOrder, CleaningType, Layer, Profile, ZoneModel};
 
 /// Type, cache, cleaning and mapping.
 pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
@@ -10,10 +10,16 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
         Layer::Conventional(_) => ("cmr", "the layer is conventional"),
         Layer::Ssd(_) => ("not-rotating", "all data is on flash"),
         Layer::Swd(_) => ("cmr", "a raw shingled disk has no translation layer"),
-        Layer::Zoned(_) => ("cmr", "every sector has a fixed place"),
+        Layer::Zoned(_) => ("smr", "zones are written in order because tracks overlap"),
         _ => ("smr", "writes go through a translation layer for shingled bands"),
     };
-    let mut findings = vec![word("drive_type", kind.0, kind.1)];
+    let in_order = match &profile.layer {
+        Layer::Zoned(keys) if keys.model == ZoneModel::HostManaged => {
+            Some("types are told apart by writes out of order, which a host-managed drive refuses".to_owned())
+        }
+        _ => None,
+    };
+    let mut findings = vec![word("drive_type", kind.0, kind.1).unless(in_order)];
     let (medium, location) = match &profile.layer {
         Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => (None, None),
         Layer::SetAssociative(keys) => (Some(keys.cache_medium), keys.cache_location),

@@ -1,0 +1,238 @@
+//! A drive with zones behind its queue and its volatile cache: writes to a zone take effect in the order in which they were
+//! submitted, the media are written in order within each zone, and what fails is visible.
+//!
+//! A failure names the seed.
+
+use rand_core::Rng;
+use skylight_command::{Command, CommandId, Failure, Op, Outcome, code};
+use skylight_disk::{Direction, Lba, Nanos, Time};
+use skylight_drive::jitter::substream;
+use skylight_drive::online::{Answered, ExecutionResult, Origin, PlanExecutor};
+use skylight_drive::profile::Profile;
+use skylight_drive::{Batch, Drive, Online};
+use skylight_layer::{Layer, Plan, Step, ZoneCondition, ZoneDescriptor, ZoneFilter};
+
+const MIB: u64 = 1 << 20;
+/// Zones of the drive: 64 of 16 MiB, the first four conventional.
+const ZONE: u64 = 16 * MIB;
+const CONVENTIONAL: u64 = 4;
+
+/// A drive with zones, with these further keys of its layer, and with its volatile cache on or off.
+fn drive(keys: &str, cache_on: bool) -> Drive {
+    let text = format!(
+        r#"
+schema = 1
+name = "zones"
+capacity = "1 GiB"
+[mechanics]
+rpm = 7200
+head_switch = "0.6 ms"
+seek = {{ points = [[1, "1 ms"], [1000, "10 ms"]] }}
+[geometry]
+surfaces = 2
+layout = "cylinder"
+track_skew = "1 ms"
+head_skew = "1 ms"
+zone = [{{ tracks = 600, sectors_per_track = 2000 }}]
+[interface]
+queue_depth = 32
+schedule = "shortest-positioning-first"
+command_overhead = "0.1 ms"
+write_cache = "8 MiB"
+write_cache_on = {cache_on}
+[layer]
+kind = "zoned"
+zone_size = "16 MiB"
+conventional_zones = 4
+{keys}
+"#
+    );
+    let profile = Profile::from_toml(&text, "zones.toml").unwrap_or_else(|error| panic!("{error}"));
+    Drive::new(&profile, 1).unwrap_or_else(|error| panic!("{error}"))
+}
+
+const MANAGED: &str = "model = \"host-managed\"";
+const AWARE: &str = "model = \"host-aware\"";
+
+fn run(drive: &mut Drive, depth: usize, commands: &[(u8, u64, u32)]) -> Vec<(usize, Outcome)> {
+    let op: Vec<u8> = commands.iter().map(|command| command.0).collect();
+    let offset: Vec<u64> = commands.iter().map(|command| command.1).collect();
+    let size: Vec<u32> = commands.iter().map(|command| command.2).collect();
+    let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
+    let batch = Batch { op: &op, offset: &offset, size: &size };
+    drive.run(&batch, depth, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+    drive.results().iter().map(|result| (result.row, result.outcome)).collect()
+}
+
+fn zones(drive: &mut Drive) -> Vec<ZoneDescriptor> {
+    let mut zones = Vec::new();
+    let zoned = drive.layer_mut().zoned().expect("a drive with zones");
+    zoned.report(Lba(0), ZoneFilter::All, usize::MAX, &mut zones).expect("its first sector is there");
+    zones
+}
+
+/// Writes of 64 KiB to several zones at once, each zone in order.
+fn interleaved(seed: u64, count: usize) -> Vec<(u8, u64, u32)> {
+    let mut stream = substream(seed, "zoned");
+    let mut next = [0_u64; 64];
+    let mut commands = Vec::new();
+    while commands.len() < count {
+        let zone = CONVENTIONAL + stream.next_u64() % 8;
+        let offset = &mut next[zone as usize];
+        let fua = stream.next_u64().is_multiple_of(8);
+        let code = if fua { code::WRITE_FUA } else { code::WRITE };
+        if *offset < ZONE {
+            commands.push((code, zone * ZONE + *offset, 1 << 16));
+            *offset += 1 << 16;
+        }
+    }
+    commands
+}
+
+#[test]
+fn writes_in_order_succeed_at_every_depth_with_and_without_a_volatile_cache() {
+    for keys in [MANAGED, AWARE] {
+        let mut expected = None;
+        for (depth, cache_on) in [(1, false), (32, false), (1, true), (32, true)] {
+            let mut drive = drive(keys, cache_on);
+            let commands = interleaved(7, 600);
+            assert_eq!(run(&mut drive, depth, &commands), [], "{keys}, depth {depth}, cache {cache_on}");
+            run(&mut drive, 1, &[(code::FLUSH, 0, 0)]);
+            let zones = zones(&mut drive);
+            assert!(zones.iter().all(|zone| !zone.non_sequential));
+            let written: Vec<_> = zones.iter().map(|zone| zone.write_pointer).collect();
+            assert_eq!(*expected.get_or_insert(written.clone()), written, "{keys}, depth {depth}");
+        }
+    }
+}
+
+/// Notes that the platters are written in order within each zone that has a write pointer.
+struct InOrder {
+    next: Vec<u64>,
+    seed: u64,
+}
+
+impl PlanExecutor for InOrder {
+    fn executed(&mut self, _origin: Origin, plan: &Plan, _layer: &mut dyn Layer) -> ExecutionResult {
+        for step in plan.steps() {
+            let Step::Access { direction: Direction::Write, extent, .. } = step else { continue };
+            let (zone, offset) =
+                (extent.start.get() * 512 / ZONE, extent.start.get() * 512 % ZONE);
+            if zone >= CONVENTIONAL {
+                let next = &mut self.next[zone as usize];
+                assert_eq!(offset, *next % ZONE, "seed {}: zone {zone} is written in order", self.seed);
+                *next = offset + extent.len.bytes();
+            }
+        }
+        ExecutionResult::Done
+    }
+}
+
+#[test]
+fn the_media_are_written_in_order_within_each_zone() {
+    for (seed, cache_on) in [(1, true), (2, true), (3, false)] {
+        let mut online = Online::new(drive(MANAGED, cache_on));
+        let mut executor = InOrder { next: vec![0; 64], seed };
+        let mut answers = Vec::new();
+        let commands = interleaved(seed, 800);
+        for (id, &(op, offset, size)) in (0..).zip(&commands) {
+            let (op, flags) = code::decode(op).expect("a known operation");
+            let command = Command { id: CommandId(id), flags, ..Command::of_bytes(op, offset, size.into()) };
+            online.submit(command, online.clock() + Nanos(200_000), &mut executor);
+        }
+        let end = online.clock() + Nanos(60_000_000_000);
+        online.advance(end, &mut executor, &mut answers);
+        assert_eq!(answers.len(), commands.len());
+        assert!(answers.iter().all(|answer: &Answered| answer.outcome == Outcome::Done), "seed {seed}");
+    }
+}
+
+#[test]
+fn appends_at_once_get_places_of_their_own() {
+    for cache_on in [false, true] {
+        let mut drive = drive(MANAGED, cache_on);
+        let start = CONVENTIONAL * ZONE;
+        let mut commands = vec![(code::WRITE, start, 1 << 16)];
+        commands.extend([(code::APPEND, start, 1 << 16); 40]);
+        let results = run(&mut drive, 32, &commands);
+        let mut places: Vec<u64> = results
+            .iter()
+            .map(|(_, outcome)| match outcome {
+                Outcome::Appended(at) => at.get() * 512 - start,
+                outcome => panic!("{outcome:?}"),
+            })
+            .collect();
+        places.sort_unstable();
+        assert_eq!(places, (1..=40).map(|place| place << 16).collect::<Vec<u64>>(), "behind the write");
+    }
+}
+
+#[test]
+fn a_write_that_the_volatile_cache_cannot_place_fails_at_once_and_is_lost() {
+    let mut drive = drive(MANAGED, true);
+    let start = CONVENTIONAL * ZONE;
+    let results = run(
+        &mut drive,
+        1,
+        &[
+            (code::WRITE, start, 4096),
+            (code::WRITE, start + 8192, 4096),
+            (code::WRITE, start + 4096, 4096),
+            (code::WRITE, start + 4096, 4096),
+        ],
+    );
+    let unaligned = Outcome::Failed(Failure::UnalignedWrite);
+    assert_eq!(results, [(1, unaligned), (3, unaligned)]);
+    run(&mut drive, 1, &[(code::FLUSH, 0, 0)]);
+    assert_eq!(drive.ledger().media_bytes(Direction::Write), 8192);
+}
+
+#[test]
+fn zone_actions_wait_for_what_the_volatile_cache_has_of_the_zone() {
+    let mut drive = drive(MANAGED, true);
+    let start = CONVENTIONAL * ZONE;
+    let zone = (ZONE as u32, start);
+    let results = run(
+        &mut drive,
+        32,
+        &[
+            (code::WRITE, start, 1 << 20),
+            (code::RESET_ZONE, start, zone.0),
+            (code::WRITE, start, 4096),
+            (code::FINISH_ZONE, start, zone.0),
+            (code::WRITE, start + 4096, 4096),
+            (code::RESET_ZONE, 0, 0),
+            (code::WRITE, start, 4096),
+            (code::READ, start, 4096),
+        ],
+    );
+    assert_eq!(results, [(4, Outcome::Failed(Failure::InvalidField))]);
+    let zones = zones(&mut drive);
+    assert_eq!(zones[CONVENTIONAL as usize].condition, ZoneCondition::ImplicitOpen);
+    assert_eq!(drive.ledger().host_commands(Op::ResetZone), 2);
+}
+
+#[test]
+fn what_a_batch_says_about_zones_is_checked() {
+    let mut drive = drive(MANAGED, false);
+    let conventional = run(&mut drive, 1, &[(code::RESET_ZONE, 0, ZONE as u32), (code::APPEND, 0, 4096)]);
+    let invalid = Outcome::Failed(Failure::InvalidField);
+    assert_eq!(conventional, [(0, invalid), (1, invalid)]);
+    let past = [(code::OPEN_ZONE, 1 << 30, 0)];
+    let batch = Batch { op: &[past[0].0], offset: &[past[0].1], size: &[past[0].2] };
+    let refused = drive.run(&batch, 1, &mut [0], &mut [0]).map_err(|error| error.to_string());
+    let line = "command 0: offset 1073741824 and size 0 pass the end of the drive at 1073741824";
+    assert_eq!(refused, Err(line.to_owned()));
+}
+
+#[test]
+fn a_drive_without_zones_refuses_zone_actions() {
+    let text = include_str!("../../../python/skylight/profiles/st4000nc001.toml");
+    let profile = Profile::from_toml(text, "st4000nc001.toml").unwrap_or_else(|error| panic!("{error}"));
+    let mut drive = Drive::new(&profile, 1).unwrap_or_else(|error| panic!("{error}"));
+    let results = run(&mut drive, 1, &[(code::OPEN_ZONE, 0, 0), (code::APPEND, 0, 4096)]);
+    let unsupported = Outcome::Failed(Failure::Unsupported);
+    assert_eq!(results, [(0, unsupported), (1, unsupported)]);
+    assert!(drive.layer_mut().zoned().is_none());
+    assert!(drive.now() > Time(0));
+}
