@@ -143,9 +143,9 @@ def r5(bench: Bench) -> Measured:
     fell = -np.diff(count)[1:-1] / np.diff(sample)[1:-1]
     drive = bench.drive()
     draw = rng("idle")
-    zones = draw.choice(drive.layout.zones - drive.first_zone, IDLE_ZONES, replace=False) + drive.first_zone
+    zones = draw.choice(drive.all_zones(), IDLE_ZONES, replace=False)
     places = drive.layout.zone_bytes // (512 * KIB)
-    drive.writes(zones.astype(np.int64), draw.integers(1, places, IDLE_ZONES) * 512 * KIB, 512 * KIB)
+    drive.writes(zones, draw.integers(1, places, IDLE_ZONES) * 512 * KIB, 512 * KIB)
     drive.flush()
     ours = watch(drive, float(sample[-1]) * SAMPLE_S)
     zone_ms = SAMPLE_S * 1e3 * (sample[-1] - sample[1]) / count[1]

@@ -84,13 +84,13 @@ class ZonedDrive:
         """The first zone that has a write pointer."""
         return self.layout.conventional_zones
 
+    def all_zones(self) -> I64:
+        """All zones that have a write pointer, but the last, which may be smaller."""
+        return np.arange(self.first_zone, self.layout.zones - 1, dtype=np.int64)
+
     def middle_zones(self, count: int) -> I64:
         """Neighbouring zones around the middle of the drive, as the recorded runs took them."""
         return np.arange(count, dtype=np.int64) + (self.layout.zones - count) // 2
-
-    def first_zones(self, count: int) -> I64:
-        """Neighbouring zones from the first that has a write pointer."""
-        return np.arange(count, dtype=np.int64) + self.first_zone
 
     def writes(
         self,

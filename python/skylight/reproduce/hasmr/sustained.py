@@ -166,8 +166,7 @@ def r3(bench: Bench) -> Measured:
 def r4(bench: Bench) -> Measured:
     """Random writes over the whole drive without a flush."""
     drive = bench.drive()
-    zones = np.arange(drive.first_zone, drive.layout.zones, dtype=np.int64)
-    plan = _random_in(zones, WHOLE_BYTES, drive, "whole drive")
+    plan = _random_in(drive.all_zones(), WHOLE_BYTES, drive, "whole drive")
     ours_ns = _until_blocked(drive, plan)
     real_ns = recordings.sustained("wholedrive_run1_512k").latency_ns
     found, true = blocking(ours_ns), blocking(real_ns)
