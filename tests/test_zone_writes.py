@@ -53,10 +53,10 @@ def test_few_writes_have_no_spell(latency: I64) -> None:
 
 
 def test_the_first_multiple_is_the_edge() -> None:
-    found = edge([4, 8, 16, 32], [1.0, 1.1, 3.0, 30.0])
+    found = edge([4, 8, 16, 32], [1.0, 1.1, 5.0, 50.0])
     assert found is not None
     assert (found.last, found.beyond) == (8, 16)
-    assert edge([4, 8, 16], [1.0, 1.9, 3.6]) is None
+    assert edge([4, 8, 16], [1.0, 3.9, 15.0]) is None
 
 
 def test_steps_have_a_level_between_them() -> None:

@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64
 
-PAST_EDGE = 2.0
-"""Past the edge a write costs so many times what it cost before: chosen, because neighbouring counts of zones
-differ by less in seeks, and one write in a hundred that waits for a zone's metadata costs more (on an
-ST8000AS0022, 0.2 ms a write with 120 zones and 5.9 ms with 140)."""
+PAST_EDGE = 4.0
+"""Past the edge a write costs so many times what it cost before: chosen, because seeks over twice as many
+zones, and stalls that come now and then, cost less, and one write in ten that waits for a zone's metadata
+costs more (on an ST8000AS0022, 0.2 ms a write with 120 zones and 5.9 ms with 140)."""
 STEEP = 0.8
 """A throughput that falls to less than this share from one count to the next is on a step; the recorded level
 stretches differ by a twentieth, the steps by a quarter and more."""

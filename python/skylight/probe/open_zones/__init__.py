@@ -23,12 +23,11 @@ import numpy as np
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
-from skylight.infer.zone_writes import PAST_EDGE
 from skylight.probe import Cost, Figure
 from skylight.probe.open_zones import measure
 from skylight.probe.open_zones.figures import draw
 from skylight.probe.open_zones.findings import CAPACITY_BYTES, EDGE, FINDINGS, MODEL, PENALTY, ZONE_BYTES
-from skylight.probe.open_zones.measure import Burst, Seen
+from skylight.probe.open_zones.measure import Comparison, Seen
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.zoned import HOST_MANAGED, ZonesSeen
 
@@ -99,34 +98,44 @@ def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:
     if seen.outside is None:
         why = f"Up to {seen.inside:,} zones a write costs no multiple of what it costs with half as many."
         return EDGE.unknown(why, steps.names)
-    inside, outside = (_last(seen, count) for count in (seen.inside, seen.outside))
+    inside, outside = _sides(seen)
     why = (
-        f"With {seen.inside:,} zones a write of 4 KiB takes {_ms(inside)} ms in the mean, with"
-        f" {seen.outside:,} zones {_ms(outside)} ms."
+        f"With {seen.inside:,} zones a write of 4 KiB takes {inside.tried.cost_ns / 1e6:.2f} ms in the mean,"
+        f" with {seen.outside:,} zones {outside.tried.cost_ns / 1e6:.2f} ms."
     )
-    confidence = min(_sure(inside, more=False), _sure(outside, more=True))
-    return EDGE.found(
-        seen.inside, confidence, why, steps.names, (float(seen.inside), float(seen.outside - 1))
+    interval = (float(seen.inside), float(seen.outside - 1))
+    return EDGE.found(seen.inside, _sure(seen), why, _rows(seen, steps), interval)
+
+
+def _rows(seen: Seen, steps: Replay) -> list[str]:
+    """The steps of the bursts on either side of the edge."""
+    return [
+        name for name in steps.names for count in (seen.inside, seen.outside)
+        if name == f"sequential-4k-{count}" or name.startswith(f"sequential-4k-{count}-")
+    ]  # fmt: skip
+
+
+def _sides(seen: Seen) -> tuple[Comparison, Comparison]:
+    """The comparisons that made the last number inside and the first outside."""
+    inside, outside = (
+        next((one for one in reversed(seen.search) if one.tried.zones == count), seen.search[0])
+        for count in (seen.inside, seen.outside)
     )
+    return inside, outside
 
 
-def _ms(pair: tuple[Burst, Burst]) -> str:
-    return f"{pair[0].cost_ns / 1e6:.2f}"
-
-
-def _last(seen: Seen, count: int) -> tuple[Burst, Burst]:
-    """The burst of the search to that many zones, and the one it was held against."""
-    return next((pair for pair in reversed(seen.search) if pair[0].zones == count), seen.search[0])
-
-
-def _sure(pair: tuple[Burst, Burst], *, more: bool) -> float:
-    """How often resampled writes of two bursts are judged as they were."""
+def _sure(seen: Seen) -> float:
+    """How often resampled writes on either side of the edge are judged as the search judged them."""
     draw = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
-    means = []
-    for one in pair:
-        latency = one.latency_ns[one.zones :]
-        means.append(latency[draw.integers(0, len(latency), (RESAMPLES, len(latency)))].mean(axis=1))
-    return share(int(np.count_nonzero((means[0] >= PAST_EDGE * means[1]) == more)))
+    shares = []
+    for compared in _sides(seen):
+        means = []
+        for one in (compared.tried, compared.against):
+            latency = one.latency_ns[one.zones :]
+            means.append(latency[draw.integers(0, len(latency), (RESAMPLES, len(latency)))].mean(axis=1))
+        same = compared.judged(*means) == compared.is_past
+        shares.append(share(int(np.count_nonzero(same))))
+    return min(shares)
 
 
 def _penalty(seen: Seen, steps: Replay) -> list[Finding]:
@@ -142,7 +151,4 @@ def _penalty(seen: Seen, steps: Replay) -> list[Finding]:
         return []
     past = max(one.zones for one in seen.final)
     why = f"Mean time of a write to {past:,} zones in turn over that to {seen.inside:,}."
-    confidence = min(
-        _sure(_last(seen, count), more=more) for count, more in ((seen.inside, False), (seen.outside, True))
-    )
-    return [PENALTY.found(value, confidence, why, steps.names)]
+    return [PENALTY.found(value, _sure(seen), why, _rows(seen, steps))]

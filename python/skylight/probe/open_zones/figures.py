@@ -25,8 +25,8 @@ def draw(seen: Seen) -> list[Figure]:
     said = []
     for number, (kind, size) in enumerate(dict.fromkeys((one.kind, one.size_bytes) for one in seen.final)):
         own = [one for one in seen.final if (one.kind, one.size_bytes) == (kind, size)]
-        if kind == "sequential" and size == seen.search[0][0].size_bytes:
-            own += [tried for tried, _ in seen.search]
+        if kind == "sequential" and size == seen.search[0].tried.size_bytes:
+            own += [one.tried for one in seen.search]
         counts, rates = _throughput(own)
         label = f"{kind.replace('_', '-')}, {size >> 10} KiB"
         axes.plot(counts, rates, MARKERS[number] + "-", color=f"C{number}", label=label)

@@ -156,7 +156,7 @@ def _begun(steps: Steps, seen: Seen, count: int) -> tuple[float, int] | None:
         report = steps.zones("count")
         now_s += poll_s
         if report is None or report.non_sequential < count:
-            seen.begun_by_s = now_s
+            seen.begun_by_s = seen.begun_by_s or now_s
             return now_s, 0 if report is None else report.non_sequential
         if seen.begun_by_s is None:
             seen.not_before_s = now_s
