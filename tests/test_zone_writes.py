@@ -16,7 +16,7 @@ MS = 1_000_000
 need_recordings = pytest.mark.skipif(not recordings.there(), reason="no recordings: set SKYLIGHT_DATA")
 
 
-def flushed(writes: int, spells: list[tuple[int, int]] = [], wait_ms: int = 2_200) -> I64:  # noqa: B006
+def flushed(writes: int, spells: tuple[tuple[int, int], ...] = (), wait_ms: int = 2_200) -> I64:
     """Writes of 15 ms, every 240th of 900 ms, those of the spells (first, count) waiting for a zone."""
     latency = np.full(writes, 15 * MS, np.int64)
     latency[239::240] = 900 * MS
@@ -30,7 +30,7 @@ def test_merges_are_no_spell() -> None:
 
 
 def test_spells_are_found_to_the_write() -> None:
-    found = slow_spells(flushed(20_000, [(8_000, 300), (15_000, 50)]))
+    found = slow_spells(flushed(20_000, ((8_000, 300), (15_000, 50))))
     assert [(spell.first, spell.writes) for spell in found] == [(8_000, 300), (15_000, 50)]
     assert found[1].took_ns == 50 * 2_200 * MS
 
