@@ -84,10 +84,33 @@ def test_another_seed_gives_other_offsets(tmp_path: Path) -> None:
 def test_plain_pyarrow_reads_it(kept: Path) -> None:
     with pa.ipc.open_stream(str(kept / PART)) as stream:
         table = stream.read_all()
-    assert table.schema.names == ["step", "op", "offset", "size", "submit_ns", "complete_ns"]
+    assert table.schema.names == ["step", "op", "offset", "size", "submit_ns", "complete_ns", "result"]
     evidence = Recording.open(kept).evidence("drive_type")
     assert evidence is not None
     assert table.num_rows == sum(len(step.rows) for step in evidence.steps)
+
+
+def test_results_come_back_and_old_recordings_have_none(kept: Path, copy: Path) -> None:
+    def lacking(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+        for at, batch in enumerate(batches):
+            batches[at] = batch.drop_columns(["result"])
+
+    def failed(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+        at = first_rows(batches)
+        batches[at] = replaced(batches[at], "result", np.full(len(batches[at]), 7, np.uint64))
+        without_check_sums(markers)
+
+    whole = Recording.open(kept).evidence("drive_type")
+    rewritten(copy / PART, lacking)
+    old = Recording.open(copy).evidence("drive_type")
+    assert whole is not None
+    assert old is not None
+    assert all(a.rows.equals(b.rows) for a, b in zip(whole.steps, old.steps, strict=True))
+    (copy / PART).write_bytes((kept / PART).read_bytes())
+    rewritten(copy / PART, failed)
+    with_failures = Recording.open(copy).evidence("drive_type")
+    assert with_failures is not None
+    assert sum(int(step.rows.failed.sum()) for step in with_failures.steps) > 0
 
 
 def test_any_cut_leaves_whole_steps_and_nothing_else(
@@ -406,7 +429,9 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("name", "value", "words"),
         [
-            ("op", 9, "unknown operation"),
+            ("op", 10, "unknown operation"),
+            ("result", 200, "a result that no I/O has"),
+            ("result", 4096, "a result that no I/O has"),
             ("complete_ns", 0, "before it was submitted"),
             ("complete_ns", (1 << 64) - 1, "a time that no clock shows"),
             ("offset", 1 << 62, "past the end"),

@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 
 from skylight.errors import KeepError, UsageError
-from skylight.evidence import LOG_COLUMNS, IoLog, JsonScalar, Op, Step, StepKind, TargetFacts
+from skylight.evidence import FAILURES, LOG_COLUMNS, IoLog, JsonScalar, Op, Step, StepKind, TargetFacts
 
 SCHEMA = 1
 HEADER = "recording.json"
@@ -349,8 +349,11 @@ class PartReader:
         early[1:] = log.submit_ns[1:] < log.submit_ns[:-1]
         early[begins] = False
         size = np.uint64(self.target.size_bytes)
+        placed = ~log.failed & (log.result > 0)
         wrong = {
             "an unknown operation": log.op > max(Op),
+            "a result that no I/O has": (log.failed & (log.result > max(FAILURES)))
+            | (placed & ((log.op != int(Op.APPEND)) | (log.result + log.size > size))),
             "a time that no clock shows": log.complete_ns > LATEST_NS,
             "an I/O that completes before it was submitted": log.complete_ns < log.submit_ns,
             "I/Os that are not in the order they were submitted": early,
