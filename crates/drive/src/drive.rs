@@ -36,7 +36,7 @@ use crate::pending::{Arrival, Pending, Served};
 #[doc(hidden)]
 pub use crate::planted::Planted;
 use crate::planted::Plants;
-use crate::profile::Schedule;
+use crate::profile::{Schedule, WriteBack};
 use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
 use crate::world::World;
@@ -64,6 +64,8 @@ pub struct HostInterface {
     pub write_cache_runs: Option<usize>,
     /// Whether the write cache is on at power-on.
     pub write_cache_on: bool,
+    /// Which cached writes leave first.
+    pub write_back: WriteBack,
     /// Time without a write after which the cache is destaged; until then only as far as a command needs it. `None`: at once.
     pub write_back_after: Option<Nanos>,
     /// Bytes per second from the host to the drive; `None` if that is no limit.
@@ -131,6 +133,8 @@ pub struct Drive {
     /// The commands of the last batch that were not just done.
     results: Vec<BatchResult>,
     destaged: Vec<LbaExtent>,
+    /// Random numbers used so far.
+    draws: u64,
     plants: Plants<Planted>,
     /// What the host meets besides the drive; `None` under ideal conditions.
     pub(crate) world: Option<Box<World>>,
@@ -173,6 +177,7 @@ impl Drive {
             answered: Vec::new(),
             results: Vec::new(),
             destaged: Vec::new(),
+            draws: 0,
             plants: Plants::default(),
             world: None,
         }

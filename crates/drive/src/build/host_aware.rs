@@ -65,7 +65,7 @@ pub(super) fn add(
     });
     journal.region = region;
     zones.aware = Some(AwareSpec {
-        open_zones: zones.layout.max_open.unwrap_or(u32::from(u16::MAX)) as usize,
+        open_zones: keys.open_zones.or(zones.layout.max_open).unwrap_or(u32::from(u16::MAX)) as usize,
         seed: CHOICE_SEED,
         bookkeeping: bookkeeping(keys),
         zone_log,

@@ -87,6 +87,7 @@ fn interface(profile: &Profile) -> HostInterface {
         write_cache: sectors(given.write_cache),
         write_cache_runs: given.write_cache_runs.map(|runs| runs as usize),
         write_cache_on: given.write_cache_on,
+        write_back: given.write_back,
         write_back_after: given.write_back_after.map(profile::Duration::nanos),
         transfer_rate: given.transfer_rate.map(|rate| rate.0),
         read_buffer: sectors(given.read_buffer),

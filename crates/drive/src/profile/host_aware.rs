@@ -45,6 +45,10 @@ mod default {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HostAware {
+    /// Zones that can be written in order without closing another one; `max_open_zones` if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65_535), extend("examples" = [127]))]
+    pub open_zones: Option<u32>,
     /// Time to open a zone, besides the media.
     #[serde(default = "default::zero")]
     #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["0.1 ms"]))]

@@ -47,7 +47,7 @@ pub use quantity::{Bytes, Duration, QuantityError};
 pub use reference::{json_schema, reference};
 pub use schema::{
     Fitted, Flash, Geometry, Interface, Jitter, Layout, Mechanics, Profile, RecordingZone, SCHEMA_VERSION,
-    Schedule, Seek, SeekPoint, Taper,
+    Schedule, Seek, SeekPoint, Taper, WriteBack,
 };
 
 use diagnose::{Lines, snippet};

@@ -166,7 +166,7 @@ impl ZonedLayer {
             return plan.complete(queue.next_command().id);
         }
         let waiting = &queue.waiting[queue.next..];
-        match &self.aware {
+        match &mut self.aware {
             Some(aware) if offset != self.table.written(zone) => {
                 let limits = aware.entry_limits();
                 self.place_entry(queue, limits, plan);

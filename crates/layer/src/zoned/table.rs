@@ -476,11 +476,13 @@ impl ZoneTable {
             entry.written = until;
             self.states.note_change(zone);
         }
-        if !sequential {
-            // A zone that was cleaned meanwhile is no longer in order.
-            self.states.set_flag(zone, NON_SEQUENTIAL, true);
-        }
         sequential
+    }
+
+    /// A zone has data out of order: again, if it was cleaned after the write was admitted.
+    pub fn note_out_of_order(&mut self, zone: u32) {
+        self.states.set_flag(zone, NON_SEQUENTIAL, true);
+        self.states.note_change(zone);
     }
 
     /// A zone was cleaned: what was written out of order is in its place, and `end` is behind the last valid sector, counted

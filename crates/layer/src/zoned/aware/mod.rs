@@ -16,6 +16,8 @@
 
 mod cleaning;
 pub mod open_zones;
+#[cfg(test)]
+mod tests;
 pub mod throttle;
 
 use skylight_command::CommandId;
@@ -189,6 +191,10 @@ impl Aware {
         if self.map.overlapping(extent).next().is_some() {
             self.map.remove(extent);
             plan.push(Step::Commit(MapChange::Native { lba: extent }));
+            let whole = table.layout().extent_of(zone);
+            if self.map.overlapping(whole).next().is_none() {
+                table.cleaned(zone, table.written(zone));
+            }
         }
         if table.written(zone) == table.layout().capacity_of(zone) {
             self.open.give_back(zone);
@@ -201,7 +207,6 @@ impl Aware {
         let mut entry: Vec<LbaExtent> = Vec::with_capacity(parts.len());
         let mut data = Sectors(0);
         for &part in parts {
-            self.cancel_cleaning_of(table.layout().zone_of(part.start));
             let mut rest = part;
             while !rest.is_empty() {
                 if !entry.is_empty() && (data + rest.len).get() > most.get() {
@@ -220,9 +225,12 @@ impl Aware {
         }
     }
 
-    /// How many sectors and writes a journal entry holds at most.
-    pub(super) fn entry_limits(&self) -> (Sectors, usize) {
-        (self.spec.journal.entry_max, self.spec.journal.entry_writes)
+    /// How many sectors and writes the next journal entry holds at most. With a full cache each write waits for itself.
+    pub(super) fn entry_limits(&mut self) -> (Sectors, usize) {
+        let JournalSpec { entry_max, entry_writes, .. } = self.spec.journal;
+        self.journal.oldest(&self.map);
+        let is_full = self.journal.slots_used() >= self.spec.watermark;
+        (entry_max, if is_full { 1 } else { entry_writes })
     }
 
     /// Writes one journal entry, after cleaning if that is necessary.
@@ -240,6 +248,10 @@ impl Aware {
         plan.write(Medium::Platter, location.data, Purpose::Cache, Source::HostToCache);
         let mut pba = location.data.start;
         for &lba in extents {
+            // Cleaning for this entry may have begun with this zone, or have finished it.
+            let zone = table.layout().zone_of(lba.start);
+            self.cancel_cleaning_of(zone);
+            table.note_out_of_order(zone);
             self.map.insert(lba, pba);
             self.journal.record(JournalRecord { lba, pba, slot: location.slot });
             plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));

@@ -10,6 +10,8 @@
 //! Invariants: no more zones hold a resource than there are; taking and giving back cost the same for any number of
 //! zones.
 
+use skylight_disk::splitmix64;
+
 /// A zone without a resource.
 const NONE: u16 = u16::MAX;
 
@@ -32,14 +34,15 @@ pub struct OpenZones {
     holders: Vec<u32>,
     /// The index of each zone among the holders.
     index: Vec<u16>,
-    random: u64,
+    seed: u64,
+    draws: u64,
 }
 
 impl OpenZones {
     /// `most` resources, 1 to 65,535, for a drive of `zones` zones; `seed` is of the random choices.
     pub fn new(most: usize, zones: u32, seed: u64) -> Self {
         let most = most.clamp(1, NONE.into());
-        Self { most, holders: Vec::new(), index: vec![NONE; zones as usize], random: seed }
+        Self { most, holders: Vec::new(), index: vec![NONE; zones as usize], seed, draws: 0 }
     }
 
     /// The zones that hold a resource.
@@ -57,7 +60,8 @@ impl OpenZones {
         if self.holders.len() < self.most {
             return None;
         }
-        let drawn = self.draw() % self.holders.len() as u64;
+        let drawn = splitmix64(self.seed, self.draws) % self.holders.len() as u64;
+        self.draws += 1;
         Some(self.holders[drawn as usize])
     }
 
@@ -88,14 +92,6 @@ impl OpenZones {
         if let Some(&moved) = self.holders.get(usize::from(at)) {
             self.index[moved as usize] = at;
         }
-    }
-
-    /// The next random number (splitmix64).
-    fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
     }
 }
 
