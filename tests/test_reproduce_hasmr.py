@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,8 @@ from skylight.reproduce.hasmr.recordings import Writes
 from skylight.reproduce.rows import judge
 
 MS = 1_000_000
-need_recordings = pytest.mark.skipif(not recordings.there(), reason="no recordings: set SKYLIGHT_DATA")
+LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+recorded = pytest.mark.usefixtures("recordings_there")
 
 
 def test_every_row_has_bands_and_every_band_a_row() -> None:
@@ -36,7 +38,7 @@ def test_without_recordings_a_row_is_unknown_and_a_miss(
     assert "SKYLIGHT_DATA" in judged.measured.notes[0]
 
 
-@need_recordings
+@recorded
 def test_the_recorded_bursts_are_as_their_readme_has_them() -> None:
     runs = recordings.bursts("seq_contiguous", 4)
     assert list(runs) == [20, 60, 100, 120, 140, 180]
@@ -47,7 +49,7 @@ def test_the_recorded_bursts_are_as_their_readme_has_them() -> None:
     assert (first.zone[0], first.offset_bytes[20], first.size_bytes[0]) == (14_894, 4_096, 4_096)
 
 
-@need_recordings
+@recorded
 def test_a_shortened_write_keeps_its_size() -> None:
     run = recordings.sustained("zones128_512k_flush")
     assert run.size_bytes is not None
@@ -55,7 +57,7 @@ def test_a_shortened_write_keeps_its_size() -> None:
     assert 0 < np.count_nonzero(run.size_bytes < 512 << 10) < 200
 
 
-@need_recordings
+@recorded
 def test_a_recording_agrees_with_itself() -> None:
     run = recordings.bursts("seq_contiguous", 512)[140]
     for statistic in ("median", "bytes over time"):
@@ -63,6 +65,20 @@ def test_a_recording_agrees_with_itself() -> None:
         assert same.ratio == 1.0
         assert -1 <= same.place <= 1
     assert not -1 <= bursts.compared(run.latency_ns * 2, run, 140, 512, "bytes over time").place <= 1
+
+
+@recorded
+def test_a_row_runs_on_the_shipped_profile(tmp_path: Path) -> None:
+    row = next(spec for spec in table.ROWS if spec.id == "H1b")
+    assert judge(row, row.measure(Bench(tmp_path)), bands.BANDS).passed
+
+
+@recorded
+@pytest.mark.skipif(not LONG, reason="the whole run takes a minute: make test-all has it")
+def test_every_row_is_reproduced(tmp_path: Path) -> None:
+    rows, _ = table.run(table.ROWS, tmp_path, lambda spec, done, count: None)
+    assert [row.spec.id for row in rows if not row.passed] == []
+    assert [figure.name for row in rows for figure in row.measured.draw()]
 
 
 def test_place_in_an_interval() -> None:

@@ -13,7 +13,7 @@ from skylight.reproduce.hasmr.bursts import median_mbps
 from skylight.reproduce.hasmr.sustained import blocking
 
 MS = 1_000_000
-need_recordings = pytest.mark.skipif(not recordings.there(), reason="no recordings: set SKYLIGHT_DATA")
+recorded = pytest.mark.usefixtures("recordings_there")
 
 
 def flushed(writes: int, spells: tuple[tuple[int, int], ...] = (), wait_ms: int = 2_200) -> I64:
@@ -65,7 +65,7 @@ def test_steps_have_a_level_between_them() -> None:
     assert falls([100.0, 50.0, 49.0, 25.0]) == [(0, 1), (2, 3)]
 
 
-@need_recordings
+@recorded
 def test_the_recorded_edge_lies_between_120_and_140_zones() -> None:
     runs = recordings.bursts("seq_contiguous", 4)
     found = edge(list(runs), [float(run.latency_ns.mean()) for run in runs.values()])
@@ -73,14 +73,14 @@ def test_the_recorded_edge_lies_between_120_and_140_zones() -> None:
     assert (found.last, found.beyond) == (120, 140)
 
 
-@need_recordings
+@recorded
 @pytest.mark.parametrize("kind", ["seq_contiguous", "seq_scattered"])
 def test_the_recorded_large_writes_fall_in_two_steps(kind: str) -> None:
     runs = recordings.bursts(kind, 512)
     assert len(falls([median_mbps(run.latency_ns, 512) for run in runs.values()])) == 2
 
 
-@need_recordings
+@recorded
 @pytest.mark.parametrize(
     ("zones", "first", "writes", "seconds"), [(32, 34_934, 296, 523), (128, 34_933, 613, 1_269)]
 )
@@ -97,7 +97,7 @@ def test_the_recorded_spells(zones: int, first: int, writes: int, seconds: int) 
     assert found.stall_ns == pytest.approx(900 * MS, rel=0.05)
 
 
-@need_recordings
+@recorded
 @pytest.mark.parametrize(
     ("name", "stall_ms"), [("zones008_4k_flush_untimed", 455), ("zones008_512k_flush_untimed", 423)]
 )
@@ -109,7 +109,7 @@ def test_the_recorded_stalls_come_every_240th_write(name: str, stall_ms: int) ->
     assert found.stall_ns == pytest.approx(stall_ms * MS, rel=0.02)
 
 
-@need_recordings
+@recorded
 def test_the_whole_drive_blocks_after_its_fast_writes() -> None:
     found = blocking(recordings.sustained("wholedrive_run1_512k").latency_ns)
     assert found is not None

@@ -64,7 +64,7 @@ def _recorded() -> Iterator[Band]:
         yield _near("R3", f"{count} zones, slow spell, s", seconds, 0.2)
         yield _near("R3", f"{count} zones, after it, ms", 14.9, 0.2)
     yield _near("R4", "fast writes", 56_074, 0.07)
-    yield _near("R4", "then, s a write", 5.24, 0.15)
+    yield _near("R4", "then, median s a write", 5.24, 0.15)
     yield _near("R4", "then, MB/s", 0.1, 0.15)
     yield Band("R5", "zones a sample, recorded", "10", 10.0, 10.0)
 

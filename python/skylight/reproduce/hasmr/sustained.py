@@ -26,10 +26,6 @@ BIN_S = 10.0
 
 FLUSHED_ZONES = (32, 128)
 WHOLE_BYTES = 512 * KIB
-WHOLE_WRITES = 60_000
-"""The fast writes of the recorded run, 56,074, and some thousand in case ours are more."""
-BLOCKED_WRITES, BLOCKS = 300, 100.0
-"""Writes of a piece, and how many times the usual latency the median of one is that blocks."""
 
 AFTER_WRITES = 1_000
 """Writes after a spell that say to what the drive recovers."""
@@ -166,29 +162,18 @@ def r3(bench: Bench) -> Measured:
 def r4(bench: Bench) -> Measured:
     """Random writes over the whole drive without a flush."""
     drive = bench.drive()
-    plan = _random_in(drive.all_zones(), WHOLE_BYTES, drive, "whole drive")
-    ours_ns = _until_blocked(drive, plan)
     real_ns = recordings.sustained("wholedrive_run1_512k").latency_ns
+    plan = _random_in(drive.all_zones(), WHOLE_BYTES, drive, "whole drive")
+    ours_ns = drive.writes(*plan(len(real_ns)), WHOLE_BYTES)
     found, true = blocking(ours_ns), blocking(real_ns)
     notes = [_said("recorded", true), _said("ours", found)]
     if found is None:
         return Measured({}, notes=tuple(notes))
-    slow_ns = found.spell.took_ns / found.spell.writes
+    spell = found.spell
     figures: dict[str, Ours] = {
-        "fast writes": float(found.spell.first),
-        "then, s a write": slow_ns / 1e9,
-        "then, MB/s": WHOLE_BYTES * 1e3 / slow_ns,
+        "fast writes": float(spell.first),
+        "then, median s a write": float(np.median(ours_ns[spell.first : spell.end])) / 1e9,
+        "then, MB/s": spell.writes * WHOLE_BYTES * 1e3 / spell.took_ns,
     }
-    drawn = {"the whole drive": (ours_ns, real_ns[: len(ours_ns)])}
+    drawn = {"the whole drive": (ours_ns, real_ns)}
     return Measured(figures, lambda: writes_figure(drawn, "whole-drive"), tuple(notes))
-
-
-def _until_blocked(drive: ZonedDrive, plan: Callable[[int], tuple[I64, I64]]) -> I64:
-    """Writes until the drive has blocked for a while, or far beyond where the real one does."""
-    pieces = [drive.writes(*plan(BLOCKED_WRITES), WHOLE_BYTES)]
-    limit_ns = BLOCKS * float(np.median(pieces[0]))
-    while len(pieces) * BLOCKED_WRITES < 2 * WHOLE_WRITES:
-        pieces.append(drive.writes(*plan(BLOCKED_WRITES), WHOLE_BYTES))
-        if float(np.median(pieces[-1])) > limit_ns:
-            break
-    return np.concatenate(pieces)
