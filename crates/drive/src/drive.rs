@@ -18,6 +18,7 @@
 //! queue drains at the end of a batch.
 
 mod background;
+mod interface;
 #[cfg(test)]
 mod outcome_tests;
 mod zones;
@@ -36,47 +37,15 @@ use crate::pending::{Arrival, Pending, Served};
 #[doc(hidden)]
 pub use crate::planted::Planted;
 use crate::planted::Plants;
-use crate::profile::{Schedule, WriteBack};
+use crate::profile::Schedule;
 use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
 use crate::world::World;
 use crate::write_cache::WriteCache;
+pub use interface::HostInterface;
 
 /// How many commands ahead the layer gets a hint: far enough to hide the memory latency.
 const HINT_COMMANDS: usize = 24;
-
-/// The drive's host interface.
-#[derive(Clone, Copy, Debug)]
-pub struct HostInterface {
-    /// Maximum number of commands in the drive's queue.
-    pub queue_depth: usize,
-    /// The order in which the drive serves them.
-    pub schedule: Schedule,
-    /// Number of accesses among which the drive chooses the nearest where the order is up to it.
-    pub positioning_window: usize,
-    /// Time from the arrival of a command until the heads may move for it.
-    pub command_overhead: Nanos,
-    /// Time from a completion until the host submits the next command.
-    pub host_gap: Nanos,
-    /// Size of the volatile write cache; zero for a drive without one.
-    pub write_cache: Sectors,
-    /// Maximum number of runs in the write cache; `None` if only its size limits it.
-    pub write_cache_runs: Option<usize>,
-    /// Whether the write cache is on at power-on.
-    pub write_cache_on: bool,
-    /// Which cached writes leave first.
-    pub write_back: WriteBack,
-    /// Time without a write after which the cache is destaged; until then only as far as a command needs it. `None`: at once.
-    pub write_back_after: Option<Nanos>,
-    /// Bytes per second from the host to the drive; `None` if that is no limit.
-    pub transfer_rate: Option<u64>,
-    /// How far a read continues into the drive's buffer.
-    pub read_buffer: Sectors,
-    /// Whether look-ahead is on at power-on.
-    pub look_ahead: bool,
-    /// Whether the drive parks its heads when it is idle and has no background work.
-    pub park_when_idle: bool,
-}
 
 /// A read that continues into the buffer: its next host address, and since when it has been reading.
 #[derive(Clone, Copy, Debug)]
@@ -378,19 +347,6 @@ impl Drive {
         self.pending.submit(command, at, &mut self.cache);
     }
 
-    /// Time from the arrival of a command until the heads may move for it, or the volatile cache has it.
-    #[inline]
-    fn overhead(&self, command: &Command) -> Nanos {
-        let overhead = self.interface.command_overhead;
-        match self.interface.transfer_rate {
-            Some(rate) if matches!(command.op, Op::Write | Op::Append) => {
-                let ns = u128::from(command.extent.len.bytes()) * 1_000_000_000 / u128::from(rate.max(1));
-                overhead + Nanos(ns as u64)
-            }
-            _ => overhead,
-        }
-    }
-
     /// Whether no command is outstanding and the media are free before `at`.
     #[inline]
     pub(crate) fn is_idle_before(&self, at: Time) -> bool {
@@ -431,12 +387,12 @@ impl Drive {
             propose(at, Event::Destaged);
         }
         if let Some((begin, index)) = outlook.arrival {
-            let ready = begin + self.overhead(&self.pending.commands()[index]);
+            let ready = begin + self.interface.overhead(&self.pending.commands()[index]);
             propose(ready.max(self.clock), Event::CacheCompletion(index));
         }
         let rest = self.interface.write_back_after.map_or(Time(0), |after| self.cache_busy_until + after);
-        let destage = (!self.cache.is_empty())
-            .then(|| self.cache.nonempty_since().max(self.refused_until).max(rest));
+        let destage =
+            (!self.cache.is_empty()).then(|| self.cache.nonempty_since().max(self.refused_until).max(rest));
         let never = Time(u64::MAX);
         let full_or_media = outlook.full.unwrap_or(never).min(outlook.media.unwrap_or(never));
         let since = full_or_media.min(destage.unwrap_or(never));
@@ -543,7 +499,7 @@ impl Drive {
         let arrival = self.pending.arrivals()[first + next];
         // A command that the link held back has not been decoded meanwhile.
         let arrived = if self.world.is_some() { arrival.queued_at } else { arrival.submitted_at };
-        let ready = arrived + self.overhead(&command);
+        let ready = arrived + self.interface.overhead(&command);
         self.give_way(self.busy_until.max(ready));
         let free = self.busy_until;
         let start = self.reading_ahead_since(&command, ready).unwrap_or(free.max(ready));

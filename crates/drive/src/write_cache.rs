@@ -214,7 +214,8 @@ impl WriteCache {
     /// Whether there is space for a write. A write larger than the whole cache fits when it is empty.
     #[inline]
     pub(crate) fn has_space(&self, extent: LbaExtent) -> bool {
-        let run_fits = self.most_runs.is_none_or(|most| self.runs.count < most || self.continued_run(extent).is_some());
+        let run_fits =
+            self.most_runs.is_none_or(|most| self.runs.count < most || self.continued_run(extent).is_some());
         self.is_empty() || (run_fits && self.buffered + extent.len <= self.capacity)
     }
 
@@ -392,6 +393,7 @@ impl WriteCache {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skylight_layer::ZoneModel;
 
     fn block(number: u64) -> LbaExtent {
         LbaExtent::new(Lba(number * 8), Sectors(8))
@@ -414,6 +416,25 @@ mod tests {
             cache.accept(block(number), Time(0));
         }
         assert!(!cache.has_space(block(11)), "continues an older one");
+    }
+
+    #[test]
+    fn a_zone_has_a_run_that_its_writes_continue_in_turns_with_others_until_they_have_left() {
+        let zones = ZoneLayout::new(ZoneModel::HostAware, Sectors(800), Sectors(80));
+        let mut cache = WriteCache::new(Sectors(1 << 20), Some(2), true, Some(zones));
+        for number in [10, 20, 11, 21, 12] {
+            assert!(cache.has_space(block(number)), "{number}");
+            cache.accept(block(number), Time(0));
+        }
+        assert_eq!(cache.runs.count, 2);
+        assert!(!cache.has_space(block(15)) && !cache.has_space(block(30)), "continue nothing");
+        let of_first: Vec<CommandId> =
+            cache.dirty().iter().filter(|w| w.extent.start < Lba(160)).map(|w| w.id).collect();
+        cache.begin_destaging(of_first.into_iter(), Time(0));
+        cache.finish_destaging(|_| {});
+        assert_eq!(cache.runs.count, 1);
+        cache.accept(block(13), Time(0));
+        assert_eq!(cache.runs.count, 2, "what it would continue has left");
     }
 
     #[test]

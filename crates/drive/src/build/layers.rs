@@ -38,7 +38,9 @@ pub(super) fn build(
             Ok(Box::new(FullyAssociative::new(spec)))
         }
         profile::Layer::Journaled(keys) => Ok(Box::new(Journaled::new(journaled(profile, keys, tracks)?))),
-        profile::Layer::Zoned(keys) => Ok(Box::new(ZonedLayer::new(zoned(profile, keys, mechanics, tracks)?))),
+        profile::Layer::Zoned(keys) => {
+            Ok(Box::new(ZonedLayer::new(zoned(profile, keys, mechanics, tracks)?)))
+        }
     }
 }
 

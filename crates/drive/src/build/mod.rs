@@ -9,9 +9,9 @@
 //! two share one; what does not fit is rejected with the key to change.
 
 mod geometry;
-mod host_aware;
 #[cfg(test)]
 mod guard_tests;
+mod host_aware;
 mod layers;
 mod prior_use;
 mod regions;

@@ -1,4 +1,6 @@
 //! The section `[layer.host_aware]`: what a host-aware drive does besides the standard (`docs/zoned.md`).
+//!
+//! Imports both ways with `layer`: this is a section of a section, and shares the choices of the other layers.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -101,7 +101,10 @@ impl Rules<'_> {
     fn host_aware(&mut self, keys: &HostAware, zone: Bytes) {
         self.only_where_needed(
             (keys.cleaning == CleaningType::Aggressive, keys.idle.is_some()),
-            ("layer.host_aware", "idle is missing; cleaning = \"aggressive\" needs it, say, idle = \"1.2 s\""),
+            (
+                "layer.host_aware",
+                "idle is missing; cleaning = \"aggressive\" needs it, say, idle = \"1.2 s\"",
+            ),
             ("layer.host_aware.idle", "is only for cleaning = \"aggressive\"; leave it out"),
         );
         if keys.cache_location == CacheLocation::Md {
@@ -114,7 +117,8 @@ impl Rules<'_> {
         }
         let largest = keys.entry_max.get().div_ceil(keys.quantum.get().max(1));
         if ((keys.places as f64 * keys.place_watermark) as u64) < largest {
-            let message = format!("gives fewer at the watermark than the {largest} of an entry of {}", keys.entry_max);
+            let message =
+                format!("gives fewer at the watermark than the {largest} of an entry of {}", keys.entry_max);
             self.wrong("layer.host_aware.places", &message);
         }
         if keys.map_merge_every.is_some() != keys.map_merge.is_some() {

@@ -11,6 +11,8 @@
 //! the order of admission within a zone. How far the data of a zone is in executed plans is [`ZoneRecord::written`],
 //! which an image keeps; a write pointer of which that is not true yet is lost with the cache.
 //!
+//! Imports both ways with `plan`: a layer offers this, and what a write needs before a volatile cache can take it is a plan.
+//!
 //! Invariants: a command that fails changes nothing; nothing but a report and an action on all zones costs more than the
 //! zones that it touches, and such an action no more than the zones that it changes.
 //! Sources: ZBC (INCITS 536), 4.4.3, and ZBC-2 (INCITS 550) for the model, conditions and errors; Zoned Namespace

@@ -4,10 +4,10 @@ use skylight_command::{Command, Failure};
 use skylight_disk::{Lba, Nanos, Time};
 
 use super::ZonedLayer;
-use crate::plan::Plan;
 use crate::capabilities::zoned::{
     Preparation, ZoneAccess, ZoneCounts, ZoneDescriptor, ZoneFilter, ZoneLayout, ZoneRecord, Zoned,
 };
+use crate::plan::Plan;
 
 impl Zoned for ZonedLayer {
     fn layout(&self) -> &ZoneLayout {

@@ -108,7 +108,8 @@ impl Aware {
             cached += mapped.lba.len;
             pieces.push(PbaExtent::new(mapped.pba, mapped.lba.len));
         }
-        let valid = LbaExtent::new(chunk.start, cleaning.unwritten.min(chunk.end()).max(chunk.start) - chunk.start);
+        let valid =
+            LbaExtent::new(chunk.start, cleaning.unwritten.min(chunk.end()).max(chunk.start) - chunk.start);
         if !valid.is_empty() && cached < chunk.len {
             let home = PbaExtent::new(self.places.of(table.layout(), valid.start), valid.len);
             plan.read(Medium::Platter, home, Purpose::CleanRead);

@@ -130,7 +130,13 @@ impl Aware {
     }
 
     /// Prepares for a write that a volatile cache is about to take at `now`: opens its zones, if it continues them.
-    pub(super) fn prepare(&mut self, extent: LbaExtent, now: Time, table: &mut ZoneTable, plan: &mut Plan) -> Preparation {
+    pub(super) fn prepare(
+        &mut self,
+        extent: LbaExtent,
+        now: Time,
+        table: &mut ZoneTable,
+        plan: &mut Plan,
+    ) -> Preparation {
         if std::mem::take(&mut self.synced) {
             self.settled_at = now + self.spec.bookkeeping.settle;
         }
@@ -139,10 +145,13 @@ impl Aware {
         let mut opened = Nanos(0);
         for zone in first..=last.min(layout.zones - 1) {
             let pointer = table.descriptor(zone).write_pointer;
-            if !pointer.is_some_and(|pointer| extent.start <= pointer && pointer < extent.end()) || self.open.holds(zone) {
+            if !pointer.is_some_and(|pointer| extent.start <= pointer && pointer < extent.end())
+                || self.open.holds(zone)
+            {
                 continue;
             }
-            let victim = self.leaving.take().filter(|&zone| self.open.holds(zone)).or_else(|| self.open.victim());
+            let victim =
+                self.leaving.take().filter(|&zone| self.open.holds(zone)).or_else(|| self.open.victim());
             if let Some(victim) = victim.filter(|&victim| table.has_admitted(victim)) {
                 self.leaving = Some(victim);
                 return Preparation::Destage(table.layout().extent_of(victim));
@@ -241,7 +250,9 @@ impl Aware {
         self.clean_for(quanta, map_entries, table, plan);
         self.entries += 1;
         let since_merge = self.spec.map_merge_every.map(|every| self.entries % every);
-        if self.entries > self.spec.map_copies && since_merge.is_some_and(|since| since < self.spec.map_copies) {
+        if self.entries > self.spec.map_copies
+            && since_merge.is_some_and(|since| since < self.spec.map_copies)
+        {
             plan.write(Medium::Platter, self.spec.map_merge, Purpose::MapMerge, Source::Internal);
         }
         let location = self.journal.allocate(quanta);
@@ -301,7 +312,13 @@ impl Aware {
 
     /// Appends the locations of a part of an extent in one zone.
     pub(super) fn locate(&self, (zone, part): (u32, LbaExtent), table: &ZoneTable, pieces: &mut Vec<Piece>) {
-        self.visit(zone, part, table, |piece| pieces.extend(piece));
+        self.visit(zone, part, table, |piece| {
+            pieces.push(piece.unwrap_or_else(|LbaExtent { start, len }| Piece {
+                medium: Medium::Platter,
+                extent: PbaExtent::new(self.places.of(table.layout(), start), len),
+                cached: false,
+            }));
+        });
     }
 
     /// Visits the pieces of a part of a zone in order: where it is, or what was never written.
@@ -363,7 +380,9 @@ impl Aware {
         let home = || self.places.of(layout, extent.start);
         if !write {
             let first = self.map.overlapping(extent).next();
-            return first.filter(|mapped| mapped.lba.start == extent.start).map_or_else(home, |mapped| mapped.pba);
+            return first
+                .filter(|mapped| mapped.lba.start == extent.start)
+                .map_or_else(home, |mapped| mapped.pba);
         }
         if layout.is_conventional(zone) || offset == table.written(zone) {
             return home();
@@ -378,7 +397,11 @@ impl Aware {
 
     /// Appends one unit of background work, if there is any.
     pub(super) fn idle(&mut self, table: &mut ZoneTable, plan: &mut Plan) -> Idle {
-        if self.spec.idle_after.is_some() && self.clean_step(table, plan) { Idle::Worked } else { Idle::Nothing }
+        if self.spec.idle_after.is_some() && self.clean_step(table, plan) {
+            Idle::Worked
+        } else {
+            Idle::Nothing
+        }
     }
 
     /// The space on the media with what this adds to that of the zones.

@@ -125,7 +125,10 @@ mod tests {
     #[test]
     fn what_is_given_back_is_free_again() {
         let mut open = OpenZones::new(2, 4, 1);
-        assert_eq!([open.take(0, None), open.take(1, None), open.take(0, None)], [Taken::Free, Taken::Free, Taken::Had]);
+        assert_eq!(
+            [open.take(0, None), open.take(1, None), open.take(0, None)],
+            [Taken::Free, Taken::Free, Taken::Had]
+        );
         open.give_back(0);
         open.give_back(3);
         assert_eq!((open.holds(0), open.holders()), (false, &[1][..]));

@@ -76,7 +76,13 @@ impl Shadow {
     fn new(places: u64, watermark: u64) -> Self {
         let sectors = (ZONE * ZONES) as usize;
         let media = vec![0; sectors + RESERVED as usize];
-        Self { drive: drive(places, watermark), host: vec![0; sectors], media, cached: BTreeMap::new(), version: 0 }
+        Self {
+            drive: drive(places, watermark),
+            host: vec![0; sectors],
+            media,
+            cached: BTreeMap::new(),
+            version: 0,
+        }
     }
 
     fn zone(&self, zone: u32) -> crate::capabilities::zoned::ZoneDescriptor {
@@ -158,7 +164,9 @@ impl Shadow {
                             (0..len).map(|sector| self.stored(Lba::from(lba).get() + sector)).collect()
                         }
                         // Staged data and entries that no commit names are not data of the host.
-                        Source::Internal | Source::HostToCache | Source::Medium => vec![u64::MAX; len as usize],
+                        Source::Internal | Source::HostToCache | Source::Medium => {
+                            vec![u64::MAX; len as usize]
+                        }
                     };
                     self.media[start..start + len as usize].copy_from_slice(&data);
                 }
@@ -261,7 +269,8 @@ fn writing_in_order_needs_resources_and_writing_out_of_order_none() {
     assert!(written(&shadow.run(Op::Write, 5 * ZONE + 8, 8), Purpose::MapUpdate).is_empty());
     assert_eq!(written(&shadow.run(Op::Write, 4 * ZONE, 8), Purpose::MapUpdate).len(), 1);
     shadow.run(Op::CloseZone, 4 * ZONE, ZONE);
-    let again = (1..=4).map(|zone| written(&shadow.run(Op::Write, zone * ZONE + 8, 8), Purpose::MapUpdate).len());
+    let again =
+        (1..=4).map(|zone| written(&shadow.run(Op::Write, zone * ZONE + 8, 8), Purpose::MapUpdate).len());
     assert_eq!(again.sum::<usize>(), 1, "closing a zone freed its resource");
 }
 

@@ -106,7 +106,8 @@ impl Estimate {
         match at {
             Some(at) if at == start => transfer,
             _ => {
-                let stroke = u128::from(self.stroke.get()) * u128::from(distance) / u128::from(self.platters.max(1));
+                let stroke =
+                    u128::from(self.stroke.get()) * u128::from(distance) / u128::from(self.platters.max(1));
                 self.seek.get() + stroke as u64 + revolution / 2 + transfer
             }
         }
