@@ -42,7 +42,7 @@ from skylight.probe.suite import (
     left_out,
     run_suite,
 )
-from skylight.probe.zoned import model_of
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, model_of
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
 from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
 
@@ -320,8 +320,11 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
     elif not quiet:
         _print_plan(facts, engine.can_write, tests, options)
         if left_out(model):
-            line("  left out, since a host-managed drive refuses writes that are not at a write pointer: "
-                 + ", ".join(test.title for test in left_out(model)))  # fmt: skip
+            why = {
+                HOST_MANAGED: "a host-managed drive refuses writes that are not at a write pointer",
+                HOST_AWARE: "a host-aware drive writes in place what is at a write pointer",
+            }[model or ""]
+            line(f"  left out, since {why}: {', '.join(test.title for test in left_out(model))}")
     new = not Recording.is_begun(job.recording)
     made = [path for path in (job.folder, job.folder.parent) if not path.exists()]
     try:

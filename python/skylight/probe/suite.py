@@ -43,7 +43,7 @@ from skylight.probe.session import Bound, BoundReached, Budget, Progress, Sessio
 from skylight.probe.write_rates import WriteRates
 from skylight.probe.write_rates.logged import LoggedWrites
 from skylight.probe.zone_cleaning import ZoneCleaning
-from skylight.probe.zoned import HOST_MANAGED, model_of
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, model_of
 from skylight.probe.zones import Zones
 from skylight.recording import PartWriter, Recording, SpentPart
 from skylight.units import format_size
@@ -175,10 +175,18 @@ def chosen(only: Sequence[str], *, quick: bool = False, model: str | None = None
     return tuple(test for test in asked if test not in left_out(model))
 
 
+IN_PLACE = ("cache_location",)
+"""Tests that need every write to go to the persistent cache, and data in every place: a host-aware drive
+writes in place what is at a write pointer or in a conventional zone, and has nothing beyond a write
+pointer."""
+
+
 def left_out(model: str | None) -> tuple[Test, ...]:
     """The tests that a target of this zone model cannot be asked: a host-managed one refuses writes that are
-    not at a write pointer."""
-    return TESTS if model == HOST_MANAGED else ()
+    not at a write pointer, a host-aware one writes some of them in place."""
+    if model == HOST_MANAGED:
+        return TESTS
+    return tuple(test for test in TESTS if model == HOST_AWARE and test.name in IN_PLACE)
 
 
 def run_suite(

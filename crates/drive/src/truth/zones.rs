@@ -27,7 +27,8 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
         bytes("zone_capacity_bytes", capacity.get(), "the report of zones has it").unless(none),
     ];
     // The last zone may be smaller, and the test leaves it out.
-    let whole = (profile.capacity.get() / keys.zone_size.get()).saturating_sub(keys.conventional_zones.into());
+    let whole =
+        (profile.capacity.get() / keys.zone_size.get()).saturating_sub(keys.conventional_zones.into());
     findings.extend(open_zones(keys, whole));
     findings.extend(keys.host_aware.as_deref().map(|cache| non_sequential(cache, whole)));
     findings
@@ -46,7 +47,8 @@ fn open_zones(keys: &Zoned, whole: u64) -> Option<TrueFinding> {
 
 /// Bytes that lone writes to random places put into the persistent cache before one of them waits.
 fn non_sequential(keys: &HostAware, whole: u64) -> TrueFinding {
-    let places = (keys.places as f64 * keys.place_watermark) as u64 / WRITE_BYTES.div_ceil(keys.quantum.get());
+    let places =
+        (keys.places as f64 * keys.place_watermark) as u64 / WRITE_BYTES.div_ceil(keys.quantum.get());
     let entries = keys.map_entries.map_or(u64::MAX, |entries| (entries as f64 * keys.map_watermark) as u64);
     let why = "slots of the cache, or extents of its map, up to the watermark";
     let few = (whole < 2).then(|| format!("the drive has only {whole} zones with a write pointer"));
