@@ -47,7 +47,8 @@ from skylight.errors import SkylightError
 from skylight.evidence import TargetFacts
 from skylight.findings import Finding
 from skylight.probe.scoring import SCORED, Mark, holds, score
-from skylight.probe.suite import Account, SuiteOptions, accounts, run_suite
+from skylight.probe.suite import Account, SuiteOptions, accounts, left_out, run_suite
+from skylight.probe.zoned import model_of
 
 RIGHT, WRONG = 0.98, 0.005
 RIGHT_IN_CONDITIONS = 0.95
@@ -59,14 +60,16 @@ CONFUSED = tuple(found.name for found in SCORED if found.unit is None)  # words
 
 @dataclass(frozen=True)
 class Probed:
-    """What a probe found, CPU seconds it took, device seconds at its end, when its last command was sent, and
-    what each test took of what it was to cost."""
+    """What a probe found, CPU seconds it took, device seconds at its end, when its last command was sent,
+    what each test took of what it was to cost, and what is found by tests that such a drive cannot be
+    asked."""
 
     findings: list[Finding]
     cpu_seconds: float
     device_seconds: float
     last_sent_seconds: float
     accounts: list[Account] = field(default_factory=list)
+    not_asked: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -101,13 +104,16 @@ def probe_text(text: str, seed: int, options: SuiteOptions, conditions: str) -> 
     drive = _native.SimDrive(text, "drive.toml", seed, conditions)
     facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
     before = resource.getrusage(resource.RUSAGE_SELF)
+    engine = engine_over(drive, facts)
     with tempfile.TemporaryDirectory(prefix="skylight-score-") as folder:
-        result = run_suite(engine_over(drive, facts), Path(folder) / "recording", options)
+        result = run_suite(engine, Path(folder) / "recording", options)
     after = resource.getrusage(resource.RUSAGE_SELF)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     logs = [step.rows for evidence in result.evidence for step in evidence.steps if len(step.rows)]
     last_sent_ns = max((int(log.submit_ns.max()) for log in logs), default=0)
-    return Probed(result.findings, spent, drive.now_ns / 1e9, last_sent_ns / 1e9, accounts(result))
+    not_asked = frozenset(found.name for test in left_out(model_of(engine)) for found in test.findings)
+    now_s = drive.now_ns / 1e9
+    return Probed(result.findings, spent, now_s, last_sent_ns / 1e9, accounts(result), not_asked)
 
 
 def scored(drive: str, *, kind: str | None, options: SuiteOptions, conditions: str | None) -> Scored:
@@ -125,6 +131,7 @@ def scored(drive: str, *, kind: str | None, options: SuiteOptions, conditions: s
     except Exception:  # noqa: BLE001 - a crash is the worst mark, and must not hide the others
         return Scored(drive, layer, [], {}, {}, Probed([], 0.0, 0.0, 0.0), traceback.format_exc())
     truth = json.loads(_native.profile_truth(text, "drive.toml", given))["findings"]
+    truth = {name: row for name, row in truth.items() if name not in probed.not_asked}
     names = {finding.name for finding in probed.findings}
     part = bool(options.only) or options.quick
     marks = [mark for mark in score(probed.findings, truth) if not part or mark.name in names]

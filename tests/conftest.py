@@ -119,6 +119,12 @@ def data_dir() -> Path:
     return path
 
 
+@pytest.fixture
+def recordings_there(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The recordings of real drives, where `skylight.reproduce` looks for them."""
+    monkeypatch.setenv("SKYLIGHT_DATA", str(data_dir))
+
+
 @pytest.fixture(scope="session")
 def need_tool() -> Callable[[str], str]:
     """`need_tool("fio")` is the path of a system tool."""

@@ -34,7 +34,7 @@ JsonScalar = str | int | float | bool | None
 """A value that evidence may carry beside its columns."""
 
 Params = Mapping[str, JsonScalar]
-StepKind = Literal["run", "pause", "settings", "erase", "bound"]
+StepKind = Literal["run", "pause", "settings", "erase", "bound", "zones"]
 
 
 class Op(IntEnum):
@@ -290,8 +290,8 @@ class SettingsReport:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action on the target: a run of I/O (with its log), a pause, a settings report, an erase; or the
-    bound that ended the test."""
+    """One action on the target: a run of I/O (with its log), a pause, a settings report, an erase, a report
+    of zones; or the bound that ended the test."""
 
     name: str
     kind: StepKind

@@ -33,13 +33,16 @@ from skylight.probe.reset import MEANS, Means, words
 from skylight.probe.suite import (
     IN_A_FILE,
     TESTS,
+    ZONED_TESTS,
     SuiteOptions,
     SuiteResult,
     chosen,
     cost_of,
     infer_suite,
+    left_out,
     run_suite,
 )
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, model_of
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
 from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
 
@@ -47,7 +50,7 @@ DEFAULT_OUT = Path("skylight-report")
 HEAD_TRACE = "--head-trace"
 
 _NAMES = textwrap.fill(
-    ", ".join(test.name for test in TESTS), 84, initial_indent="  ", subsequent_indent="  "
+    ", ".join(test.name for test in (*TESTS, *ZONED_TESTS)), 84, initial_indent="  ", subsequent_indent="  "
 )
 _EPILOG = f"""\b
 Tests, for --only:
@@ -300,7 +303,13 @@ def _forget(job: Job, made: Sequence[Path]) -> None:
 
 def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> SuiteResult:
     """Measures one live target: plan, progress, findings."""
-    facts, tests = engine.describe(), chosen(options.only, quick=options.quick)
+    facts, model = engine.describe(), model_of(engine)
+    tests = chosen(options.only, quick=options.quick, model=model)
+    if not tests:
+        raise UsageError(
+            f"{facts.name}: a {model} drive refuses the writes of the tests that were asked for; ask for"
+            f" others with --only (tests: {', '.join(test.name for test in ZONED_TESTS)})"
+        )
     done = False
     if options.resume:
         kept = Recording.open(job.recording)
@@ -310,6 +319,12 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
         line(f"{facts.name}: the run in {job.folder} is already complete; nothing is measured again")
     elif not quiet:
         _print_plan(facts, engine.can_write, tests, options)
+        if left_out(model):
+            why = {
+                HOST_MANAGED: "a host-managed drive refuses writes that are not at a write pointer",
+                HOST_AWARE: "a host-aware drive writes in place what is at a write pointer",
+            }[model or ""]
+            line(f"  left out, since {why}: {', '.join(test.title for test in left_out(model))}")
     new = not Recording.is_begun(job.recording)
     made = [path for path in (job.folder, job.folder.parent) if not path.exists()]
     try:

@@ -38,15 +38,19 @@ Examples:
   skylight reproduce fast15 --only S1a,S3b
   skylight reproduce fast15 --json | jq '.rows[] | select(.pass | not) | .id'
   skylight reproduce swd                            the raw shingled disk
+  skylight reproduce hasmr                          the host-aware zoned drive
 """
 
 
 def _paper(name: str) -> tuple[tuple[RowSpec, ...], Run]:
     """The rows of a paper, and the function that runs them."""
     from skylight.reproduce import fast15
-    from skylight.reproduce.swd import table
+    from skylight.reproduce.hasmr import table as hasmr
+    from skylight.reproduce.swd import table as swd
 
-    return (table.ROWS, table.run) if name == "swd" else (fast15.ROWS, fast15.run)
+    if name == "hasmr":
+        return hasmr.ROWS, hasmr.run
+    return (swd.ROWS, swd.run) if name == "swd" else (fast15.ROWS, fast15.run)
 
 
 def _only(only: str | None, rows: tuple[RowSpec, ...]) -> tuple[RowSpec, ...]:
@@ -132,7 +136,7 @@ def _print_rows(rows: list[Row]) -> None:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("paper", type=click.Choice(["fast15", "swd"]), metavar="fast15|swd")
+@click.argument("paper", type=click.Choice(["fast15", "swd", "hasmr"]), metavar="fast15|swd|hasmr")
 @click.option("--only", metavar="ROW,..", help="Run only these rows, for example S1a,S3b.")
 @click.option(
     "--out",
@@ -145,7 +149,8 @@ def reproduce(paper: str, only: str | None, out: Path | None, as_json: bool) -> 
     """Repeat a paper's measurements on the emulated drives, and compare.
 
     fast15 is Skylight (FAST '15); swd is the shingled write disk emulator (UCSC-SSRC-12-05), whose times are
-    measured on a file in TMPDIR, compared with the conventional layer. Each row is printed with the paper's
+    measured on a file in TMPDIR, compared with the conventional layer; hasmr is the evaluation of a
+    host-aware drive (HotStorage '16), with recordings of that drive. Each row is printed with the paper's
     value, ours, and the band that ours must lie in; the exit code is 1 if one does not."""
     from skylight.report.json import document_text
     from skylight.reproduce.rows import document

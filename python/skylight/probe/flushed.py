@@ -24,6 +24,7 @@ import numpy as np
 from skylight.evidence import U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
+from skylight.probe.zoned import ZonesSeen
 
 Volatile = Literal["off", "on", "ignores-flush"]
 
@@ -151,6 +152,10 @@ class StandIn(ABC):
     def holes(self, offsets: U64) -> float | None:
         """The share of these offsets at which nothing is stored."""
         return self._steps.holes(offsets)
+
+    def zones(self, name: str) -> ZonesSeen | None:
+        """The zones as the target reports them."""
+        return self._steps.zones(name)
 
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone."""

@@ -38,6 +38,7 @@ from skylight.evidence import (
 from skylight.findings import Finding, Known, Property
 from skylight.probe.reset import Resets, State
 from skylight.probe.session import Session, StepNames
+from skylight.probe.zoned import ZonesSeen
 
 if TYPE_CHECKING:
     from skylight.probe import Axis, Cost, Figure
@@ -91,6 +92,10 @@ class Steps(Protocol):
         them is the next, and keeps it as its parameter `holes`."""
         ...
 
+    def zones(self, name: str) -> ZonesSeen | None:
+        """The zones as the target reports them now; None, and no step, where it has none."""
+        ...
+
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone."""
         ...
@@ -131,6 +136,7 @@ class Replay(StepNames):
         self.block_bytes = evidence.target.block_bytes
         self.known = known
         self.can_write = known.writes
+        self._zoned = False
         self.cut = ""
         self._why_cut = "The test was cut short"
         self._mend = "; go on with --resume"
@@ -199,6 +205,14 @@ class Replay(StepNames):
         """As the next step kept it."""
         del offsets
         return self._steps[self._at].number("holes", 1.0) if self._at < len(self._steps) else None
+
+    def zones(self, name: str) -> ZonesSeen | None:
+        """As the step kept them."""
+        step = self._steps[self._at] if self._at < len(self._steps) else None
+        if not self._zoned and (step is None or step.kind != "zones"):
+            return None
+        self._zoned = True
+        return ZonesSeen.kept(name, self._next_named(name, "zones").params)
 
     def pause(self, name: str, seconds: float) -> None:
         """Was done."""

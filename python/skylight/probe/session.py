@@ -57,6 +57,7 @@ from skylight.probe.reset import (
     State,
     first_means,
 )
+from skylight.probe.zoned import ZonesSeen, zones_of
 from skylight.recording import PartWriter, SpentPart
 from skylight.units import format_seconds, format_size
 
@@ -395,6 +396,19 @@ class Session(StepNames):
             self._writer.begin(name, "erase", done)
             self._writer.end()
         return done
+
+    def zones(self, name: str) -> ZonesSeen | None:
+        """The zones as the target reports them now, as one step; None, and no step, where it has none."""
+        seen = zones_of(self._engine)
+        if seen is None:
+            return None
+        name = self._named(name)
+        kept = self._recorded(name, "zones")
+        if kept is not None:
+            return ZonesSeen.kept(name, kept.params)
+        self._writer.begin(name, "zones", seen.params())
+        self._writer.end()
+        return seen
 
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone for that long, as one step."""

@@ -33,6 +33,8 @@ from skylight.probe.drive_type import DriveType
 from skylight.probe.fragmented import FragmentedReads
 from skylight.probe.journal import Journal
 from skylight.probe.mapping import Mapping as BlockMapping
+from skylight.probe.non_sequential import NonSequential
+from skylight.probe.open_zones import OpenZones
 from skylight.probe.reset import MOST_BYTES as MOST_RESET_BYTES
 from skylight.probe.reset import MOST_S as MOST_RESET_S
 from skylight.probe.reset import Means, in_resets
@@ -40,6 +42,8 @@ from skylight.probe.rotation import Rotation
 from skylight.probe.session import Bound, BoundReached, Budget, Progress, Session
 from skylight.probe.write_rates import WriteRates
 from skylight.probe.write_rates.logged import LoggedWrites
+from skylight.probe.zone_cleaning import ZoneCleaning
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, model_of
 from skylight.probe.zones import Zones
 from skylight.recording import PartWriter, Recording, SpentPart
 from skylight.units import format_size
@@ -59,10 +63,13 @@ TESTS: tuple[Test, ...] = (
 )
 """In the order they run: each may use what earlier ones found."""
 
+ZONED_TESTS: tuple[Test, ...] = (OpenZones(), NonSequential(), ZoneCleaning())
+"""What a zoned target is asked besides; a host-managed one, which refuses the writes of the others, alone."""
+
 LOG_TESTS: tuple[Test, ...] = (FragmentedReads(), LoggedWrites())
 """Tests that read logs of other tools (`skylight.engines.fio_log`) and measure nothing."""
 
-ALL_TESTS = (*TESTS, *LOG_TESTS)
+ALL_TESTS = (*TESTS, *ZONED_TESTS, *LOG_TESTS)
 """What a recording may hold."""
 
 PROPERTIES: Mapping[str, Property] = MappingProxyType(
@@ -145,25 +152,41 @@ class SuiteResult:
     notes: list[str] = field(default_factory=list)
 
 
-def chosen(only: Sequence[str], *, quick: bool = False) -> tuple[Test, ...]:
+def chosen(only: Sequence[str], *, quick: bool = False, model: str | None = None) -> tuple[Test, ...]:
     """The tests of those names and all that they build on, in the suite's order.
 
-    With no names all of them, or those of a quick answer."""
-    by_name = {test.name: test for test in TESTS}
+    With no names all that a target of this zone model can be asked (None: it has no zones), or those of a
+    quick answer."""
+    by_name = {test.name: test for test in (*TESTS, *ZONED_TESTS)}
     for name in only:
         if name not in by_name:
             close = difflib.get_close_matches(name, by_name, n=1, cutoff=0.5)
             meant = f"; did you mean {close[0]}?" if close else ""
             raise UsageError(f"no test is called {name!r}{meant} (tests: {', '.join(by_name)})")
-    if not only and not quick:
-        return TESTS
-    wanted, ahead = set[str](), list(only or QUICK)
+    wanted, ahead = set[str](), list(only or (QUICK if quick else ()))
     while ahead:
         name = ahead.pop()
         if name not in wanted:
             wanted.add(name)
             ahead.extend(by_name[name].needs)
-    return tuple(test for test in TESTS if test.name in wanted)
+    whole = not only and not quick
+    tests = (*TESTS, *(ZONED_TESTS if model is not None or only else ()))
+    asked = tuple(test for test in tests if whole or test.name in wanted)
+    return tuple(test for test in asked if test not in left_out(model))
+
+
+IN_PLACE = ("cache_location",)
+"""Tests that need every write to go to the persistent cache, and data in every place: a host-aware drive
+writes in place what is at a write pointer or in a conventional zone, and has nothing beyond a write
+pointer."""
+
+
+def left_out(model: str | None) -> tuple[Test, ...]:
+    """The tests that a target of this zone model cannot be asked: a host-managed one refuses writes that are
+    not at a write pointer, a host-aware one writes some of them in place."""
+    if model == HOST_MANAGED:
+        return TESTS
+    return tuple(test for test in TESTS if model == HOST_AWARE and test.name in IN_PLACE)
 
 
 def run_suite(
@@ -181,7 +204,7 @@ def run_suite(
     known = nothing_known(recording)
     gathered: list[Evidence] = []
     budget = Budget(round(QUICK_SECONDS * 1e9)) if options.quick else None
-    tests = chosen(options.only, quick=options.quick)
+    tests = chosen(options.only, quick=options.quick, model=model_of(engine))
     begun = {test.name: recording.evidence(test.name) for test in tests}
     done = all(kept is not None and kept.complete for kept in begun.values())
     for number, test in enumerate(tests, 1):
@@ -284,7 +307,7 @@ def accounts(result: SuiteResult) -> list[Account]:
     writes, quick = (result.options.get(name) is True for name in ("writes", "quick"))
     if result.options.get("suite") != suite_digest():
         return []
-    by_name = {test.name: test for test in TESTS}
+    by_name = {test.name: test for test in (*TESTS, *ZONED_TESTS)}
     told = []
     for kept in result.evidence:
         if kept.test not in by_name:

@@ -30,7 +30,7 @@ SCHEMA = 1
 HEADER = "recording.json"
 EVIDENCE_FORMAT = "skylight-evidence"
 KEY = b"skylight"
-STEP_KINDS: tuple[StepKind, ...] = ("run", "pause", "settings", "erase", "bound")
+STEP_KINDS: tuple[StepKind, ...] = ("run", "pause", "settings", "erase", "bound", "zones")
 LATEST_NS = 1 << 62  # 146 years: no monotonic clock shows more
 LONGEST_PAUSE_S = 1e9
 

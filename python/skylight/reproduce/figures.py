@@ -1,6 +1,6 @@
 """The rows as a page: what `docs/figures.md` shows of each, so that what code cites can be opened.
 
-    python -m skylight.reproduce.figures docs/figures.md fast15.json swd.json
+    python -m skylight.reproduce.figures docs/figures.md fast15.json swd.json hasmr.json
 
 writes the rows again, with our figures as `skylight reproduce PAPER --json` printed them into those files.
 
@@ -21,12 +21,15 @@ from pathlib import Path
 
 from skylight.errors import UsageError
 from skylight.reproduce import bands, fast15
+from skylight.reproduce.hasmr import bands as hasmr_bands
+from skylight.reproduce.hasmr import table as hasmr
 from skylight.reproduce.rows import Band, Check, Ours, RowSpec
 from skylight.reproduce.swd import table
 
 PAPERS: Mapping[str, tuple[Sequence[RowSpec], Sequence[Band]]] = {
     "fast15": (fast15.ROWS, bands.BANDS),
     "swd": (table.ROWS, table.BANDS),
+    "hasmr": (hasmr.ROWS, hasmr_bands.BANDS),
 }
 """Rows and bands by the name of the paper, which is also the name of its markers."""
 

@@ -6,10 +6,13 @@ use crate::profile::{CacheLocation, CacheMedium, CleaningOrder, CleaningType, La
 /// Type, cache, cleaning and mapping.
 pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     let word = TrueFinding::word;
-    let kind = match profile.layer {
+    let kind = match &profile.layer {
         Layer::Conventional(_) => ("cmr", "the layer is conventional"),
         Layer::Ssd(_) => ("not-rotating", "all data is on flash"),
         Layer::Swd(_) => ("cmr", "a raw shingled disk has no translation layer"),
+        Layer::Zoned(keys) if keys.model == ZoneModel::HostAware && keys.host_aware.is_none() => {
+            ("cmr", "every write goes to its place, in order or not")
+        }
         Layer::Zoned(_) => ("smr", "zones are written in order because tracks overlap"),
         _ => ("smr", "writes go through a translation layer for shingled bands"),
     };
@@ -21,7 +24,11 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     };
     let mut findings = vec![word("drive_type", kind.0, kind.1).unless(in_order)];
     let (medium, location) = match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => (None, None),
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => (None, None),
+        Layer::Zoned(keys) => match &keys.host_aware {
+            None => (None, None),
+            Some(cache) => (Some(CacheMedium::Disk), Some(cache.cache_location)),
+        },
         Layer::SetAssociative(keys) => (Some(keys.cache_medium), keys.cache_location),
         Layer::Journaled(keys) => (Some(keys.cache_medium), keys.cache_location),
         Layer::FullyAssociative(_) => (Some(CacheMedium::Disk), None),
@@ -39,7 +46,8 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     findings.push(word("cache_location", location, why));
     findings.extend(cleaning(&profile.layer));
     let mapping = match profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => None,
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => None,
+        Layer::Zoned(keys) if keys.host_aware.is_none() => None,
         Layer::FullyAssociative(_) => Some(("dynamic", "a cleaned band moves to another location")),
         _ => Some(("static", "a cleaned band is rewritten at its location")),
     };
@@ -49,7 +57,11 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
 
 fn cleaning(layer: &Layer) -> Vec<TrueFinding> {
     let (cleaning, order) = match layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => return Vec::new(),
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return Vec::new(),
+        Layer::Zoned(keys) => match &keys.host_aware {
+            None => return Vec::new(),
+            Some(cache) => (cache.cleaning, Some("fifo")),
+        },
         Layer::SetAssociative(keys) => (keys.cleaning, Some("fifo")),
         Layer::FullyAssociative(keys) => (keys.cleaning, Some("fifo")),
         Layer::Journaled(keys) if keys.cleaning_order == CleaningOrder::Fifo => (keys.cleaning, Some("fifo")),

@@ -1,7 +1,13 @@
-//! What a drive with zones declares of them: its model, and the size and capacity of its zones.
+//! What a drive with zones declares of them, its model and the size and capacity of its zones; how many it serves at full
+//! speed; what a host-aware one takes out of order before it blocks.
 
 use super::finding::{Right, TrueFinding};
-use crate::profile::{Layer, Profile, ZoneModel};
+use crate::profile::{HostAware, Layer, Profile, ZoneModel, Zoned};
+
+/// Size of the writes that fill the persistent cache (`docs/tests/non-sequential.md`).
+const WRITE_BYTES: u64 = 512 << 10;
+/// Fewer neighbouring zones with a write pointer the test of open zones leaves alone (`docs/tests/open-zones.md`).
+const FEWEST_ZONES: u64 = 8;
 
 /// The findings of a drive with zones; none for any other.
 pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
@@ -15,9 +21,37 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     let none = (u64::from(keys.conventional_zones) >= zones)
         .then(|| "no zone of the drive has a write pointer".to_owned());
     let bytes = |name, bytes, why| TrueFinding::number(name, (bytes, "bytes"), Right::Equal, why);
-    vec![
+    let mut findings = vec![
         TrueFinding::word("zone_model", model, "the drive declares it"),
         bytes("zone_bytes", keys.zone_size.get(), "the report of zones has it"),
         bytes("zone_capacity_bytes", capacity.get(), "the report of zones has it").unless(none),
-    ]
+    ];
+    // The last zone may be smaller, and the test leaves it out.
+    let whole =
+        (profile.capacity.get() / keys.zone_size.get()).saturating_sub(keys.conventional_zones.into());
+    findings.extend(open_zones(keys, whole));
+    findings.extend(keys.host_aware.as_deref().map(|cache| non_sequential(cache, whole)));
+    findings
+}
+
+/// How many zones can be written to at full speed, of a drive whose open zones have a limit or cost something; `whole`
+/// zones of the full size have a write pointer.
+fn open_zones(keys: &Zoned, whole: u64) -> Option<TrueFinding> {
+    let limited = keys.model == ZoneModel::HostManaged || keys.host_aware.is_some();
+    let most = u64::from(keys.max_open_zones.filter(|_| limited)?);
+    let few = whole < FEWEST_ZONES || whole <= most;
+    let few = few.then(|| format!("the drive has only {whole} zones with a write pointer"));
+    let why = "the drive has resources for so many open zones";
+    Some(TrueFinding::number("open_zones_edge", (most, "zones"), Right::Within(0.05), why).unless(few))
+}
+
+/// Bytes that lone writes to random places put into the persistent cache before one of them waits.
+fn non_sequential(keys: &HostAware, whole: u64) -> TrueFinding {
+    let places =
+        (keys.places as f64 * keys.place_watermark) as u64 / WRITE_BYTES.div_ceil(keys.quantum.get());
+    let entries = keys.map_entries.map_or(u64::MAX, |entries| (entries as f64 * keys.map_watermark) as u64);
+    let why = "slots of the cache, or extents of its map, up to the watermark";
+    let few = (whole < 2).then(|| format!("the drive has only {whole} zones with a write pointer"));
+    let bytes = places.min(entries) * WRITE_BYTES;
+    TrueFinding::number("non_sequential_cache_bytes", (bytes, "bytes"), Right::Within(0.1), why).unless(few)
 }

@@ -1,0 +1,93 @@
+"""Sustained non-sequential writes to a few zones: until the drive blocks, and until it recovers.
+
+Writes go to random places of the zones, one at a time with the volatile cache off, so that each is on its way
+to the persistent cache alone. A first piece gives the pace; from there on pieces end where many of a few
+writes are far off it, and from then on they are short, until a slow spell is over or has gone on for long.
+
+Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 3.3 and Figure 2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skylight.evidence import I64, IoBatch, IoLog, Stop
+from skylight.infer.zone_writes import PACES, Spell, slow_spells, usual_pace_ns
+from skylight.probe.procedure import Steps
+from skylight.probe.zoned import ZonesSeen
+
+WRITE_BYTES = 512 << 10
+ZONES = 32
+"""Zones written to: the recorded drive takes as many writes before it blocks with 32 as with 128."""
+PACE_WRITES, PIECE_WRITES, SHORT_WRITES = 1_024, 8_192, 64
+MOST_BYTES = 256 << 30
+"""Written without a slow spell: five times the largest persistent cache known, and then it is given up."""
+MOST_SPELL_WRITES = 2_048
+"""Writes of a slow spell that is still going on: three times the longest recorded."""
+SLOW, AMONG = 16, 64
+"""A piece ends where that many of so many writes are slow; merges of a map delay two of 240."""
+AFTER_WRITES = 128
+"""Writes after a spell that show that it is over."""
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen: the zones, the size of the writes, whether the volatile cache was off, and the log of
+    all writes."""
+
+    zones: ZonesSeen | None = None
+    size_bytes: int = WRITE_BYTES
+    cache_off: bool = False
+    log: IoLog = field(default_factory=lambda: IoLog.joined([]))
+
+    @property
+    def latency_ns(self) -> I64:
+        """The latency of each write, ns."""
+        return self.log.latency_ns
+
+    @property
+    def spell(self) -> Spell | None:
+        """The first slow spell."""
+        spells = slow_spells(self.latency_ns)
+        return spells[0] if spells else None
+
+    @property
+    def recovered(self) -> bool:
+        """Whether the spell is over."""
+        spell = self.spell
+        return spell is not None and len(self.log) - spell.end >= AFTER_WRITES
+
+
+def _plan(steps: Steps, zones: ZonesSeen, size: int, name: str, count: int) -> IoBatch:
+    """Writes at random places of the zones, none at the write pointer of an empty zone."""
+    draw = steps.rng(name)
+    zone = draw.integers(0, min(ZONES, zones.usable), count)
+    places = draw.integers(1, zones.capacity_bytes // size, count)
+    return IoBatch.writes((zones.start_bytes(zone) + places * size).astype(np.uint64), size)
+
+
+def sustain(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
+    """Writes until the drive has blocked and recovered, or is given up."""
+    steps.run("reset", zones.reset(np.arange(min(ZONES, zones.usable), dtype=np.int64)))
+    size = seen.size_bytes
+    seen.log = steps.run("pace", _plan(steps, zones, size, "pace", PACE_WRITES))
+    slow = Stop(round(PACES * usual_pace_ns(seen.latency_ns)), SLOW, AMONG)
+    while len(seen.log) * size < MOST_BYTES and seen.spell is None:
+        number = len(steps.names)
+        piece = steps.run("fast", _plan(steps, zones, size, f"fast-{number}", PIECE_WRITES), until=slow)
+        seen.log = IoLog.joined([seen.log, piece])
+        if slow.reached(piece):
+            break
+    while slow.reached(seen.log) and not _done(seen):
+        number = len(steps.names)
+        piece = steps.run("blocked", _plan(steps, zones, size, f"blocked-{number}", SHORT_WRITES))
+        seen.log = IoLog.joined([seen.log, piece])
+    steps.run("reset-after", zones.reset(np.arange(min(ZONES, zones.usable), dtype=np.int64)))
+
+
+def _done(seen: Seen) -> bool:
+    """Whether the spell is over, or has gone on for long."""
+    spell = seen.spell
+    return spell is not None and (seen.recovered or len(seen.log) - spell.first >= MOST_SPELL_WRITES)

@@ -1,0 +1,154 @@
+"""Open zones: how many zones at a time does a zoned drive write to at full speed, and what does one more
+cost?
+
+A drive keeps the write pointers of open zones at hand. Writing to one zone more than it has room for closes
+another, whose metadata it has to write first. `measure` writes bursts to growing numbers of zones and finds
+where a write begins to cost a multiple; then it measures both kinds of writes and two sizes around that edge.
+A host-managed drive declares a limit; there zones are opened explicitly until it refuses.
+
+Confidence of the edge: how often bootstrap resamples of the rounds on either side of it judge as the search
+did, both numbers at once. What the drive declares of its zones is as sure as that it behaves so: writes to
+the zones went through as the report of zones lets expect.
+
+Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 3.2 and Figure 1; ZBC-2,
+clause 4.4.3 (zone resources).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import Finding
+from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
+from skylight.probe import Cost, Figure
+from skylight.probe.open_zones import measure
+from skylight.probe.open_zones.figures import draw
+from skylight.probe.open_zones.findings import CAPACITY_BYTES, EDGE, FINDINGS, MODEL, PENALTY, ZONE_BYTES
+from skylight.probe.open_zones.measure import Comparison, Seen
+from skylight.probe.procedure import ProcedureTest, Replay, Steps
+from skylight.probe.zoned import HOST_MANAGED, ZonesSeen
+
+MOST_IOS, MOST_S, LIKELY_S, MOST_BYTES = 800_000, 14_400.0, 600.0, 96 << 30
+LEAST_ZONES = 8
+
+
+class OpenZones(ProcedureTest[Seen]):
+    """The test of open zones; see the module's page."""
+
+    name = "open_zones"
+    title = "Open zones"
+    findings = FINDINGS
+    summary = (
+        "Writes bursts to growing numbers of zones in turn: how many the drive serves at full speed, and what"
+        " sequential and non-sequential writes cost past that."
+    )
+    judges_part = True
+    begin = Seen
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """The bound; what it takes depends on the edge."""
+        return Cost(MOST_IOS, MOST_S, MOST_BYTES, LIKELY_S, LIKELY_S) if writes else Cost(0, 0.0, 0)
+
+    def procedure(self, steps: Steps, seen: Seen) -> None:
+        """On a zoned target that may be written to."""
+        zones = seen.zones = steps.zones("zones") if steps.can_write else None
+        if zones is None or zones.usable < LEAST_ZONES:
+            return
+        measure.try_limit(steps, seen, zones)
+        with steps.settings("settings", write_cache=True, look_ahead=False):
+            measure.search(steps, seen, zones)
+            measure.final_bursts(steps, seen, zones)
+
+    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """What the target declares, the edge, and its cost."""
+        zones = seen.zones
+        if zones is None:
+            return []
+        if zones.usable < LEAST_ZONES:
+            why = f"The drive has {zones.usable} neighbouring zones with a write pointer, too few to try."
+            return [*_declared(zones, steps), EDGE.unknown(why, steps.names)]
+        return [*_declared(zones, steps), _edge(seen, zones, steps), *_penalty(seen, steps)]
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """Throughput against the number of zones, as Figure 1."""
+        return draw(self.seen(evidence, findings))
+
+
+def _declared(zones: ZonesSeen, steps: Replay) -> list[Finding]:
+    """What the report of zones says; it is the drive's own word."""
+    rows = steps.names[:1]
+    why = f"The drive reports {zones.zones:,} zones, {zones.conventional:,} of them conventional."
+    found = [MODEL.found(zones.model, 1.0, why, rows), ZONE_BYTES.found(zones.zone_bytes, 1.0, why, rows)]
+    if zones.usable == 0:
+        return [*found, CAPACITY_BYTES.unknown(f"{why} None has a write pointer.", rows)]
+    return [*found, CAPACITY_BYTES.found(zones.capacity_bytes, 1.0, why, rows)]
+
+
+def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:
+    """The number of zones at full speed."""
+    if zones.model == HOST_MANAGED and seen.opened is not None:
+        if not seen.refused:
+            why = f"The drive let {seen.opened:,} zones be opened, all that were tried, and refused none."
+            return EDGE.unknown(why, steps.names, (float(seen.opened), float(zones.zones)))
+        why = f"The drive let {seen.opened:,} zones be opened and refused the next."
+        return EDGE.found(seen.opened, 1.0, why, ("open",))
+    if seen.outside is None:
+        why = f"Up to {seen.inside:,} zones a write costs no multiple of what it costs with half as many."
+        return EDGE.unknown(why, steps.names)
+    inside, outside = _sides(seen)
+    why = (
+        f"With {seen.inside:,} zones a write of 4 KiB takes {inside.tried.cost_ns / 1e6:.2f} ms in the mean,"
+        f" with {seen.outside:,} zones {outside.tried.cost_ns / 1e6:.2f} ms."
+    )
+    interval = (float(seen.inside), float(seen.outside - 1))
+    return EDGE.found(seen.inside, _sure(seen), why, _rows(seen, steps), interval)
+
+
+def _rows(seen: Seen, steps: Replay) -> list[str]:
+    """The steps of the bursts on either side of the edge."""
+    return [
+        name for name in steps.names for count in (seen.inside, seen.outside)
+        if name == f"sequential-4k-{count}" or name.startswith(f"sequential-4k-{count}-")
+    ]  # fmt: skip
+
+
+def _sides(seen: Seen) -> tuple[Comparison, Comparison]:
+    """The comparisons that made the last number inside and the first outside."""
+    inside, outside = (
+        next((one for one in reversed(seen.search) if one.tried.zones == count), seen.search[0])
+        for count in (seen.inside, seen.outside)
+    )
+    return inside, outside
+
+
+def _sure(seen: Seen) -> float:
+    """How often resampled writes on either side of the edge are judged as the search judged them."""
+    draw = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    shares = []
+    for compared in _sides(seen):
+        means = []
+        for one in (compared.tried, compared.against):
+            latency = one.latency_ns[one.zones :]
+            means.append(latency[draw.integers(0, len(latency), (RESAMPLES, len(latency)))].mean(axis=1))
+        same = compared.judged(*means) == compared.is_past
+        shares.append(share(int(np.count_nonzero(same))))
+    return min(shares)
+
+
+def _penalty(seen: Seen, steps: Replay) -> list[Finding]:
+    """How much slower bytes are written half past the edge than at it, by kind and size."""
+    if seen.outside is None or not seen.final:
+        return []
+    value: dict[str, int | float | bool | str] = {}
+    for kind, size in dict.fromkeys((one.kind, one.size_bytes) for one in seen.final):
+        costs = {one.zones: one.mean_ns for one in seen.final if (one.kind, one.size_bytes) == (kind, size)}
+        if seen.inside in costs and len(costs) > 1 and max(costs) > seen.inside:
+            value[f"{kind}_{size >> 10}_kib"] = round(costs[max(costs)] / costs[seen.inside], 2)
+    if not value:
+        return []
+    past = max(one.zones for one in seen.final)
+    why = f"Mean time of a write to {past:,} zones in turn over that to {seen.inside:,}."
+    return [PENALTY.found(value, _sure(seen), why, _rows(seen, steps))]

@@ -1,0 +1,199 @@
+"""Bursts of writes, one to each of a number of zones in turn, and the search for the number that costs more.
+
+The edge is searched with small sequential writes: they say least about the medium. The number of zones is
+doubled until a write costs a multiple of what it costs with half as many, then halved in. From there on a
+round counts as past the edge if it takes longer by half of what each zone beyond the edge costs at least: the
+excess of the round that cost a multiple, over all zones that may lie beyond. Each burst is held against one
+of as many writes to fewer zones, so that a volatile cache that fills is not taken for the edge. The first
+round opens the zones and does not count.
+
+On a host-managed drive the declared limit is tried: zones are opened until the drive refuses.
+
+Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 3.2 and Figure 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from skylight.evidence import F64, I64, Bools, IoBatch, IoLog, Op
+from skylight.infer.zone_writes import PAST_EDGE
+from skylight.probe.procedure import Steps
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, ZonesSeen, joined
+
+KIB = 1 << 10
+Kind = Literal["sequential", "non_sequential"]
+SMALL_BYTES, LARGE_BYTES = 4 * KIB, 512 * KIB
+BURST_WRITES = 1_000
+"""Writes of a burst, as the paper's; more where fewer than `LEAST_ROUNDS` rounds would fit."""
+LEAST_ROUNDS = 3
+REST_S = 5.0
+"""Idle time before a burst, in which the drive finishes what the one before left behind: chosen, a hundred
+times what the metadata of a zone take."""
+FEWEST_ZONES, MOST_ZONES = 4, 16_384
+"""Where the doubling begins and ends: four times the largest limit that drives are known to declare."""
+HALF = 0.5
+"""Of what a zone beyond the edge costs, what is taken for one: the middle between none and one."""
+FINE = 0.02
+"""The search ends where the last number inside and the first outside are this near, or neighbours."""
+USUAL_ZONES = 128
+"""Takes the place of the edge in the final bursts where there is none: what most drives declare."""
+SHARES = (0.5, 0.75, 1.0, 1.25, 1.5)
+"""Numbers of zones of the final bursts, in edges."""
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """A burst that was done: to `zones` zones, `rounds` times."""
+
+    kind: Kind
+    size_bytes: int
+    zones: int
+    rounds: int
+    log: IoLog
+
+    @property
+    def latency_ns(self) -> I64:
+        """The latency of each write, ns."""
+        return self.log.latency_ns
+
+    @property
+    def mean_ns(self) -> float:
+        """The mean latency of a write after the first round, ns."""
+        return float(self.latency_ns[self.zones :].mean())
+
+    @property
+    def cost_ns(self) -> float:
+        """The mean latency of a write in a round, ns: the median over the rounds but the first, so that one
+        command that hangs does not matter."""
+        whole = self.latency_ns[: len(self.log) // self.zones * self.zones].reshape(-1, self.zones)
+        return float(np.median(whole[1:].mean(axis=1))) if len(whole) > 1 else float("nan")
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A burst, and one of as many writes to fewer zones that it is held against. `least_ns` is the excess of
+    a round that counts as past the edge; 0 where that is not known yet, and a multiple of the cost counts."""
+
+    tried: Burst
+    against: Burst
+    least_ns: float
+
+    @property
+    def excess_ns(self) -> float:
+        """How much longer a round takes than at the other burst's cost of a write."""
+        return self.tried.zones * (self.tried.cost_ns - self.against.cost_ns)
+
+    @property
+    def is_past(self) -> bool:
+        """Whether the burst is past the edge."""
+        return bool(self.judged(np.float64(self.tried.cost_ns), np.float64(self.against.cost_ns)))
+
+    def judged(self, tried_ns: F64 | np.float64, against_ns: F64 | np.float64) -> Bools | np.bool_:
+        """Whether it were past with these costs of a write."""
+        if self.least_ns:
+            return self.tried.zones * (tried_ns - against_ns) >= self.least_ns
+        return tried_ns >= PAST_EDGE * against_ns
+
+
+@dataclass(slots=True)
+class Seen:
+    """What was seen: the zones; the comparisons of the search, its last number of zones inside and the first
+    outside, None where no number costs more, and the excess of a round (ns) that counts as past the edge;
+    final bursts; how many zones a host-managed drive let be opened, and whether it then refused."""
+
+    zones: ZonesSeen | None = None
+    search: list[Comparison] = field(default_factory=list)
+    inside: int = 0
+    least_ns: float = 0.0
+    outside: int | None = None
+    final: list[Burst] = field(default_factory=list)
+    opened: int | None = None
+    refused: bool = False
+
+
+def burst(steps: Steps, zones: ZonesSeen, kind: Kind, size: int, count: int, writes: int) -> Burst:
+    """Resets the first `count` zones, lets the drive come to rest, and writes to them in turn; resets them
+    again, so that none is left open."""
+    size = max(size, steps.block_bytes)
+    places = zones.capacity_bytes // size
+    rounds = min(max(writes // count, LEAST_ROUNDS), places)
+    name = f"{kind}-{size // KIB}k-{count}"
+    each = np.arange(count, dtype=np.int64)
+    if kind == "sequential":
+        offset = np.repeat(np.arange(rounds, dtype=np.int64), count) * size
+    else:  # never at the write pointer, which is at the start of an empty zone
+        offset = steps.rng(f"{name}-{writes}").integers(1, places, rounds * count) * size
+    where = (zones.start_bytes(np.tile(each, rounds)) + offset).astype(np.uint64)
+    steps.run("reset", joined(zones.reset(each), IoBatch.make(Op.FLUSH, [0], 0)))
+    steps.pause("rest", REST_S)
+    log = steps.run(name, IoBatch.writes(where, size))
+    steps.run("reset-after", zones.reset(each))
+    return Burst(kind, size, count, rounds, log)
+
+
+def compare(steps: Steps, seen: Seen, zones: ZonesSeen, count: int, fewer: int) -> Comparison:
+    """Bursts of as many small sequential writes to `count` zones and to fewer."""
+    tried = burst(steps, zones, "sequential", SMALL_BYTES, count, BURST_WRITES)
+    against = burst(steps, zones, "sequential", SMALL_BYTES, fewer, tried.rounds * count)
+    seen.search.append(Comparison(tried, against, seen.least_ns))
+    return seen.search[-1]
+
+
+def _most(zones: ZonesSeen) -> int:
+    """How many zones may be written to: of a host-managed drive no more than may be active, since it refuses
+    a write to one more."""
+    most = min(zones.usable, MOST_ZONES)
+    managed = zones.model == HOST_MANAGED and zones.max_active is not None
+    return min(most, zones.max_active or most) if managed else most
+
+
+def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
+    """Finds the edge by doubling, then by halving in."""
+    most = _most(zones)
+    seen.inside = FEWEST_ZONES
+    while seen.outside is None and seen.inside < most:
+        count = min(2 * seen.inside, most)
+        found = compare(steps, seen, zones, count, seen.inside)
+        if found.is_past:
+            seen.outside = count
+            seen.least_ns = HALF * found.excess_ns / (count - seen.inside)
+        else:
+            seen.inside = count
+    base = seen.inside
+    while seen.outside is not None and seen.outside - seen.inside > max(1, round(FINE * seen.inside)):
+        count = (seen.inside + seen.outside) // 2
+        if compare(steps, seen, zones, count, base).is_past:
+            seen.outside = count
+        else:
+            seen.inside = count
+
+
+def final_bursts(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
+    """The bursts of the figure: both kinds and sizes, around the edge."""
+    centre = seen.inside if seen.outside is not None else min(seen.inside, USUAL_ZONES)
+    most = _most(zones)
+    counts = sorted({min(max(round(share * centre), 1), most) for share in SHARES})
+    kinds: tuple[Kind, ...] = ("sequential", "non_sequential")
+    for kind in kinds if zones.model == HOST_AWARE else kinds[:1]:
+        for size in (SMALL_BYTES, LARGE_BYTES):
+            for count in counts:
+                seen.final.append(burst(steps, zones, kind, size, count, BURST_WRITES))
+
+
+def try_limit(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
+    """Opens zones of a host-managed drive, one more than it declares at most."""
+    limits = [limit for limit in (zones.max_open, zones.max_active) if limit is not None]
+    if zones.model != HOST_MANAGED or not limits:
+        return
+    count = min(min(limits) + 1, zones.usable)
+    each = np.arange(count, dtype=np.int64)
+    steps.run("reset-before-open", zones.reset(each))
+    steps.run("open", zones.action(Op.OPEN_ZONE, each))
+    report = steps.zones("opened")
+    seen.opened = 0 if report is None else report.explicit_open
+    seen.refused = seen.opened < count
+    steps.run("reset-after-open", zones.reset(each))

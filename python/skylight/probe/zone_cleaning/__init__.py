@@ -1,0 +1,142 @@
+"""Zone cleaning: how long does a host-aware drive take to clean a zone, and what does that depend on?
+
+Cleaning brings non-sequential data home by a read-modify-write. In an empty zone what lies before the data is
+filled; in a full one what lies after it is written again. `measure` updates zones to different ratios, at
+different places, with more and with larger writes, and watches their number fall while the drive is idle.
+
+Whether a zone is cleaned as a whole shows in single updates of full zones: cleaning takes the less the later
+the update, down to the end of the zone. If a part were cleaned for itself, the time would rise again where
+the next part begins.
+
+Confidence: of times, how near two polls come to the time of all zones of a trial; of the unit, one minus the
+chance that times in no order fall so (one in 24).
+
+Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 3.4, Figures 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import factorial
+
+from skylight.evidence import Evidence, TargetFacts
+from skylight.findings import Finding
+from skylight.probe import Cost, Figure
+from skylight.probe.procedure import ProcedureTest, Replay, Steps
+from skylight.probe.zone_cleaning import measure
+from skylight.probe.zone_cleaning.figures import draw
+from skylight.probe.zone_cleaning.findings import EACH_IO, FINDINGS, START, UNIT, ZONE
+from skylight.probe.zone_cleaning.measure import EIGHTHS, GROWTH, POLL_S, Seen, zones_of_a_trial
+from skylight.probe.zoned import HOST_AWARE, ZonesSeen
+
+MOST_IOS, MOST_S, LIKELY_S, MOST_BYTES = 600_000, 86_400.0, 10_000.0, 400 << 30
+LEAST_ZONES, LEAST_CAPACITY = 4, 8 << 20
+
+
+class ZoneCleaning(ProcedureTest[Seen]):
+    """The test of zone cleaning; see the module's page."""
+
+    name = "zone_cleaning"
+    title = "Zone cleaning"
+    findings = FINDINGS
+    summary = (
+        "Updates zones to different ratios, at different places and with writes of different sizes, and"
+        " watches how long the drive takes to clean them."
+    )
+    judges_part = True
+    begin = Seen
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """The bound; what it takes depends on when the drive begins to clean."""
+        return Cost(MOST_IOS, MOST_S, MOST_BYTES, LIKELY_S, LIKELY_S) if writes else Cost(0, 0.0, 0)
+
+    def procedure(self, steps: Steps, seen: Seen) -> None:
+        """On a host-aware target that may be written to."""
+        zones = steps.zones("zones") if steps.can_write else None
+        if zones is None or zones.model != HOST_AWARE or zones.usable < LEAST_ZONES:
+            return
+        if zones.capacity_bytes < LEAST_CAPACITY:
+            return
+        seen.zones = zones
+        with steps.settings("settings", write_cache=True, look_ahead=False):
+            measure.trials(steps, seen, zones)
+
+    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
+        """Times by state and place, what each write adds, the unit, and when cleaning begins."""
+        zones = seen.zones
+        if zones is None:
+            return []
+        if seen.begun_by_s is None:
+            why = "No zone was cleaned while the drive was left alone, or all were before it was."
+            return [each.unknown(why, steps.names) for each in FINDINGS]
+        rows = steps.names
+        return [_times(seen, zones, rows), _each_io(seen, zones, rows), _unit(seen, rows), _start(seen, rows)]
+
+    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
+        """Cleaning time against update ratio, and count against size, as Figures 3 and 4."""
+        return draw(self.seen(evidence, findings))
+
+
+def _sure(zone_ns: float, zones: ZonesSeen) -> float:
+    """How near two polls come to the time of all zones of a trial."""
+    whole_s = zone_ns * len(zones_of_a_trial(zones)) / 1e9
+    return max(1 - 2 * POLL_S / max(whole_s, 1e-9), 0.0)
+
+
+def _times(seen: Seen, zones: ZonesSeen, rows: Sequence[str]) -> Finding:
+    """Mean times at one update ratio."""
+    size = min(measure.UPDATE_BYTES, zones.capacity_bytes // 64)
+    ios = measure.updates_of(measure.RATIO, zones, size)
+    value: dict[str, int | float | bool | str] = {}
+    for state in measure.STATES:
+        for place in measure.PLACES:
+            time_ns = seen.time_ns(state, place, ios, size)
+            if time_ns is not None:
+                value[f"{state}_{place}"] = round(time_ns)
+    if not value:
+        return ZONE.unknown("In no trial was cleaning seen from its first zone to its last.", rows)
+    why = f"Zones with {measure.RATIO:.0%} of their data updated, {len(zones_of_a_trial(zones))} at a time."
+    return ZONE.found(value, min(_sure(float(one), zones) for one in value.values()), why, rows)
+
+
+def _each_io(seen: Seen, zones: ZonesSeen, rows: Sequence[str]) -> Finding:
+    """What more writes cost over larger ones with the same data."""
+    few, many, large = ([one for one in seen.trials if one.state == "empty"][-3:] + [None] * 3)[:3]
+    if few is None or many is None or large is None or many.ios != GROWTH * few.ios:
+        return EACH_IO.unknown("The trials of more and of larger writes were not done.", rows)
+    if many.zone_ns is None or large.zone_ns is None:
+        return EACH_IO.unknown("Cleaning was not seen from its first zone to its last.", rows)
+    each_ns = (many.zone_ns - large.zone_ns) / (many.ios - large.ios)
+    why = (
+        f"A zone with {many.ios:,} writes of {many.size_bytes >> 10} KiB takes {many.zone_ns / 1e9:.2f} s,"
+        f" one with {large.ios:,} of {large.size_bytes >> 10} KiB {large.zone_ns / 1e9:.2f} s."
+    )
+    return EACH_IO.found(round(each_ns), _sure(abs(many.zone_ns - large.zone_ns), zones), why, rows)
+
+
+def _unit(seen: Seen, rows: Sequence[str]) -> Finding:
+    """Whether zones are cleaned as a whole."""
+    singles = [
+        one.zone_ns
+        for eighth in EIGHTHS
+        for one in seen.trials
+        if (one.state, one.place, one.ios) == ("full", str(eighth), 1)
+    ]
+    times = [one for one in singles if one is not None]
+    if len(times) < len(EIGHTHS):
+        return UNIT.unknown("Single updates of full zones were not all seen to be cleaned.", rows)
+    said = ", ".join(f"{one / 1e9:.2f}" for one in times)
+    why = f"A single update at 1, 3, 5 and 7 eighths of a full zone takes {said} s to clean."
+    falls = all(after < before for before, after in pairwise(times))
+    confidence = 1 - 1 / factorial(len(times))
+    return UNIT.found("zone", confidence, why, rows) if falls else UNIT.unknown(why, rows)
+
+
+def _start(seen: Seen, rows: Sequence[str]) -> Finding:
+    """Idle time before the first zone is clean."""
+    begun_s = seen.begun_by_s or 0.0
+    low, high = seen.not_before_s * 1e9, begun_s * 1e9
+    why = f"After {seen.not_before_s:.1f} s of idle time no zone was clean, after {begun_s:.1f} s one was."
+    near = 1 - min((high - low) / max(high, 1.0), 1.0)
+    return START.found(round(high), near, why, rows, (low, high))

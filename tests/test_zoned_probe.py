@@ -1,0 +1,134 @@
+"""The tests of zones on a double with known traits: what they find, and what they leave alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fake_zoned import MIB, MS, FakeZoned, ZonedTraits
+from skylight.engines.sim import SimEngine
+from skylight.errors import UsageError
+from skylight.findings import Known
+from skylight.probe.suite import (
+    TESTS,
+    ZONED_TESTS,
+    SuiteOptions,
+    SuiteResult,
+    chosen,
+    draw_suite,
+    infer_suite,
+    run_suite,
+)
+from skylight.recording import Recording
+
+
+def probed(traits: ZonedTraits, test: str, out: Path) -> SuiteResult:
+    """Runs one test of zones; what a replay of its recording finds is the same."""
+    result = run_suite(FakeZoned(traits), out, SuiteOptions(only=(test,)))
+    assert infer_suite(out).findings == result.findings
+    for figure in draw_suite(result):
+        assert figure.alt and figure.caption
+    return result
+
+
+@pytest.mark.parametrize("limit", [8, 37, 100, 255])
+def test_the_edge_of_open_zones_is_found_exactly(limit: int, tmp_path: Path) -> None:
+    known = Known(probed(ZonedTraits(open_zones=limit), "open_zones", tmp_path / "r").findings)
+    edge = known.number("open_zones_edge")
+    assert edge is not None
+    assert limit * 0.98 <= edge <= limit * 1.02 + 1
+    slower = known.part("open_zone_penalty", "sequential_4_kib")
+    assert slower is not None and slower > 100
+    assert known.part("open_zone_penalty", "non_sequential_4_kib") == pytest.approx(1, abs=0.1)
+
+
+def test_without_a_cost_the_edge_is_unknown(tmp_path: Path) -> None:
+    result = probed(ZonedTraits(penalty_ns=0), "open_zones", tmp_path / "r")
+    known = Known(result.findings)
+    edge = known.get("open_zones_edge")
+    assert edge is not None and not edge.known
+    assert known.word("zone_model") == "host-aware"
+    assert known.number("zone_bytes") == 64 * MIB
+
+
+def test_a_host_managed_drive_is_opened_until_it_refuses(tmp_path: Path) -> None:
+    traits = ZonedTraits(model="host-managed", max_open=24, capacity_bytes=48 * MIB, penalty_ns=0)
+    known = Known(probed(traits, "open_zones", tmp_path / "r").findings)
+    assert known.number("open_zones_edge") == 24
+    assert known.number("zone_capacity_bytes") == 48 * MIB
+    assert known.word("zone_model") == "host-managed"
+
+
+def test_a_declared_limit_that_is_not_kept_is_no_edge(tmp_path: Path) -> None:
+    drive = FakeZoned(ZonedTraits(model="host-managed", max_open=24, keeps_limit=False, penalty_ns=0))
+    result = run_suite(drive, tmp_path / "r", SuiteOptions(only=("open_zones",)))
+    edge = Known(result.findings).get("open_zones_edge")
+    assert edge is not None and not edge.known
+
+
+@pytest.mark.parametrize("cache", [3_000, 9_000])
+def test_the_cache_of_non_sequential_writes_is_found(cache: int, tmp_path: Path) -> None:
+    traits = ZonedTraits(cache_writes=cache, clean_ns=2_000 * MS)
+    known = Known(probed(traits, "non_sequential", tmp_path / "r").findings)
+    size = known.number("non_sequential_cache_bytes")
+    assert size == pytest.approx((cache - 1) * 512 * 1024, rel=0.01)
+    assert known.part("non_sequential_stall", "every") == 240
+    assert known.part("non_sequential_stall", "ns") == pytest.approx(915 * MS, rel=0.02)
+    spell = known.number("blocking_spell_ns")
+    assert spell is not None and spell > 16 * 2_000 * MS
+
+
+def test_a_cache_without_an_end_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skylight.probe.non_sequential.measure.MOST_BYTES", 8 << 30)
+    result = probed(ZonedTraits(cache_writes=1 << 40), "non_sequential", tmp_path / "r")
+    cache = Known(result.findings).get("non_sequential_cache_bytes")
+    assert cache is not None and not cache.known
+
+
+def test_cleaning_follows_offset_and_count(tmp_path: Path) -> None:
+    traits = ZonedTraits(zones=64, cache_writes=1 << 40)
+    known = Known(probed(traits, "zone_cleaning", tmp_path / "r").findings)
+    times = {
+        (state, place): known.part("zone_cleaning_ns", f"{state}_{place}") or 0.0
+        for state in ("empty", "full")
+        for place in ("beginning", "middle", "end")
+    }
+    assert times["empty", "beginning"] < times["empty", "middle"] < times["empty", "end"]
+    assert times["full", "beginning"] > times["full", "middle"] > times["full", "end"]
+    ios, moved_mib = round(0.1 * 64 * 4), 64
+    assert times["empty", "end"] == pytest.approx(400 * MS + ios * 5 * MS + moved_mib * 10 * MS, rel=0.05)
+    assert known.number("zone_cleaning_io_ns") == pytest.approx(5 * MS, rel=0.1)
+    assert known.word("cleaning_unit") == "zone"
+    begun = known.get("zone_cleaning_start_ns")
+    assert begun is not None and begun.interval is not None
+    assert begun.interval[0] <= 20e9 + 1e9 <= begun.interval[1] + 1e9
+
+
+def test_a_drive_that_does_not_clean_by_itself_is_unknown(tmp_path: Path) -> None:
+    result = probed(ZonedTraits(zones=64, idle_s=1e9), "zone_cleaning", tmp_path / "r")
+    assert result.findings and not any(finding.known for finding in result.findings)
+
+
+def test_a_host_managed_drive_is_asked_the_tests_of_zones_alone() -> None:
+    assert chosen([], model="host-managed") == ZONED_TESTS
+    aware = [test.name for test in chosen([], model="host-aware")]
+    assert aware == [test.name for test in (*TESTS, *ZONED_TESTS) if test.name != "cache_location"]
+    assert chosen([]) == TESTS
+    assert chosen(["write_rates"], model="host-managed") == ()
+    with pytest.raises(UsageError, match="did you mean open_zones"):
+        chosen(["open_zone"])
+
+
+def test_non_sequential_tests_leave_a_host_managed_drive_alone(tmp_path: Path) -> None:
+    traits = ZonedTraits(model="host-managed", max_open=24)
+    for test in ("non_sequential", "zone_cleaning"):
+        assert probed(traits, test, tmp_path / test).findings == []
+
+
+def test_a_drive_without_zones_keeps_no_step_of_them(tmp_path: Path) -> None:
+    engine = SimEngine.open("st4000nc001")
+    result = run_suite(engine, tmp_path / "r", SuiteOptions(only=("open_zones",)))
+    assert result.findings == []
+    evidence = Recording.open(tmp_path / "r").evidence("open_zones")
+    assert evidence is not None and evidence.steps == []
