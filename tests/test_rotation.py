@@ -11,10 +11,12 @@ import pytest
 
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
-from skylight.evidence import Evidence, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import adjacent_tracks, minimum_access_time, track_phases
-from skylight.probe.rotation import Rotation
+from skylight.infer.host_clock import host_of
+from skylight.infer.phase import NONE
+from skylight.probe.rotation import Rotation, places
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.recording import Recording
@@ -122,6 +124,49 @@ class TestReach:
 
     def test_is_none_where_latencies_fill_no_turn(self, rng: np.random.Generator) -> None:
         assert minimum_access_time.reach_of(rng.uniform(0, 5 * TURN_NS, 300), TURN_NS) is None
+
+
+def clocked_reads(
+    rng: np.random.Generator, block: np.ndarray, reach_ns: float, *, missed: float, tick_ns: int
+) -> IoLog:
+    """Reads one at a time of blocks at some angles, each completed at the first pass from `reach_ns` after
+    its submission on, or, of a share of them, a revolution later; by a clock with a tick."""
+    submit, complete, now = [], [], 0.0
+    for angle in block:
+        submit.append(now)
+        turns = np.ceil((now + reach_ns) / TURN_NS - angle) + (rng.random() < missed)
+        now = (turns + angle) * TURN_NS
+        complete.append(now)
+        now += rng.uniform(150_000, 450_000)
+    times = [
+        np.array(each, np.uint64) // np.uint64(tick_ns) * np.uint64(tick_ns) for each in (submit, complete)
+    ]
+    reads = IoBatch.reads(np.arange(len(block)) * 4096, 4096)
+    return IoLog(reads.op, reads.offset, reads.size, *times)
+
+
+class TestNuisances:
+    """What other clients and a coarse clock do to the soonest that a block is caught."""
+
+    @pytest.mark.parametrize("tick_ns", [1_000, 1_000_000])
+    @pytest.mark.parametrize("missed", [0.0, 0.12])
+    def test_the_reach_stays_where_it_is(self, rng: np.random.Generator, tick_ns: int, missed: float) -> None:
+        for reach_ns in (1_234_000.0, 3_456_000.0):
+            ahead = rng.permutation((np.arange(384) + rng.random(384)) / 384) * 2e6 + reach_ns - 800_000
+            block = np.mod(np.cumsum(ahead / TURN_NS), 1.0)
+            log = clocked_reads(rng, block, reach_ns, missed=missed, tick_ns=tick_ns)
+            turn = places.Turn(TURN_NS, NONE, 0.0, 0.0, host_of(log))
+            ideal = places.ideals(log, block, np.zeros(len(log), int), turn)
+            found = places.reaches(ideal, np.zeros(len(log), int), 1, TURN_NS)[0]
+            assert found is not None and found.half_ns < 60_000
+            assert abs(found.ns - reach_ns) < max(3 * found.half_ns, 40_000)
+
+    def test_the_gap_of_a_host_is_that_of_a_fine_clock(self, rng: np.random.Generator) -> None:
+        block = rng.random(2000)
+        for tick_ns in (1_000, 1_000_000):
+            host = host_of(clocked_reads(rng, block, 500_000, missed=0.0, tick_ns=tick_ns))
+            assert host.tick_ns == tick_ns and host.coarse == (tick_ns > 1_000)
+            assert host.gap_ns == pytest.approx(300_000, abs=50_000)
 
 
 def cylinder_times(

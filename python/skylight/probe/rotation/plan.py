@@ -183,16 +183,19 @@ def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:
     whole, turn = seeks.whole_tracks(near), found.turn
     if len(whole) < seeks.FEWEST_TRACKS or turn is None:
         return False
+    # A read is submitted a gap after the block before passed, and gaps differ by less than they are long.
+    gap = turn.host.gap_ns / turn.period_ns
+    earlier, narrow = EARLIER_NS / turn.period_ns + gap / 2, NARROW_NS / turn.period_ns + gap
     pairs = [(piece, piece) for piece in (whole * SAME_PIECES)[:SAME_PIECES]]
-    each, narrow, earlier = SAME_READS // SAME_PIECES, NARROW_NS / turn.period_ns, EARLIER_NS / turn.period_ns
+    each = SAME_READS // SAME_PIECES
     plan.hops("same-wide", near, pairs, each, np.zeros(len(pairs)), 1.0)
     if found.same_wide is None:
         return False
-    soonest = found.same_wide.ns / turn.period_ns - earlier
+    soonest = gap + found.same_wide.ns / turn.period_ns - earlier
     plan.hops("same", near, pairs, each, np.full(len(pairs), soonest), narrow)
     if found.same is None:
         return False
-    same, wide = found.same.ns / turn.period_ns, WIDE_NS / turn.period_ns
+    same, wide = gap + found.same.ns / turn.period_ns, WIDE_NS / turn.period_ns
     for name, hops, reads in (("next", seeks.next_pairs(near), NEXT_READS),
                               ("apart", seeks.apart_pairs(near), APART_READS)):  # fmt: skip
         plan.hops(name, near, hops, reads, np.full(len(hops), same), wide)

@@ -57,7 +57,7 @@ def hop_reaches(log: IoLog, tracks: Tracks, turn: Turn, count: int) -> list[Reac
     if len(log) == 0:
         return []
     model = tracks.phase(log.offset.astype(np.float64))
-    ideal = ideals(log, model, in_chunks(len(log)), turn.period_ns)
+    ideal = ideals(log, model, in_chunks(len(log)), turn)
     rows = np.arange(len(log))
     key = np.where(rows % count == 0, -1, rows // count)
     return reaches(ideal, key, len(log) // count, turn.period_ns)
@@ -68,7 +68,7 @@ def pooled_reach(log: IoLog, tracks: Tracks, turn: Turn, count: int) -> Reach | 
     if len(log) == 0:
         return None
     model = tracks.phase(log.offset.astype(np.float64))
-    ideal = ideals(log, model, in_chunks(len(log)), turn.period_ns)
+    ideal = ideals(log, model, in_chunks(len(log)), turn)
     key = np.where(np.arange(len(log)) % count == 0, -1, 0)
     return reaches(ideal, key, 1, turn.period_ns)[0]
 
@@ -84,7 +84,7 @@ def star_reaches(log: IoLog, hub: Tracks, others: list[Tracks], turn: Turn, coun
     for number, other in enumerate(others):
         mine = (key == number) & ~at_hub
         model[mine] = other.phase(x[mine])
-    ideal = ideals(log, model, 2 * key + at_hub, turn.period_ns)
+    ideal = ideals(log, model, 2 * key + at_hub, turn)
     key[0] = -1
     return reaches(ideal, key, len(log) // count, turn.period_ns)
 
