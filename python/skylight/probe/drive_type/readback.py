@@ -42,10 +42,9 @@ from skylight.probe.drive_type.plan import (
 from skylight.probe.drive_type.writes import LARGE_BYTES
 
 UNIT_BLOCKS = 4  # of a place; the first is written early, the third late
-RESTS, REST_S = (
-    100,
-    0.15,
-)  # no drive known cleans within so little; a volatile cache writes out thousands of blocks
+RESTS, REST_S = 400, 0.15
+"""No drive known cleans within so little; a volatile cache writes out thousands of blocks in all, also where
+each waits for a seek and for other clients."""
 WAITING = 0.5  # of the time of reads all over the target: faster ones wait for no arm
 ALIKE_TURNS = 0.4  # between the quickest tenth and the slowest quarter: waits for an angle spread over 0.65
 AROUND_BYTES = 4 << 20  # no band is smaller
@@ -54,9 +53,9 @@ LEAST_TARGET_BYTES = 4 * SUSTAINED_REGION_BYTES  # in which few places are writt
 MOST_READS = 2 * PLACES + RESTS
 FEWEST_PLACES = 24  # read from a platter, both blocks
 CACHED = 0.25  # of the time of reads all over the target: faster ones are answered by a cache
-BY_CHANCE = (
-    0.05  # p-value from which on angles have nothing to do with places, where reads at home have 1e-20
-)
+BY_CHANCE = 0.05  # p-value from which on angles have nothing to do with places; reads at home have 1e-20
+PERIOD_PART = 0.01  # by which a period is not that of the rotation
+MOST_PARTS = 4  # of a rotation, or rotations, after which blocks of a place come round as well
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +82,17 @@ class ReadBack:
             return "unknown"
         if self.tied.rotates:
             return "home"
-        return "log" if self.tied.period_ns and self.tied.p_value >= BY_CHANCE else "unknown"
+        if self.tied.period_ns and (self.tied.p_value >= BY_CHANCE or not self._with_rotation):
+            return "log"
+        return "unknown"
+
+    @property
+    def _with_rotation(self) -> bool:
+        """Whether the period that blocks follow best has to do with the rotation: of blocks at their places,
+        also if they are only some, it has, and of others it is any."""
+        ratio = self.tied.period_ns / self.period_ns
+        times = max(round(max(ratio, 1 / ratio)), 1)
+        return times <= MOST_PARTS and abs(max(ratio, 1 / ratio) / times - 1) <= PERIOD_PART
 
 
 def places(plan: Plan) -> U64:
