@@ -42,10 +42,11 @@ MISSED = (0.003, 0.05, 0.12, 0.25)
 """Shares of blocks that are missed although there was time: outliers alone, to other clients all the time."""
 STRAY = 0.01  # the chance of a row that nothing explains: an outlier, or a block that a cache answered
 LATER_TURNS = 2  # passes before the one that was caught that are looked at
-TRIED_EDGES = 96
-PILOTS = 8  # groups of rows that tell the width and the share for all of a step
+TRIED_EDGES = 64
+PILOTS = 5  # groups of rows that tell the width and the share for all of a step
 ONE_ERROR = 0.5  # of the log of the likelihood: an edge so much less likely is one standard error away
 FAR_WIDTHS = 4.0  # widths from the edge from where on a row contradicts it
+NO_CHANCE_WIDTHS = 12.0  # before the edge, so that a block is not caught but by a stray
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +147,15 @@ def _candidates(ideal: F64, period_ns: float) -> tuple[F64, F64]:
 def _likelihood(ideal: F64, edge_ns: F64, period_ns: float, edges: Edges) -> F64:
     """The log of the likelihood of ideal latencies for each edge: each block was caught when it was, and at
     none of its passes before."""
-    ahead = (ideal[:, None] - edge_ns[None, :]) / edges.width_ns
-    total = np.log(_caught(ahead, edges)).sum(axis=0)
+    total = np.log(_caught(ideal, edge_ns, edges)).sum(axis=0)
     for turns in range(1, LATER_TURNS + 1):
-        total += np.log1p(-_caught(ahead - turns * period_ns / edges.width_ns, edges)).sum(axis=0)
+        before = ideal - turns * period_ns
+        before = before[before > edge_ns.min() - NO_CHANCE_WIDTHS * edges.width_ns]
+        total += np.log1p(-_caught(before, edge_ns, edges)).sum(axis=0)
     return np.asarray(total, np.float64)
 
 
-def _caught(widths: F64, edges: Edges) -> F64:
-    """The chance to catch a block that passes so many widths behind the edge."""
-    curve = 0.5 * (1.0 + np.tanh(widths / 2))
+def _caught(pass_ns: F64, edge_ns: F64, edges: Edges) -> F64:
+    """The chance to catch a block that passes at a time (rows), for each edge (columns)."""
+    curve = 0.5 * (1.0 + np.tanh((pass_ns[:, None] - edge_ns) / (2 * edges.width_ns)))
     return np.asarray(STRAY + (1.0 - STRAY - edges.missed) * curve, np.float64)

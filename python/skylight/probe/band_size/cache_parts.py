@@ -9,7 +9,8 @@ What kind a cache is shows in three ways. Writing the same megabyte over and ove
 is a log that no one looks into before it is full; logs and journals that hold nothing live are given back. A
 write elsewhere does not stall when one to the full cache band would, while a merge of a map comes with the
 next write, wherever that goes. And a journal has a quantum, or answers many waiting writes at once, with one
-entry; where hardly any writes wait together, that it does not is no sign of zones.
+entry; where hardly any writes wait together, that it does not is no sign of zones. There it counts where the
+cache lies.
 
 Invariant: a slow write is taken for a stall only if the next write to the cache part shows that it has space
 again. Sources: Skylight (FAST '15), sections 3.1 (the emulated drives), 4.3.1 (journal entries), 4.7 (Test 9
@@ -32,6 +33,7 @@ from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
 Kind = Literal["cache-bands", "zones", "journal"]
+PLACES = ("od", "md", "id")
 
 OVER_BYTES, OVER_WRITES, OVER_SLOTS = 256 << 10, 4096, 4
 ZONE_BYTES, FIRST_PIECE, PIECE_GROWTH, MOST_ZONE_WRITES = 512 << 10, 64, 0.25, 160_000
@@ -234,10 +236,23 @@ def kind_of(steps: Steps) -> tuple[Kind | None, CachePart | None]:
         return "journal", None
     each_ns = log.span_ns / max(len(log), 1)
     if through or each_ns > SERVED_APART * float(np.median(lone.latency_ns)):
-        # Nothing waited together in the drive: only a test that looked for a quantum and found none tells.
-        sure = not isinstance(steps, WriteThrough) or steps.empties
-        return ("zones" if sure and steps.known.get("journal_quantum_bytes") is None else None), None
+        # Nothing waited together in the drive: only a test that looked for a quantum and found none tells,
+        # or where the cache lies.
+        return _by_place(steps, sure=not isinstance(steps, WriteThrough) or steps.empties), None
     return "zones", None
+
+
+def _by_place(steps: Steps, *, sure: bool) -> Kind | None:
+    """The kind of a cache that has no cache bands, by where it lies: free bands of zones lie all over the
+    drive, and a journal in one place. `sure` says that each write was seen to reach it by itself."""
+    location = steps.known.word("cache_location")
+    if location == "many":
+        return "zones"
+    if not sure:
+        return None
+    if steps.known.get("journal_quantum_bytes") is None:
+        return "zones"
+    return "journal" if location in PLACES else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,14 @@ import numpy as np
 
 from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
 from skylight.infer.track_phases import Tracks
+from skylight.probe.drive_type.plan import SUSTAINED_REGION_BYTES
 from skylight.probe.procedure import Steps
 from skylight.probe.rotation import seeks
 from skylight.probe.rotation.analysis import (
     AGAIN_PAIRS,
     AGAIN_READS,
     APART_READS,
+    BEHIND,
     FEWEST_PLACES,
     FINE,
     FULL_READS,
@@ -45,6 +47,9 @@ PLACE_TRACKS = 2.3
 WIDE_NS = 2_900_000.0  # more than any arm needs to the next track, and what commands take longer
 EARLIER_NS, NARROW_NS = 100_000.0, 500_000.0
 AVOIDED_BYTES = 20 << 20  # what test 1 writes most of lies before this
+ALL_AVOIDED_BYTES = SUSTAINED_REGION_BYTES + AVOIDED_BYTES
+"""All that test 1 writes, but for single places, lies before this."""
+AVOIDED_PARTS = 32  # of a drive at least, so that what lies there is hardly further in
 BEFORE_END_BYTES = 1 << 30  # more than the bands that the last of a whole drive's data may lie in
 BEFORE_END_PARTS = 64  # of a drive at least, so that it is hardly further out
 LEAST_BYTES = 1 << 30
@@ -157,6 +162,9 @@ def measure(steps: Steps, seen: Seen) -> None:
         if not found.seen.rotates:
             return
         plan.scattered("first", [plan.base], FIRST_BYTES, FIRST_READS)
+        if not clean and steps.size >= AVOIDED_PARTS * ALL_AVOIDED_BYTES and plan.analysis().in_pieces:
+            plan.base = ALL_AVOIDED_BYTES
+            plan.scattered(BEHIND, [plan.base], FIRST_BYTES, FIRST_READS)
         _measure_tracks(plan, found)
 
 
