@@ -43,6 +43,7 @@ TURN_BYTES = 256 << 20
 FIRST_BYTES, FIRST_READS = 8 << 20, 1024
 NEAR_TRACKS, READS_A_TRACK = 44, 48
 SIZE_TRACKS, SIZE_READS = 5.5, 400
+COARSE_TIMES = 3  # as many reads where the clock is coarse: its tick scatters angles three times as far
 PLACE_TRACKS = 2.3
 WIDE_NS = 2_900_000.0  # more than any arm needs to the next track, and what commands take longer
 EARLIER_NS, NARROW_NS = 100_000.0, 500_000.0
@@ -53,7 +54,7 @@ AVOIDED_PARTS = 32  # of a drive at least, so that what lies there is hardly fur
 BEFORE_END_BYTES = 1 << 30  # more than the bands that the last of a whole drive's data may lie in
 BEFORE_END_PARTS = 64  # of a drive at least, so that it is hardly further out
 LEAST_BYTES = 1 << 30
-MOST_IOS = 24_000
+MOST_IOS = 30_000
 
 Pairs = list[tuple[int, int]]
 
@@ -176,10 +177,11 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
     track = found.rough.track_bytes
     plan.scattered("od", [plan.base], NEAR_TRACKS * track, NEAR_TRACKS * READS_A_TRACK)
     length = SIZE_TRACKS * track
-    plan.scattered("md", [(size - length) / 2], length, SIZE_READS)
-    plan.scattered("id", [size - length], length, SIZE_READS)
+    reads = SIZE_READS * (COARSE_TIMES if found.turn is not None and found.turn.host.coarse else 1)
+    plan.scattered("md", [(size - length) / 2], length, reads)
+    plan.scattered("id", [size - length], length, reads)
     if size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
-        plan.scattered("id-before", [size - length - BEFORE_END_BYTES], length, SIZE_READS)
+        plan.scattered("id-before", [size - length - BEFORE_END_BYTES], length, reads)
     if found.near is None or found.middle is None or found.last is None:
         return
     if _measure_steps(plan, found, found.near):
