@@ -16,7 +16,9 @@ from fake_drives import GIB, MIB, FakeDrive, Traits, random_traits, spoilt
 from skylight.errors import UsageError
 from skylight.evidence import Op
 from skylight.findings import UNKNOWN, Finding
+from skylight.infer.phase import Coherence
 from skylight.probe.drive_type import DriveType
+from skylight.probe.drive_type.readback import FEWEST_PLACES, ReadBack
 from skylight.probe.session import ProgressReport
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, run_suite
 
@@ -177,6 +179,27 @@ class TestDoubt:
         for traits in (SET, JOURNAL):
             kind, _ = verdict(replace(traits, lazy_unwritten=True), tmp_path)
             assert kind in {UNKNOWN, "smr"}
+
+
+class TestReadBack:
+    """Blocks of places, written at different times, by the period that their angles follow."""
+
+    TURN_NS = 10e6
+
+    def read_back(self, period_ns: float, p_value: float, share: float = 0.3) -> ReadBack:
+        latency_ns = np.linspace(5e6, 15e6, 2 * FEWEST_PLACES).astype(np.int64)
+        return ReadBack(
+            latency_ns, Coherence(period_ns, share, 1.0, p_value, 1.0), 10e6, self.TURN_NS, FEWEST_PLACES
+        )
+
+    def test_angles_that_follow_another_period_by_chance_are_of_a_log(self) -> None:
+        assert self.read_back(11.3e6, 0.01).where == "log"
+        assert self.read_back(self.TURN_NS, 0.5).where == "log"
+
+    @pytest.mark.parametrize("turns", [0.5, 1.0, 2.0])
+    def test_angles_that_follow_the_rotation_a_little_may_be_of_some_at_home(self, turns: float) -> None:
+        assert self.read_back(turns * self.TURN_NS, 0.01).where == "unknown"
+        assert self.read_back(turns * self.TURN_NS, 1e-20, share=0.9).where == "home"
 
 
 class TestWithoutLeaveToWrite:

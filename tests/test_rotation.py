@@ -10,13 +10,15 @@ import numpy as np
 import pytest
 
 from skylight import _native
-from skylight.engines.sim import SimEngine, read_profile
+from skylight.engines.conditions import engine_over
+from skylight.engines.sim import read_profile
 from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import adjacent_tracks, minimum_access_time, track_phases
 from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
 from skylight.probe.rotation import Rotation, places
+from skylight.probe.rotation.analysis import BEHIND
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.recording import Recording
@@ -28,18 +30,28 @@ FINDINGS = ("rotation_ns", "track_bytes", "seek_ns")
 TURN_NS = 10_000_000
 
 
-def measured(drive: str, out: Path, kind: str = "cmr") -> tuple[Evidence, Known, dict[str, Any]]:
-    """The evidence of the test on an emulated drive."""
-    text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
-    sim = _native.SimDrive(text, "drive.toml", 1)
+def measured(
+    drive: str,
+    out: Path,
+    kind: str = "cmr",
+    *,
+    layer: str | None = None,
+    conditions: str = "",
+    written: IoBatch | None = None,
+) -> tuple[Evidence, Known, dict[str, Any]]:
+    """The evidence of the test on an emulated drive, under conditions, to which something may be written
+    before."""
+    text = _native.random_profile(int(drive), layer) if drive.isdigit() else read_profile(drive)[0]
+    sim = _native.SimDrive(text, "drive.toml", 1, f"[conditions]\n{conditions}\n")
     facts = TargetFacts("sim", "sim:drive", sim.size_bytes, sim.block_bytes)
+    engine = engine_over(sim, facts)
+    if written is not None:
+        engine.run(written)
     truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
     known = Known([Finding("drive_type", kind, None, None, 1.0, "")])
-    recording = Recording.create(out / "recording", facts, {}, 1)
+    recording = Recording.create(out / "recording", facts, {"writes": written is not None}, 1)
     with recording.part("rotation") as writer:
-        Rotation().measure(
-            Session(SimEngine(sim, facts), writer, test="rotation", seed=1, known=known)
-        )  # fmt: skip
+        Rotation().measure(Session(engine, writer, test="rotation", seed=1, known=known))
         writer.complete()
     evidence = recording.evidence("rotation")
     assert evidence is not None
@@ -57,6 +69,32 @@ def test_every_finding_is_right(drive: str, tmp_path: Path) -> None:
     assert sum(len(step.rows) for step in evidence.steps) < Rotation().estimate(evidence.target).ios
     figures = Rotation().draw(evidence, findings)
     assert [figure.name for figure in figures] == ["rotation-angles", "rotation-caught", "rotation-seeks"]
+
+
+HOSTS = {
+    "a coarse clock": 'clock = "1 ms"',
+    "a slow host": 'host_gap = "450 us"\nhost_gap_jitter = 0.4\ntransport = "1.5 ms"',
+    "a busy disk": "busy_share = 0.1",
+}
+
+
+@pytest.mark.parametrize("conditions", HOSTS.values(), ids=HOSTS.keys())
+def test_the_arm_is_timed_whatever_the_host(conditions: str, tmp_path: Path) -> None:
+    evidence, known, truth = measured("1002", tmp_path, conditions=conditions)
+    marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
+    assert {mark.name: mark.outcome for mark in marks} == dict.fromkeys(FINDINGS, "right")
+
+
+def test_where_others_wrote_tracks_are_looked_for_behind(tmp_path: Path) -> None:
+    """Every other 64 KiB at the start lies in the cache of a drive that cannot be erased."""
+    pieces = np.random.default_rng(3).permutation(np.arange(0, 96 << 20, 128 << 10))
+    written = IoBatch.writes(pieces.astype(np.uint64), 64 << 10)
+    evidence, known, truth = measured(
+        "1001", tmp_path, "smr", layer="set-associative", conditions='erase = "none"', written=written
+    )
+    assert any(step.name == BEHIND for step in evidence.steps)
+    marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
+    assert {mark.name: mark.outcome for mark in marks}["track_bytes"] == "right"
 
 
 def test_nothing_is_measured_or_said_of_what_does_not_rotate(tmp_path: Path) -> None:

@@ -235,8 +235,8 @@ def _confidence(
 
 
 def judge_flash(timed: IoLog, rest_ns: float, noise_ns: float, rotation_ns: float) -> Finding:
-    """The finding for a cache on flash; `rest_ns` is what a lone write takes beyond the transfer of a quantum,
-    give or take `noise_ns`."""
+    """The finding for a cache on flash; `rest_ns` is what a lone write takes beyond the transfer of a
+    quantum, give or take `noise_ns`."""
     flushes = timed.only(Op.FLUSH)
     if not len(flushes):
         return OUT_OF_BAND.unknown("no FLUSH was timed", ())
