@@ -26,6 +26,7 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import I64, U64, IoBatch, IoLog, Stop
+from skylight.findings import Known
 from skylight.infer import stalls
 from skylight.infer.stalls import Stalls
 from skylight.probe.journal.write_through import WriteThrough
@@ -232,27 +233,25 @@ def kind_of(steps: Steps) -> tuple[Kind | None, CachePart | None]:
     through = isinstance(steps, WriteThrough)
     lone = steps.run("alone", IoBatch.writes(spread(steps.size, DEPTH, BLOCK, phase=0.4), BLOCK))
     log = steps.run("together", IoBatch.writes(spread(steps.size, TOGETHER, BLOCK), BLOCK), depth=DEPTH)
-    if not through and answered_at_once(log) >= MANY_AT_ONCE:
-        return "journal", None
     each_ns = log.span_ns / max(len(log), 1)
-    if through or each_ns > SERVED_APART * float(np.median(lone.latency_ns)):
-        # Nothing waited together in the drive: only a test that looked for a quantum and found none tells,
-        # or where the cache lies.
-        return _by_place(steps, sure=not isinstance(steps, WriteThrough) or steps.empties), None
-    return "zones", None
+    kind: Kind | None = "zones"
+    if not through and answered_at_once(log) >= MANY_AT_ONCE:
+        kind = "journal"
+    elif through or each_ns > SERVED_APART * float(np.median(lone.latency_ns)):
+        # Nothing waited together in the drive: only a test that looked for a quantum and found none tells.
+        sure = not isinstance(steps, WriteThrough) or steps.empties
+        kind = "zones" if sure and steps.known.get("journal_quantum_bytes") is None else None
+    return _by_place(steps.known, kind), None
 
 
-def _by_place(steps: Steps, *, sure: bool) -> Kind | None:
-    """The kind of a cache that has no cache bands, by where it lies: free bands of zones lie all over the
-    drive, and a journal in one place. `sure` says that each write was seen to reach it by itself."""
-    location = steps.known.word("cache_location")
-    if location == "many":
-        return "zones"
-    if not sure:
-        return None
-    if steps.known.get("journal_quantum_bytes") is None:
-        return "zones"
-    return "journal" if location in PLACES else None
+def _by_place(known: Known, kind: Kind | None) -> Kind | None:
+    """The kind of a cache without cache bands, where earlier tests found a journal, or where it is: free
+    bands of zones lie all over the drive. Writes that wait together tell the two apart, but not where one
+    command waits at a time, nor through a volatile cache."""
+    where = known.word("cache_location")
+    if known.number("journal_quantum_bytes") is not None or where in PLACES:
+        return "journal"
+    return "zones" if where == "many" else kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,17 +64,6 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     return verdict.of_cache_bands(seen.cache_parts, rows)
 
 
-def _agreed(known: Known, kind: Kind | None) -> Kind | None:
-    """The kind, where earlier tests found a journal, or where the cache is. Writes that wait together tell a
-    journal from zones, but not where one command waits at a time, nor through a volatile cache."""
-    if kind == "cache-bands":
-        return kind
-    where = known.word("cache_location")
-    if known.number("journal_quantum_bytes") is not None or where in ("od", "md", "id"):
-        return "journal"
-    return "zones" if where == "many" else kind
-
-
 class CacheSize(ProcedureTest[Seen]):
     """Tests 6 to 8 of the suite; see the module's page."""
 
@@ -113,7 +102,6 @@ class CacheSize(ProcedureTest[Seen]):
     def _measure(steps: Steps, seen: Seen) -> None:
         state = steps.reset("erase")
         kind, cache_part = kinds.kind_of(steps)
-        kind = _agreed(steps.known, kind)
         if kind == "cache-bands" and cache_part is not None:
             seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
         elif kind is None or state is State.UNKNOWN:
