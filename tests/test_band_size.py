@@ -257,13 +257,14 @@ class _Quiet:
 @pytest.mark.parametrize(
     ("location", "asked", "kind"),
     [
-        ("many", True, "zones"), ("od", True, "journal"), ("none", True, None),
+        ("many", True, "zones"), ("od", True, "journal"), ("none", True, "journal"),
         (UNKNOWN, True, None), (UNKNOWN, False, "zones"),
     ],
 )  # fmt: skip
 def test_the_kind_of_a_cache_follows_from_its_place(location: str, asked: bool, kind: str | None) -> None:
     """Where no writes wait together in the drive, and a quantum was looked for in vain or not at all."""
     known = [Finding("cache_location", location, None, None, 0.9, "")]
+    known.append(Finding("cache_medium", "flash" if location == "none" else "disk", None, None, 0.9, ""))
     if asked:
         known.append(Finding("journal_quantum_bytes", UNKNOWN, "bytes", None, 0.0, ""))
     assert cache_parts.kind_of(cast(Steps, _Quiet(*known))) == (kind, None)

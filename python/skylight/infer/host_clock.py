@@ -23,6 +23,7 @@ TICK_DEVIATION = 12**-0.5
 COARSE_NS = 100_000.0
 """A tick from which on a clock does not say when a command was submitted: chosen, half of what jitter delays
 commands by."""
+COARSEST_NS = 1e7  # a jiffy of a kernel that ticks a hundred times a second
 LONGEST_GAP_NS = 2e6  # a host that takes so much longer than usual was not woken in time
 
 
@@ -44,9 +45,11 @@ FINE_HOST = Host(0.0, 1.0)
 
 
 def tick_ns(*columns: NDArray[np.generic]) -> float:
-    """The tick of the clock that some times were read from, ns: the largest that all are multiples of."""
+    """The tick of the clock that some times were read from, ns: the largest that all are multiples of, unless
+    no clock is so coarse."""
     found = [np.gcd.reduce(column.astype(np.int64)) for column in columns if len(column)]
-    return float(np.gcd.reduce(found)) if found else 1.0
+    tick = float(np.gcd.reduce(found)) if found else 1.0
+    return tick if 0 < tick <= COARSEST_NS else 1.0
 
 
 def host_of(log: IoLog) -> Host:

@@ -246,10 +246,10 @@ def kind_of(steps: Steps) -> tuple[Kind | None, CachePart | None]:
 
 def _by_place(known: Known, kind: Kind | None) -> Kind | None:
     """The kind of a cache without cache bands, where earlier tests found a journal, or where it is: free
-    bands of zones lie all over the drive. Writes that wait together tell the two apart, but not where one
+    bands of zones lie all over the platters. Writes that wait together tell the two apart, but not where one
     command waits at a time, nor through a volatile cache."""
     where = known.word("cache_location")
-    if known.number("journal_quantum_bytes") is not None or where in PLACES:
+    if where in PLACES or known.word("cache_medium") == "flash":
         return "journal"
     return "zones" if where == "many" else kind
 

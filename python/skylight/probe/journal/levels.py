@@ -22,6 +22,7 @@ from functools import lru_cache
 import numpy as np
 
 from skylight.evidence import F64, I64, IoLog
+from skylight.infer.host_clock import TICK_DEVIATION, tick_ns
 from skylight.infer.robust import BOOTSTRAP_SEED
 
 FIRST = 2  # the first writes of a run find the head anywhere
@@ -121,13 +122,16 @@ def step_noise(runs: Sequence[Run], rotation_ns: float) -> float:
 
 
 def noise_of(runs: Sequence[Run], *, flash: bool) -> float:
-    """How far random halves of runs of one size lie apart, root mean square, ns."""
+    """How far random halves of runs of one size lie apart, root mean square, ns; at least as far as the ticks
+    of the clock bring about, with which writes that take alike keep step."""
     rows, orders = _rows(runs), _orders(len(runs))
+    # Of two times for each write, in each half.
+    ticks_ns = 2 * TICK_DEVIATION * tick_ns(*(run.done_ns for run in runs)) / float(np.sqrt(rows.size / 2))
     halves = (
         typical(rows[part].reshape(HALVES, -1), flash=flash) for part in np.array_split(orders, 2, axis=1)
     )
     apart = np.subtract(*halves)
-    return float(np.sqrt(np.mean(np.square(apart)))) + 1.0  # of a nanosecond, the clock's own grain
+    return float(np.hypot(np.sqrt(np.mean(np.square(apart))), ticks_ns))
 
 
 @lru_cache(maxsize=64)
