@@ -17,7 +17,7 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import adjacent_tracks, minimum_access_time, track_phases
 from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
-from skylight.probe.rotation import Rotation, places
+from skylight.probe.rotation import Rotation, places, seeks
 from skylight.probe.rotation.analysis import BEHIND
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -147,6 +147,18 @@ class TestTurning:
         where = np.asarray(x, np.float64)
         period = track_phases.refined(TURN_NS * 1.002, (turn * TURN_NS).astype(np.uint64), where, 16384)
         assert period == pytest.approx(TURN_NS, rel=2e-5)
+
+
+@pytest.mark.parametrize("part", [0.05, 0.47, 0.53, 0.95])
+def test_tracks_are_numbered_whatever_part_of_one_comes_first(rng: np.random.Generator, part: float) -> None:
+    """Pieces begin and end with the reads that happen to lie there; one track is cut in two."""
+    begin = np.concatenate([[0.0], part + np.arange(12)])
+    end = np.append(begin[1:], begin[-1] + 1) - rng.uniform(0, 0.06, 13)
+    begin = np.insert(begin + rng.uniform(0, 0.04, 13) * (begin > 0), 5, begin[4] + 0.7)
+    end = np.insert(end, 4, begin[4] + 0.65)
+    empty = np.zeros(14)
+    tracks = track_phases.Tracks(1e-6, 1e-9, 1e6 * begin, 1e6 * end, empty, empty.astype(np.intp), 0.01)
+    assert seeks.track_numbers(tracks).tolist() == [0, 1, 2, 3, 4, 4, *range(5, 13)]
 
 
 class TestReach:

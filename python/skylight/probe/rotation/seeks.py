@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoLog
 from skylight.infer.minimum_access_time import Reach
-from skylight.infer.track_phases import Tracks
+from skylight.infer.track_phases import Tracks, phasors
 from skylight.probe.rotation.places import Turn, ideals, in_chunks, reaches
 
 FEWEST_TRACKS = 6
@@ -90,9 +90,13 @@ def star_reaches(log: IoLog, hub: Tracks, others: list[Tracks], turn: Turn, coun
 
 
 def track_numbers(tracks: Tracks) -> I64:
-    """The number of each piece's track in the order of addresses: pieces that a stray read cut count once."""
-    number = np.rint((tracks.begin - tracks.begin[0]) * tracks.slope)
-    return np.asarray(number, np.int64)
+    """The number of each piece's track in the order of addresses: pieces that a stray read cut count once.
+    Whole tracks tell where tracks begin; the first piece may be a part of one."""
+    whole = tracks.turns() >= WHOLE_TURNS
+    begins = tracks.begin[whole] if whole.any() else tracks.begin
+    origin = float(np.angle(phasors(begins * tracks.slope).sum())) / (2 * np.pi)
+    number = np.floor((tracks.begin + tracks.end) / 2 * tracks.slope - origin)
+    return np.asarray(number - number[0], np.int64)
 
 
 @dataclass(frozen=True, slots=True)
