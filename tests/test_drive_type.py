@@ -182,24 +182,23 @@ class TestDoubt:
 
 
 class TestReadBack:
-    """Blocks of places, written at different times, by the period that their angles follow."""
+    """Blocks of places, written at different times, by how far they share the angle of their place."""
 
-    TURN_NS = 10e6
-
-    def read_back(self, period_ns: float, p_value: float, share: float = 0.3) -> ReadBack:
+    def where(self, share: float, p_value: float) -> str:
         latency_ns = np.linspace(5e6, 15e6, 2 * FEWEST_PLACES).astype(np.int64)
-        return ReadBack(
-            latency_ns, Coherence(period_ns, share, 1.0, p_value, 1.0), 10e6, self.TURN_NS, FEWEST_PLACES
-        )
+        tied = Coherence(10e6, share, 1.0, p_value, 1.0)
+        reads = Coherence(10e6, 0.9, 1.0, 1e-90, 1.0)
+        return ReadBack(latency_ns, tied, 10e6, reads, FEWEST_PLACES).where
 
-    def test_angles_that_follow_another_period_by_chance_are_of_a_log(self) -> None:
-        assert self.read_back(11.3e6, 0.01).where == "log"
-        assert self.read_back(self.TURN_NS, 0.5).where == "log"
+    def test_as_far_as_neighbours_at_home(self) -> None:
+        assert self.where(0.85, 1e-25) == "home"
 
-    @pytest.mark.parametrize("turns", [0.5, 1.0, 2.0])
-    def test_angles_that_follow_the_rotation_a_little_may_be_of_some_at_home(self, turns: float) -> None:
-        assert self.read_back(turns * self.TURN_NS, 0.01).where == "unknown"
-        assert self.read_back(turns * self.TURN_NS, 1e-20, share=0.9).where == "home"
+    def test_hardly_though_no_chance_is_a_part_of_a_cache_that_took_little(self) -> None:
+        assert self.where(0.35, 1e-5) == "log"
+        assert self.where(0.0, 0.5) == "log"
+
+    def test_half_as_far_may_be_some_at_home(self) -> None:
+        assert self.where(0.55, 1e-9) == "unknown"
 
 
 class TestWithoutLeaveToWrite:

@@ -227,9 +227,12 @@ class DriveType(ProcedureTest[Observed]):
             return
         self._sustain(plan, seen, wide)
         late = readback.write_late(plan)
-        readback.rest(plan)
         usual_ns = float(np.median(seen.reads_ns if seen.reads.rotates else seen.back_ns))
-        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning.period_ns)
+        waited_ns = readback.rest(plan, usual_ns)
+        if took_too_long(waited_ns):
+            seen.crowded_ns = waited_ns
+            return
+        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning)
 
     def _explain(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         """What still separates models once it is known where writes land at the start."""

@@ -359,7 +359,7 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
     )
     confidence = turning.confidence * (1 - turning.p_value)
     contradicts = back.where == "home" and seen.stalled
-    if back.where not in ("flash", "home") and seen.stalled:
+    if back.where == "unknown" and seen.stalled:
         mixed = seen.mixed
         if not wide.flushed and mixed is not None and mixed.level:
             return _said_off(wide, mixed, confidence)
