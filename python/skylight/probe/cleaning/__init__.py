@@ -94,7 +94,7 @@ class CleaningTest(ProcedureTest[Seen]):
             return
         trials.clear(ground, "again", REST_IDLES * idle_s)
         one = rate.settle(ground, idea, refined_s, 0.0, seen.rounds, first=2 * rate.ROUNDS + 1)
-        if one is not None:
+        if one is not None and ground.settles:
             half.measure(ground, max(refined_s - first * one.band_s, 0.0), one.band_s, seen.halves)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:

@@ -41,8 +41,6 @@ FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.8
 LENGTH_TO = 0.35  # of a cell: how well the mean length of a few bands is known
 FEWEST_CELLS = 3  # that one look hides or feigns
 HALF = "half-"
-RESTS, REST_S = 200, 0.15
-"""Rests in which the largest volatile caches are written out, at 10 MB/s; no drive cleans after so little."""
 Bools = NDArray[np.bool_]
 
 
@@ -169,8 +167,6 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
         steps.run(f"{name}-write", joined(stretch.writes(ground.block, ground.copies), flush), depth=DEPTH)
-        if not ground.settles:
-            _rest(ground, name, stretch)
         params = {"cell": stretch.cell, "place": place}
         log = steps.run(f"{name}-look-0", ground.looks(stretch.blocks), params=params)
         home = ground.home(log)
@@ -178,16 +174,6 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         if np.count_nonzero(home) <= FEW_HOME * len(home):
             _watch(ground, name, stretch, seen[place], idle_s, one_s)
             return
-
-
-def _rest(ground: Ground, name: str, stretch: Stretch) -> None:
-    """Many rests, none so long that a drive begins to clean: a volatile cache that ignores FLUSH writes out
-    what it holds."""
-    anchor = stretch.start + stretch.length + 8 * MIB
-    read = IoBatch.reads([anchor], ground.block)
-    for _ in range(RESTS):
-        ground.steps.pause(f"{name}-rest", REST_S)
-        ground.steps.run(f"{name}-rest-read", read)
 
 
 def _watch(

@@ -34,9 +34,6 @@ tracks at the OD pass up to 2.5 times as fast as at the ID, and it lies in betwe
 OTHERS_ERROR = 0.08
 """How far other clients delay cleaning, as a standard deviation: a band is some dozens of accesses, a tenth
 of which may wait for others."""
-PACKING_ERROR = 0.08
-"""How far the time of a half-written band may be off where a volatile cache that ignores FLUSH packed its
-writes, as a standard deviation: chosen, since in what entries they lie is not seen."""
 MODEL_ERROR = 0.03  # bands between the places differ from those at them
 
 
@@ -191,8 +188,6 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     )
     if seen.ground is not None and seen.ground.noisy:
         apart_one, apart_half = (math.hypot(apart, OTHERS_ERROR) for apart in (apart_one, apart_half))
-    if seen.ground is not None and not seen.ground.settles:
-        apart_half = math.hypot(apart_half, PACKING_ERROR)
     confidence = chance_within(BAND_WITHIN, apart_one) * chance_within(BAND_WITHIN, apart_half)
     why = f"{single}, {counted} bands with every other 64 KiB written {format_duration(half_s * 1e9)} each"
     if confidence < LEAST_CONFIDENCE:
