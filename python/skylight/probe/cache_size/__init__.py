@@ -24,7 +24,14 @@ from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
 from skylight.probe.flushed import FlushedSteps, volatile
-from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
+from skylight.probe.procedure import (
+    ProcedureTest,
+    Replay,
+    Steps,
+    is_not_shingled,
+    is_shingled,
+    no_surer_than_medium,
+)
 from skylight.probe.reset import State
 
 MOST_IOS, MOST_S, LIKELY_S = 3_000_000, 28_800.0, 800.0
@@ -117,7 +124,7 @@ class CacheSize(ProcedureTest[Seen]):
             return []
         if not seen.begun:
             return verdict.nothing("The size of a cache shows in writes only, and none were made.", ())
-        return conclude(seen, steps.known, steps.names)
+        return no_surer_than_medium(conclude(seen, steps.known, steps.names), steps.known)
 
     def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
         """No size is known; that there is a map at all was not seen."""
