@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,14 +11,15 @@ import pytest
 from one_test import known_of, run, truth_of
 from skylight import _native
 from skylight.engines.sim import read_profile
-from skylight.evidence import F64, I64, Evidence
-from skylight.findings import UNKNOWN
+from skylight.evidence import F64, I64, Evidence, IoBatch, IoLog
+from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import stalls
-from skylight.probe.band_size import BandSize, random_order
+from skylight.probe.band_size import BandSize, cache_parts, random_order
 from skylight.probe.band_size.journaled import MIB, WIDER, Band, Region, again_region
 from skylight.probe.band_size.journaled import _band as band_of
 from skylight.probe.band_size.readout import Fresh, stretch
 from skylight.probe.band_size.verdict import at_place
+from skylight.probe.procedure import Steps
 
 
 @pytest.mark.parametrize(
@@ -239,3 +241,30 @@ def test_bands_that_a_first_pass_missed(seed: int, tmp_path: Path) -> None:
     truth = truth_of(toml)
     findings, _ = run(BandSize(), toml, known_of(truth, without=("band_bytes",)), tmp_path / "r")
     assert findings[0].value == truth["band_bytes"]["value"]
+
+
+class _Quiet:
+    """Steps of a target where no writes wait together and none ever stalls."""
+
+    def __init__(self, *findings: Finding) -> None:
+        self.known, self.size = Known(findings), 1 << 40
+
+    def run(self, name: str, io: IoBatch, **_: object) -> IoLog:
+        done = np.cumsum(np.full(len(io), 10_000_000, np.uint64))
+        return IoLog.of(io, done - np.uint64(9_000_000), done)
+
+
+@pytest.mark.parametrize(
+    ("location", "asked", "kind"),
+    [
+        ("many", True, "zones"), ("od", True, "journal"), ("none", True, "journal"),
+        (UNKNOWN, True, None), (UNKNOWN, False, "zones"),
+    ],
+)  # fmt: skip
+def test_the_kind_of_a_cache_follows_from_its_place(location: str, asked: bool, kind: str | None) -> None:
+    """Where no writes wait together in the drive, and a quantum was looked for in vain or not at all."""
+    known = [Finding("cache_location", location, None, None, 0.9, "")]
+    known.append(Finding("cache_medium", "flash" if location == "none" else "disk", None, None, 0.9, ""))
+    if asked:
+        known.append(Finding("journal_quantum_bytes", UNKNOWN, "bytes", None, 0.0, ""))
+    assert cache_parts.kind_of(cast(Steps, _Quiet(*known))) == (kind, None)

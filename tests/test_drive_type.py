@@ -16,7 +16,9 @@ from fake_drives import GIB, MIB, FakeDrive, Traits, random_traits, spoilt
 from skylight.errors import UsageError
 from skylight.evidence import Op
 from skylight.findings import UNKNOWN, Finding
+from skylight.infer.phase import Coherence
 from skylight.probe.drive_type import DriveType
+from skylight.probe.drive_type.readback import FEWEST_PLACES, ReadBack
 from skylight.probe.session import ProgressReport
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, run_suite
 
@@ -118,13 +120,16 @@ class TestDoubt:
             )
             assert (kind, medium) in {(UNKNOWN, UNKNOWN), ("cmr", UNKNOWN), ("cmr", "none")}
 
-    def test_a_stuck_cache_that_ignores_flush_makes_it_unknown_with_a_mend(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(("writes", "value"), [(65_536, "cmr"), (1 << 21, UNKNOWN)])
+    def test_a_stuck_cache_that_ignores_flush_is_waited_for_or_makes_it_unknown_with_a_mend(
+        self, writes: int, value: str, tmp_path: Path
+    ) -> None:
         drive = FakeDrive(
-            replace(CMR, cache_writes=65_536, cache_switch=False, cache_report=True, obeys_flush=False)
+            replace(CMR, cache_writes=writes, cache_switch=False, cache_report=True, obeys_flush=False)
         )
         finding = found(probe(drive, tmp_path))["drive_type"]
-        assert (finding.value, finding.confidence) == (UNKNOWN, 0.0)
-        assert "hdparm -W 0" in finding.why
+        assert finding.value == value
+        assert finding.known or (finding.confidence == 0.0 and "hdparm -W 0" in finding.why)
 
     @pytest.mark.parametrize("kind", ["cmr", "set-associative"])
     @pytest.mark.parametrize("blocks", [256, 2048, 16_384, 65_536, 131_072, 262_144])
@@ -177,6 +182,26 @@ class TestDoubt:
         for traits in (SET, JOURNAL):
             kind, _ = verdict(replace(traits, lazy_unwritten=True), tmp_path)
             assert kind in {UNKNOWN, "smr"}
+
+
+class TestReadBack:
+    """Blocks of places, written at different times, by how far they share the angle of their place."""
+
+    def where(self, share: float, p_value: float) -> str:
+        latency_ns = np.linspace(5e6, 15e6, 2 * FEWEST_PLACES).astype(np.int64)
+        tied = Coherence(10e6, share, 1.0, p_value, 1.0)
+        reads = Coherence(10e6, 0.9, 1.0, 1e-90, 1.0)
+        return ReadBack(latency_ns, tied, 10e6, reads, FEWEST_PLACES).where
+
+    def test_as_far_as_neighbours_at_home(self) -> None:
+        assert self.where(0.85, 1e-25) == "home"
+
+    def test_hardly_though_no_chance_is_a_part_of_a_cache_that_took_little(self) -> None:
+        assert self.where(0.35, 1e-5) == "log"
+        assert self.where(0.0, 0.5) == "log"
+
+    def test_half_as_far_may_be_some_at_home(self) -> None:
+        assert self.where(0.55, 1e-9) == "unknown"
 
 
 class TestWithoutLeaveToWrite:

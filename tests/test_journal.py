@@ -13,13 +13,13 @@ from one_test import known_of
 from skylight import _native
 from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine
-from skylight.evidence import IoBatch, IoLog, Stop, TargetFacts
+from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import before_stalls, rare_period, slow_ones
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
 from skylight.probe.journal.levels import Footprints
-from skylight.probe.journal.out_of_band import refined_turn, saw
+from skylight.probe.journal.out_of_band import FLASH_NS, judge_flash, refined_turn, saw
 from skylight.probe.journal.verdict import Merges, Seen, _merge_findings
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -267,3 +267,19 @@ def test_a_saw_is_read_to_its_shortest() -> None:
     read = saw(submit, late, turn)
     assert abs(read.shortest_ns - shortest) < 0.04 * turn
     assert read.agreement > 0.9
+
+
+@pytest.mark.parametrize("tick_ns", [1_000, 1_000_000])
+def test_the_overhead_of_flash_by_a_coarse_clock_is_no_whole_tick(tick_ns: int) -> None:
+    """The quickest FLUSHes seem to take nothing; what they take is their mean."""
+    rng = np.random.default_rng(17)
+    out_of_band_ns, overhead_ns = 2_000_000, 700_000
+    submit = np.cumsum(rng.integers(5_000_000, 9_000_000, 96))
+    done = submit + overhead_ns + rng.integers(0, 20_000, 96)
+    flushes = IoBatch(np.full(96, int(Op.FLUSH), np.uint8), np.zeros(96, np.uint64), np.zeros(96, np.uint32))
+    times = ((each // tick_ns * tick_ns).astype(np.uint64) for each in (submit, done))
+    found = judge_flash(
+        IoLog.of(flushes, *times), overhead_ns + FLASH_NS / 2 + out_of_band_ns, 20_000.0, 12e6
+    )
+    assert isinstance(found.value, int) and abs(found.value - out_of_band_ns) < 200_000
+    assert found.interval is not None and found.interval[0] < out_of_band_ns < found.interval[1]

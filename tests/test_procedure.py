@@ -12,9 +12,15 @@ import pytest
 import one_test
 from skylight.engines.sim import read_profile
 from skylight.evidence import Evidence, IoBatch, TargetFacts
-from skylight.findings import Finding, Known, Property
+from skylight.findings import UNKNOWN, Finding, Known, Property
 from skylight.probe import Cost, Figure
-from skylight.probe.procedure import ProcedureTest, Replay, Steps
+from skylight.probe.procedure import (
+    MEDIUM_TAKEN,
+    ProcedureTest,
+    Replay,
+    Steps,
+    no_surer_than_medium,
+)
 from skylight.probe.suite import TESTS
 
 SLOWEST = Property("slowest_ns", "Slowest read", "ns")
@@ -93,3 +99,12 @@ def test_evidence_of_another_course_is_not_used(
 
 def test_every_test_of_the_suite_is_written_so() -> None:
     assert [test.name for test in TESTS if not isinstance(test, ProcedureTest)] == []
+
+
+@pytest.mark.parametrize(("medium", "sure"), [("disk", 0.99), (UNKNOWN, MEDIUM_TAKEN), (None, 0.99)])
+def test_what_rests_on_looks_is_no_surer_than_the_medium(medium: str | None, sure: float) -> None:
+    known = [Finding("drive_type", "smr", None, None, 0.99, "")]
+    if medium is not None:
+        known.append(Finding("cache_medium", medium, None, None, 0.9 if medium == "disk" else 0.0, ""))
+    found = [Finding("cleaning_type", "lazy", None, None, 0.99, "")]
+    assert no_surer_than_medium(found, Known(known))[0].confidence == sure

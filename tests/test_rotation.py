@@ -10,11 +10,15 @@ import numpy as np
 import pytest
 
 from skylight import _native
-from skylight.engines.sim import SimEngine, read_profile
-from skylight.evidence import Evidence, TargetFacts
+from skylight.engines.conditions import engine_over
+from skylight.engines.sim import read_profile
+from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import adjacent_tracks, minimum_access_time, track_phases
-from skylight.probe.rotation import Rotation
+from skylight.infer.host_clock import host_of
+from skylight.infer.phase import NONE
+from skylight.probe.rotation import Rotation, places, seeks
+from skylight.probe.rotation.analysis import BEHIND
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.recording import Recording
@@ -26,18 +30,28 @@ FINDINGS = ("rotation_ns", "track_bytes", "seek_ns")
 TURN_NS = 10_000_000
 
 
-def measured(drive: str, out: Path, kind: str = "cmr") -> tuple[Evidence, Known, dict[str, Any]]:
-    """The evidence of the test on an emulated drive."""
-    text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
-    sim = _native.SimDrive(text, "drive.toml", 1)
+def measured(
+    drive: str,
+    out: Path,
+    kind: str = "cmr",
+    *,
+    layer: str | None = None,
+    conditions: str = "",
+    written: IoBatch | None = None,
+) -> tuple[Evidence, Known, dict[str, Any]]:
+    """The evidence of the test on an emulated drive, under conditions, to which something may be written
+    before."""
+    text = _native.random_profile(int(drive), layer) if drive.isdigit() else read_profile(drive)[0]
+    sim = _native.SimDrive(text, "drive.toml", 1, f"[conditions]\n{conditions}\n")
     facts = TargetFacts("sim", "sim:drive", sim.size_bytes, sim.block_bytes)
+    engine = engine_over(sim, facts)
+    if written is not None:
+        engine.run(written)
     truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
     known = Known([Finding("drive_type", kind, None, None, 1.0, "")])
-    recording = Recording.create(out / "recording", facts, {}, 1)
+    recording = Recording.create(out / "recording", facts, {"writes": written is not None}, 1)
     with recording.part("rotation") as writer:
-        Rotation().measure(
-            Session(SimEngine(sim, facts), writer, test="rotation", seed=1, known=known)
-        )  # fmt: skip
+        Rotation().measure(Session(engine, writer, test="rotation", seed=1, known=known))
         writer.complete()
     evidence = recording.evidence("rotation")
     assert evidence is not None
@@ -55,6 +69,32 @@ def test_every_finding_is_right(drive: str, tmp_path: Path) -> None:
     assert sum(len(step.rows) for step in evidence.steps) < Rotation().estimate(evidence.target).ios
     figures = Rotation().draw(evidence, findings)
     assert [figure.name for figure in figures] == ["rotation-angles", "rotation-caught", "rotation-seeks"]
+
+
+HOSTS = {
+    "a coarse clock": 'clock = "1 ms"',
+    "a slow host": 'host_gap = "450 us"\nhost_gap_jitter = 0.4\ntransport = "1.5 ms"',
+    "a busy disk": "busy_share = 0.1",
+}
+
+
+@pytest.mark.parametrize("conditions", HOSTS.values(), ids=HOSTS.keys())
+def test_the_arm_is_timed_whatever_the_host(conditions: str, tmp_path: Path) -> None:
+    evidence, known, truth = measured("1002", tmp_path, conditions=conditions)
+    marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
+    assert {mark.name: mark.outcome for mark in marks} == dict.fromkeys(FINDINGS, "right")
+
+
+def test_where_others_wrote_tracks_are_looked_for_behind(tmp_path: Path) -> None:
+    """Every other 64 KiB at the start lies in the cache of a drive that cannot be erased."""
+    pieces = np.random.default_rng(3).permutation(np.arange(0, 96 << 20, 128 << 10))
+    written = IoBatch.writes(pieces.astype(np.uint64), 64 << 10)
+    evidence, known, truth = measured(
+        "1001", tmp_path, "smr", layer="set-associative", conditions='erase = "none"', written=written
+    )
+    assert any(step.name == BEHIND for step in evidence.steps)
+    marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
+    assert {mark.name: mark.outcome for mark in marks}["track_bytes"] == "right"
 
 
 def test_nothing_is_measured_or_said_of_what_does_not_rotate(tmp_path: Path) -> None:
@@ -109,6 +149,18 @@ class TestTurning:
         assert period == pytest.approx(TURN_NS, rel=2e-5)
 
 
+@pytest.mark.parametrize("part", [0.05, 0.47, 0.53, 0.95])
+def test_tracks_are_numbered_whatever_part_of_one_comes_first(rng: np.random.Generator, part: float) -> None:
+    """Pieces begin and end with the reads that happen to lie there; one track is cut in two."""
+    begin = np.concatenate([[0.0], part + np.arange(12)])
+    end = np.append(begin[1:], begin[-1] + 1) - rng.uniform(0, 0.06, 13)
+    begin = np.insert(begin + rng.uniform(0, 0.04, 13) * (begin > 0), 5, begin[4] + 0.7)
+    end = np.insert(end, 4, begin[4] + 0.65)
+    empty = np.zeros(14)
+    tracks = track_phases.Tracks(1e-6, 1e-9, 1e6 * begin, 1e6 * end, empty, empty.astype(np.intp), 0.01)
+    assert seeks.track_numbers(tracks).tolist() == [0, 1, 2, 3, 4, 4, *range(5, 13)]
+
+
 class TestReach:
     def test_is_where_blocks_begin_to_be_caught(self, rng: np.random.Generator) -> None:
         submit, block = rng.uniform(size=400), rng.uniform(size=400)
@@ -122,6 +174,49 @@ class TestReach:
 
     def test_is_none_where_latencies_fill_no_turn(self, rng: np.random.Generator) -> None:
         assert minimum_access_time.reach_of(rng.uniform(0, 5 * TURN_NS, 300), TURN_NS) is None
+
+
+def clocked_reads(
+    rng: np.random.Generator, block: np.ndarray, reach_ns: float, *, missed: float, tick_ns: int
+) -> IoLog:
+    """Reads one at a time of blocks at some angles, each completed at the first pass from `reach_ns` after
+    its submission on, or, of a share of them, a revolution later; by a clock with a tick."""
+    submit, complete, now = [], [], 0.0
+    for angle in block:
+        submit.append(now)
+        turns = np.ceil((now + reach_ns) / TURN_NS - angle) + (rng.random() < missed)
+        now = (turns + angle) * TURN_NS
+        complete.append(now)
+        now += rng.uniform(150_000, 450_000)
+    times = [
+        np.array(each, np.uint64) // np.uint64(tick_ns) * np.uint64(tick_ns) for each in (submit, complete)
+    ]
+    reads = IoBatch.reads(np.arange(len(block)) * 4096, 4096)
+    return IoLog(reads.op, reads.offset, reads.size, *times)
+
+
+class TestNuisances:
+    """What other clients and a coarse clock do to the soonest that a block is caught."""
+
+    @pytest.mark.parametrize("tick_ns", [1_000, 1_000_000])
+    @pytest.mark.parametrize("missed", [0.0, 0.12])
+    def test_the_reach_stays_where_it_is(self, rng: np.random.Generator, tick_ns: int, missed: float) -> None:
+        for reach_ns in (1_234_000.0, 3_456_000.0):
+            ahead = rng.permutation((np.arange(384) + rng.random(384)) / 384) * 2e6 + reach_ns - 800_000
+            block = np.mod(np.cumsum(ahead / TURN_NS), 1.0)
+            log = clocked_reads(rng, block, reach_ns, missed=missed, tick_ns=tick_ns)
+            turn = places.Turn(TURN_NS, NONE, 0.0, 0.0, host_of(log))
+            ideal = places.ideals(log, block, np.zeros(len(log), int), turn)
+            found = places.reaches(ideal, np.zeros(len(log), int), 1, TURN_NS)[0]
+            assert found is not None and found.half_ns < 60_000
+            assert abs(found.ns - reach_ns) < max(3 * found.half_ns, 40_000)
+
+    def test_the_gap_of_a_host_is_that_of_a_fine_clock(self, rng: np.random.Generator) -> None:
+        block = rng.random(2000)
+        for tick_ns in (1_000, 1_000_000):
+            host = host_of(clocked_reads(rng, block, 500_000, missed=0.0, tick_ns=tick_ns))
+            assert host.tick_ns == tick_ns and host.coarse == (tick_ns > 1_000)
+            assert host.gap_ns == pytest.approx(300_000, abs=50_000)
 
 
 def cylinder_times(

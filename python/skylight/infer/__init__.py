@@ -11,6 +11,7 @@
 | `turning` | the revolution to a few parts in a million; the angle of each block of a track, its size |
 | `reach` | how soon a block can be caught: overhead and arm time from whether blocks were caught or missed |
 | `neighbours` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
+| `host_clock` | what a host adds to times: the tick of its clock, its gap between commands |
 | `fragmented` | revolution, tracks, way to a cache: from latencies of reads in address order alone |
 
 Every random draw in here comes from a fixed seed: the same evidence gives the same finding to the last digit.

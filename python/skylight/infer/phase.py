@@ -102,9 +102,12 @@ def coherence(
     place: NDArray[np.generic],
     round_rows: int,
     wanted: NDArray[np.bool_] | None = None,
+    *,
+    at_ns: float | None = None,
 ) -> Coherence:
     """Tests completions for a rotation. `place` labels the rows, each label within one round of `round_rows`
-    rows; of these only the `wanted` ones count, if given, all of a place or none."""
+    rows; of these only the `wanted` ones count, if given, all of a place or none. Only the period `at_ns` is
+    tried, if given."""
     rows = len(complete_ns)
     if rows < round_rows or round_rows < 2:
         return NONE
@@ -126,6 +129,8 @@ def coherence(
     count = np.diff(np.append(begins, rows)).astype(np.float64)
     groups = _Groups(begins, count, round_of_row[order][begins], int(round_of_row[-1]) + 1)
     sorted_s = time_s[order]
+    if at_ns is not None:
+        return _judge(sorted_s, groups, 1e9 / at_ns, 1)
     step_hz = 0.2 / longest_s
     coarse_hz = np.arange(SLOWEST_RPM / 60, FASTEST_RPM / 60, step_hz)
     best_hz = _best(sorted_s, groups, coarse_hz)

@@ -23,12 +23,13 @@ criterion.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import hypot, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, U64
+from skylight.infer.host_clock import TICK_DEVIATION
 from skylight.pieces import agreed_pieces, cut_pieces
 
 Ints = NDArray[np.intp]
@@ -37,7 +38,8 @@ Complex = NDArray[np.complex128]
 SHORT_WINDOW, LONG_WINDOW = 0.35, 0.7  # revolutions within which phases must rise evenly
 LEAST_SIGMA = 1e-3  # revolutions: 10 us at 10 ms; no log is finer
 OUTLIER_TURNS = 0.12
-MOST_SIGMA = 0.05  # revolutions; jitter of 3 % and 200 us is 0.02 of the fastest revolution
+MOST_SIGMA = 0.05
+"""Revolutions, beside what the tick of the clock adds; jitter of 3 % and 200 us is 0.02 of the fastest."""
 FEWEST_PAIRS = 8
 PEAK = 0.1  # revolutions over the longest time: farther off lies no longer the same peak
 ROUGH = 3e-3  # how far off a period may be that is to be refined
@@ -157,8 +159,9 @@ def _slope_at(hz: float, apart: F64) -> tuple[F64, float]:
     return np.sin(off) * apart, float((2 * np.pi * np.cos(off) * apart**2).sum())
 
 
-def fit_tracks(x: F64, phase: F64, low: float, high: float) -> Tracks | None:
-    """Tracks of `low` to `high` bytes under reads at addresses `x` that completed at `phase` (revolutions).
+def fit_tracks(x: F64, phase: F64, low: float, high: float, tick_turns: float = 0.0) -> Tracks | None:
+    """Tracks of `low` to `high` bytes under reads at addresses `x` that completed at `phase` (revolutions),
+    by a clock with a tick of `tick_turns` revolutions.
 
     None where the phases follow no slope."""
     if len(x) < 24:
@@ -181,7 +184,7 @@ def fit_tracks(x: F64, phase: F64, low: float, high: float) -> Tracks | None:
             break
     slope, error = _common_slope(where, turn, slope, starts)
     found = _tracks(where, turn, slope, error, starts)
-    return found if found.sigma <= MOST_SIGMA else None
+    return found if found.sigma <= hypot(MOST_SIGMA, TICK_DEVIATION * tick_turns) else None
 
 
 def _coarse_slope(where: F64, turn: F64, low: float, high: float) -> float | None:

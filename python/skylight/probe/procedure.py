@@ -19,6 +19,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -249,6 +250,20 @@ class Replay(StepNames):
             for key in ("write_cache", "look_ahead")
         )
         yield SettingsReport(cache, ahead)
+
+
+MEDIUM_TAKEN = 0.8
+"""How sure it is that a persistent cache of unknown medium is on the platters, by the priors of test 1: 0.225
+of all targets against 0.05 with flash."""
+
+
+def no_surer_than_medium(findings: list[Finding], known: Known) -> list[Finding]:
+    """Findings that rest on looks at blocks, which mean the opposite where the cache is flash: no surer than
+    that it is not, where the medium was not seen."""
+    medium = known.get("cache_medium")
+    if medium is None or medium.known or known.word("drive_type") != "smr":
+        return findings
+    return [replace(each, confidence=min(each.confidence, MEDIUM_TAKEN)) for each in findings]
 
 
 def is_shingled(steps: Steps) -> bool:

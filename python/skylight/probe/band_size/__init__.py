@@ -49,7 +49,7 @@ class BandSize(ProcedureTest[Seen]):
     name = "band_size"
     title = "Band size"
     findings = FINDINGS
-    needs: tuple[str, ...] = ("drive_type", "cleaning", "cache_size")
+    needs: tuple[str, ...] = ("drive_type", "cache_location", "cleaning", "cache_size")
     summary = (
         "Writes single blocks all over a region, has the drive clean, and finds which blocks were cleaned"
         " together; or finds after how many bytes a part of the cache stalls for cleaning. At the first, the"

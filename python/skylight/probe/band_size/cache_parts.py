@@ -9,7 +9,8 @@ What kind a cache is shows in three ways. Writing the same megabyte over and ove
 is a log that no one looks into before it is full; logs and journals that hold nothing live are given back. A
 write elsewhere does not stall when one to the full cache band would, while a merge of a map comes with the
 next write, wherever that goes. And a journal has a quantum, or answers many waiting writes at once, with one
-entry; where hardly any writes wait together, that it does not is no sign of zones.
+entry; where hardly any writes wait together, that it does not is no sign of zones. There it counts where the
+cache lies.
 
 Invariant: a slow write is taken for a stall only if the next write to the cache part shows that it has space
 again. Sources: Skylight (FAST '15), sections 3.1 (the emulated drives), 4.3.1 (journal entries), 4.7 (Test 9
@@ -25,6 +26,7 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import I64, U64, IoBatch, IoLog, Stop
+from skylight.findings import Known
 from skylight.infer import stalls
 from skylight.infer.stalls import Stalls
 from skylight.probe.journal.write_through import WriteThrough
@@ -32,6 +34,7 @@ from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
 Kind = Literal["cache-bands", "zones", "journal"]
+PLACES = ("od", "md", "id")
 
 OVER_BYTES, OVER_WRITES, OVER_SLOTS = 256 << 10, 4096, 4
 ZONE_BYTES, FIRST_PIECE, PIECE_GROWTH, MOST_ZONE_WRITES = 512 << 10, 64, 0.25, 160_000
@@ -230,14 +233,25 @@ def kind_of(steps: Steps) -> tuple[Kind | None, CachePart | None]:
     through = isinstance(steps, WriteThrough)
     lone = steps.run("alone", IoBatch.writes(spread(steps.size, DEPTH, BLOCK, phase=0.4), BLOCK))
     log = steps.run("together", IoBatch.writes(spread(steps.size, TOGETHER, BLOCK), BLOCK), depth=DEPTH)
-    if not through and answered_at_once(log) >= MANY_AT_ONCE:
-        return "journal", None
     each_ns = log.span_ns / max(len(log), 1)
-    if through or each_ns > SERVED_APART * float(np.median(lone.latency_ns)):
+    kind: Kind | None = "zones"
+    if not through and answered_at_once(log) >= MANY_AT_ONCE:
+        kind = "journal"
+    elif through or each_ns > SERVED_APART * float(np.median(lone.latency_ns)):
         # Nothing waited together in the drive: only a test that looked for a quantum and found none tells.
         sure = not isinstance(steps, WriteThrough) or steps.empties
-        return ("zones" if sure and steps.known.get("journal_quantum_bytes") is None else None), None
-    return "zones", None
+        kind = "zones" if sure and steps.known.get("journal_quantum_bytes") is None else None
+    return _by_place(steps.known, kind), None
+
+
+def _by_place(known: Known, kind: Kind | None) -> Kind | None:
+    """The kind of a cache without cache bands, where earlier tests found a journal, or where it is: free
+    bands of zones lie all over the platters. Writes that wait together tell the two apart, but not where one
+    command waits at a time, nor through a volatile cache."""
+    where = known.word("cache_location")
+    if where in PLACES or known.word("cache_medium") == "flash":
+        return "journal"
+    return "zones" if where == "many" else kind
 
 
 @dataclass(frozen=True, slots=True)

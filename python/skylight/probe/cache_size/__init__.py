@@ -24,7 +24,14 @@ from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
 from skylight.probe.flushed import FlushedSteps, volatile
-from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
+from skylight.probe.procedure import (
+    ProcedureTest,
+    Replay,
+    Steps,
+    is_not_shingled,
+    is_shingled,
+    no_surer_than_medium,
+)
 from skylight.probe.reset import State
 
 MOST_IOS, MOST_S, LIKELY_S = 3_000_000, 28_800.0, 800.0
@@ -62,17 +69,6 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     if seen.kind == "zones":
         return verdict.of_zones(seen.cache_parts, rows)
     return verdict.of_cache_bands(seen.cache_parts, rows)
-
-
-def _agreed(known: Known, kind: Kind | None) -> Kind | None:
-    """The kind, where earlier tests found a journal, or where the cache is. Writes that wait together tell a
-    journal from zones, but not where one command waits at a time, nor through a volatile cache."""
-    if kind == "cache-bands":
-        return kind
-    where = known.word("cache_location")
-    if known.number("journal_quantum_bytes") is not None or where in ("od", "md", "id"):
-        return "journal"
-    return "zones" if where == "many" else kind
 
 
 class CacheSize(ProcedureTest[Seen]):
@@ -113,7 +109,6 @@ class CacheSize(ProcedureTest[Seen]):
     def _measure(steps: Steps, seen: Seen) -> None:
         state = steps.reset("erase")
         kind, cache_part = kinds.kind_of(steps)
-        kind = _agreed(steps.known, kind)
         if kind == "cache-bands" and cache_part is not None:
             seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
         elif kind is None or state is State.UNKNOWN:
@@ -129,7 +124,7 @@ class CacheSize(ProcedureTest[Seen]):
             return []
         if not seen.begun:
             return verdict.nothing("The size of a cache shows in writes only, and none were made.", ())
-        return conclude(seen, steps.known, steps.names)
+        return no_surer_than_medium(conclude(seen, steps.known, steps.names), steps.known)
 
     def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
         """No size is known; that there is a map at all was not seen."""

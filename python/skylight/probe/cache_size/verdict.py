@@ -21,6 +21,7 @@ import math
 from collections.abc import Sequence
 
 from skylight.findings import Finding, Known
+from skylight.infer.host_clock import tick_ns
 from skylight.probe.cache_size import advance, lengths
 from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.findings import CACHE, FILL, MAP, RAW, SIZE_RIGHT
@@ -34,6 +35,7 @@ RIGHT_WITHIN = SIZE_RIGHT.part
 TIME_TO = OUT_OF_BAND_RIGHT.part  # of a revolution: how well that time is known, where no interval says
 LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a revolution, where the step to the next track is not known
 SKEW_SLACK_NS = 500_000.0  # what skew is more than the step to a track: settling, and some slack
+MOST_TICK = TIME_TO  # of a revolution: a coarser clock blurs ends of entries as far as the time of one
 READS_AGREE = 0.05  # how much worse reads may agree with a way than with the best
 AGREES = 0.75  # phases of the ends of entries with a way of running on
 WIDEST, LEAST_APART = (
@@ -248,6 +250,8 @@ def _on_disk(journal: Journal, known: Known, time_ns: Interval) -> Interval | No
         else (LEAST_SKEW, MOST_SKEW)
     )
     one = quantum / track
+    if entries is not None and tick_ns(entries.done_ns, entries.read_ns) > MOST_TICK * rotation_ns:
+        entries = None  # the ends of entries are not known well enough to follow the log by them
     long = (
         _by_lengths(entries, quantum, one, rotation_ns, times, skews)
         if entries is not None and step_ns

@@ -25,7 +25,7 @@ from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate
 from skylight.probe.cleaning.figures import draw
 from skylight.probe.cleaning.findings import FINDINGS
 from skylight.probe.cleaning.verdict import Seen, idle_time, judge
-from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
+from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled, no_surer_than_medium
 
 IOS, MOST_S, LIKELY_S, WRITTEN = 120_000, 28_800.0, 900.0, 10 << 30
 LAZY_SHARE = 10  # a lazy drive's cache is filled twice: a tenth of it in all
@@ -99,7 +99,8 @@ class CleaningTest(ProcedureTest[Seen]):
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """When and how it cleans, and how long a band takes; nothing of a drive that has no cache."""
-        return judge(seen, steps.known, steps.size, steps.names)
+        found = judge(seen, steps.known, steps.size, steps.names)
+        return no_surer_than_medium(found, steps.known)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """When it begins, and what was cleaned, in the manner of the paper's Figures 11 and 12."""

@@ -192,6 +192,9 @@ class DriveType(ProcedureTest[Observed]):
             share = 1.0 if cleaned_early(wide, None) else MIXED_SHARE
             seen.mixed = self._mix(plan, turning, flushed=flushed, share=share)
         mixed = seen.mixed
+        if mixed is not None and not plan.quick and took_too_long(mixed.all_ns):
+            seen.crowded_ns = mixed.all_ns
+            return
         if steps.spent() or (mixed is not None and mixed.logged and (wide.fixed(turning) or plan.quick)):
             return
         if not (wide.quick(turning) or (mixed is not None and mixed.level)):
@@ -224,9 +227,12 @@ class DriveType(ProcedureTest[Observed]):
             return
         self._sustain(plan, seen, wide)
         late = readback.write_late(plan)
-        readback.rest(plan)
         usual_ns = float(np.median(seen.reads_ns if seen.reads.rotates else seen.back_ns))
-        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning.period_ns)
+        waited_ns = readback.rest(plan, usual_ns)
+        if took_too_long(waited_ns):
+            seen.crowded_ns = waited_ns
+            return
+        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning)
 
     def _explain(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         """What still separates models once it is known where writes land at the start."""
@@ -277,11 +283,17 @@ class DriveType(ProcedureTest[Observed]):
 
     @staticmethod
     def _mix(plan: Plan, turning: Coherence, *, flushed: bool, share: float) -> Mixed:
-        """Writes with a random read before each."""
+        """Writes with a random read before each; they end where they wait for bands to be cleaned, if that
+        takes too long."""
         params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
         name = "writes-after-reads-flushed" if flushed else "writes-after-reads"
-        log = plan.steps.run(name, plan.pairs(flushed), params=params, share=share)
-        return mixed_of(name, log, turning, flushed=flushed)
+        io, until = plan.pairs(flushed), None if plan.quick else STALLING
+        log = plan.steps.run(name, io, until=until, params=params, share=share)
+        mixed = mixed_of(name, log, turning, flushed=flushed)
+        if len(log) < len(io) and until is not None and not took_too_long(mixed.all_ns):
+            on = plan.steps.run(f"{name}-on", io.part(len(log), len(io)), params=params, share=share)
+            return mixed_of(name, IoLog.joined([log, on]), turning, flushed=flushed)
+        return mixed
 
     def _narrow(
         self,

@@ -83,7 +83,8 @@ class Observed:
     read_back: ReadBack | None = None
     elsewhere: tuple[Writes, ...] = ()
     settled: Settled | None = None
-    crowded_ns: I64 = field(default_factory=_no_latencies)  # writes of which many waited as for cleaning
+    crowded_ns: I64 = field(default_factory=_no_latencies)
+    """Writes, with the reads between them, of which many waited as for cleaning."""
 
     @property
     def cleaned_early(self) -> bool:
@@ -316,7 +317,8 @@ def _crowded(latency_ns: I64, wide: Writes, turning: Coherence) -> Landing:
     """Writes of which many wait longer than for any place on a disk: a cache that is full."""
     late = int(np.count_nonzero(latency_ns >= STALL_NS))
     why = (
-        f"On a disk that follows {_turn(turning)} {late} of {len(latency_ns)} random writes waited"
+        f"On a disk that follows {_turn(turning)} {late} of {len(latency_ns)} random writes, or reads between"
+        " them, waited"
         f" {_ms(STALL_NS)} or longer, and all {_ms(float(latency_ns.mean()))} on average, as for bands to be"
         " cleaned: they go to a persistent cache that is full."
     )
@@ -357,7 +359,7 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
     )
     confidence = turning.confidence * (1 - turning.p_value)
     contradicts = back.where == "home" and seen.stalled
-    if back.where not in ("flash", "home") and seen.stalled:
+    if back.where == "unknown" and seen.stalled:
         mixed = seen.mixed
         if not wide.flushed and mixed is not None and mixed.level:
             return _said_off(wide, mixed, confidence)

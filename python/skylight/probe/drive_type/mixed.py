@@ -62,6 +62,11 @@ class Mixed:
         return advance(complete_ns, self.turning.period_ns, self._stalled)
 
     @property
+    def all_ns(self) -> I64:
+        """Latency of the reads and the writes: behind a volatile cache the reads wait for what is cleaned."""
+        return np.concatenate([self.reads_ns, self.latency_ns])
+
+    @property
     def flushed(self) -> bool:
         """Whether a FLUSH followed each write."""
         return self.name.endswith("-flushed")

@@ -11,10 +11,10 @@ each part of the addresses has its own, and where writes are sorted by address. 
 * *log*: they wait for a platter but share no angle, although blocks at their places do on the same drive;
 * *flash*: they are read alike, and without waiting for a platter.
 
-Before that the drive gets many short rests: a volatile cache writes out what it holds, but a drive that
-cleans bands when it is idle finds no time, and what it brings home would look as if it had been written
-there. Places of which a block is still answered by a cache, or was not written before writes stalled, are
-left out.
+Before that the drive gets many short rests, until the last blocks written are read from the medium: a
+volatile cache writes out what it holds, but a drive that cleans bands when it is idle finds no time, and what
+it brings home would look as if it had been written there. Places of which a block is still answered by a
+cache, or was not written before writes stalled, are left out.
 
 Invariant: each block is read once, in descending order within a place, so no read buffer answers.
 
@@ -42,33 +42,38 @@ from skylight.probe.drive_type.plan import (
 from skylight.probe.drive_type.writes import LARGE_BYTES
 
 UNIT_BLOCKS = 4  # of a place; the first is written early, the third late
-RESTS, REST_S = (
-    100,
-    0.15,
-)  # no drive known cleans within so little; a volatile cache writes out thousands of blocks
+RESTS, REST_S = 100, 0.15
+"""Rests before it is asked whether the cache has written out; no drive known cleans within one of them."""
+REST_ROUNDS, ASKED = 8, 8
+"""How often that is asked at most, and by how many blocks. The largest volatile caches hold 256 MiB, which a
+drive writes out in a minute or two, where each write waits for a seek and for other clients."""
+LONGEST_WAIT_NS = 400_000_000_000
+"""Of all reads between rests, a quarter of the bound of the test: then writing out waits for bands to be
+cleaned."""
 WAITING = 0.5  # of the time of reads all over the target: faster ones wait for no arm
 ALIKE_TURNS = 0.4  # between the quickest tenth and the slowest quarter: waits for an angle spread over 0.65
 AROUND_BYTES = 4 << 20  # no band is smaller
 MOST_AROUND = PLACES * (AROUND_BYTES // LARGE_BYTES // 2)  # large writes: two MiB around a place at most
 LEAST_TARGET_BYTES = 4 * SUSTAINED_REGION_BYTES  # in which few places are written again in between
-MOST_READS = 2 * PLACES + RESTS
+MOST_READS = 2 * PLACES + REST_ROUNDS * (RESTS + ASKED)
 FEWEST_PLACES = 24  # read from a platter, both blocks
 CACHED = 0.25  # of the time of reads all over the target: faster ones are answered by a cache
-BY_CHANCE = (
-    0.05  # p-value from which on angles have nothing to do with places, where reads at home have 1e-20
-)
+AT_HOME, IN_LOG = 0.75, 0.5
+"""Of how far neighbouring blocks of the drive share an angle: blocks at home do as far, but for chance, and
+those of a log hardly, though a part of a cache that took little in between holds the two of a place near each
+other."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """How blocks written apart in time are read: latency (ns), how they follow their place; how long reads of
-    the target's other blocks take (median, ns), its rotation (ns), and of how many places both blocks were
-    read from a platter."""
+    """How blocks written apart in time are read: latency (ns), how they follow their place around the
+    rotation; how long reads of the target's other blocks take (median, ns), its rotation as those follow it,
+    and of how many places both blocks were read from a platter."""
 
     latency_ns: I64
     tied: Coherence
     usual_ns: float
-    period_ns: float
+    turning: Coherence
     places: int
 
     @property
@@ -77,13 +82,16 @@ class ReadBack:
         if len(self.latency_ns) < 2 * FEWEST_PLACES:
             return "unknown"
         quickest, median, slowest = np.percentile(self.latency_ns, [10, 50, 75]).tolist()
-        if median < WAITING * self.usual_ns and slowest - quickest < ALIKE_TURNS * self.period_ns:
+        if median < WAITING * self.usual_ns and slowest - quickest < ALIKE_TURNS * self.turning.period_ns:
             return "flash"
         if self.places < FEWEST_PLACES:
             return "unknown"
-        if self.tied.rotates:
-            return "home"
-        return "log" if self.tied.period_ns and self.tied.p_value >= BY_CHANCE else "unknown"
+        if not self.tied.period_ns:
+            return "unknown"
+        part = self.tied.share / self.turning.share
+        if part <= IN_LOG:
+            return "log"
+        return "home" if self.tied.rotates and part >= AT_HOME else "unknown"
 
 
 def places(plan: Plan) -> U64:
@@ -114,21 +122,36 @@ def write_early(plan: Plan) -> IoLog:
 
 
 def write_late(plan: Plan) -> IoLog:
-    """Writes the third block of each place."""
-    where = plan.steps.rng("writes-late").permutation(places(plan)) + np.uint64(2 * plan.io_bytes)
+    """Writes the third block of each place, then the last of each."""
+    order = plan.steps.rng("writes-late").permutation(places(plan))
+    where = np.concatenate([order + np.uint64(back * plan.io_bytes) for back in (2, UNIT_BLOCKS - 1)])
     io = IoBatch.writes(where, plan.io_bytes)
     return plan.steps.run("writes-late", io, until=STALLING, params=plan.params(plan.reach))
 
 
-def rest(plan: Plan) -> None:
-    """Leaves the drive alone again and again, never for long."""
-    where = plan.steps.rng("rest").integers(0, plan.reach // plan.io_bytes, RESTS)
-    for block in where.tolist():
-        plan.steps.pause("rest", REST_S)
-        plan.steps.run("rest-read", IoBatch.reads([block * plan.io_bytes], plan.io_bytes))
+def rest(plan: Plan, usual_ns: float) -> I64:
+    """Leaves the drive alone again and again, never for long, until what was written last is not answered by
+    a cache. The latencies of the reads between, if they waited too long; otherwise none."""
+    where = plan.steps.rng("rest").integers(0, plan.reach // plan.io_bytes, (REST_ROUNDS, RESTS))
+    asked = plan.steps.rng("rest-asked").permutation(places(plan)) + np.uint64(
+        (UNIT_BLOCKS - 1) * plan.io_bytes
+    )
+    waited: list[I64] = []
+    for number, blocks in enumerate(where.tolist()):
+        for block in blocks:
+            plan.steps.pause("rest", REST_S)
+            log = plan.steps.run("rest-read", IoBatch.reads([block * plan.io_bytes], plan.io_bytes))
+            waited.append(log.latency_ns)
+            if sum(int(each.sum()) for each in waited) > LONGEST_WAIT_NS:
+                return np.concatenate(waited)
+        ask = IoBatch.reads(asked[number * ASKED : (number + 1) * ASKED], plan.io_bytes)
+        log = plan.steps.run("rest-asked", ask)
+        if np.count_nonzero(log.latency_ns < CACHED * usual_ns) <= 1:
+            break
+    return np.empty(0, np.int64)
 
 
-def read_all(plan: Plan, written: Sequence[IoLog], usual_ns: float, period_ns: float) -> ReadBack:
+def read_all(plan: Plan, written: Sequence[IoLog], usual_ns: float, turning: Coherence) -> ReadBack:
     """Reads both blocks of each place, in rounds of places in random order, the later block first. What
     counts are places that each of some logs wrote to."""
     rng, unit = plan.steps.rng("read-back"), UNIT_BLOCKS * plan.io_bytes
@@ -144,5 +167,5 @@ def read_all(plan: Plan, written: Sequence[IoLog], usual_ns: float, period_ns: f
     wanted = ~np.isin(place, cached)
     for each in written:
         wanted &= np.isin(place, each.offset[each.size == plan.io_bytes] // np.uint64(unit))
-    tied = phase.coherence(log.complete_ns, place, 2 * PLACES_PER_ROUND, wanted)
-    return ReadBack(log.latency_ns, tied, usual_ns, period_ns, int(wanted.sum()) // 2)
+    tied = phase.coherence(log.complete_ns, place, 2 * PLACES_PER_ROUND, wanted, at_ns=turning.period_ns)
+    return ReadBack(log.latency_ns, tied, usual_ns, turning, int(wanted.sum()) // 2)

@@ -22,6 +22,7 @@ from functools import lru_cache
 import numpy as np
 
 from skylight.evidence import F64, I64, IoLog
+from skylight.infer.host_clock import TICK_DEVIATION, tick_ns
 from skylight.infer.robust import BOOTSTRAP_SEED
 
 FIRST = 2  # the first writes of a run find the head anywhere
@@ -63,7 +64,7 @@ def _rows(runs: Sequence[Run]) -> F64:
     return np.stack([run.latency_ns[FIRST:length] for run in runs]).astype(np.float64)
 
 
-def _typical(values: F64, *, flash: bool) -> F64:
+def typical(values: F64, *, flash: bool) -> F64:
     """The typical one of the values along the last axis: on flash the mean of the fastest, else of the middle
     half. By a coarse clock the fastest are whole ticks: then the mean of nearly all, which the ticks that the
     commands begin in spread evenly."""
@@ -79,7 +80,7 @@ def _typical(values: F64, *, flash: bool) -> F64:
 
 def shift(runs: Sequence[Run], reference: Sequence[Run], *, flash: bool) -> float:
     """How much longer `runs` take than `reference`, ns."""
-    one, other = (float(_typical(_rows(each).ravel(), flash=flash)) for each in (runs, reference))
+    one, other = (float(typical(_rows(each).ravel(), flash=flash)) for each in (runs, reference))
     return one - other
 
 
@@ -121,13 +122,16 @@ def step_noise(runs: Sequence[Run], rotation_ns: float) -> float:
 
 
 def noise_of(runs: Sequence[Run], *, flash: bool) -> float:
-    """How far random halves of runs of one size lie apart, root mean square, ns."""
+    """How far random halves of runs of one size lie apart, root mean square, ns; at least as far as the ticks
+    of the clock bring about, with which writes that take alike keep step."""
     rows, orders = _rows(runs), _orders(len(runs))
+    # Of two times for each write, in each half.
+    ticks_ns = 2 * TICK_DEVIATION * tick_ns(*(run.done_ns for run in runs)) / float(np.sqrt(rows.size / 2))
     halves = (
-        _typical(rows[part].reshape(HALVES, -1), flash=flash) for part in np.array_split(orders, 2, axis=1)
+        typical(rows[part].reshape(HALVES, -1), flash=flash) for part in np.array_split(orders, 2, axis=1)
     )
     apart = np.subtract(*halves)
-    return float(np.sqrt(np.mean(np.square(apart)))) + 1.0  # of a nanosecond, the clock's own grain
+    return float(np.hypot(np.sqrt(np.mean(np.square(apart))), ticks_ns))
 
 
 @lru_cache(maxsize=64)
@@ -187,7 +191,7 @@ class Footprints:
 
     def fastest_ns(self, size: int) -> float:
         """Latency of the fastest writes of a size, ns."""
-        return float(_typical(_rows(self.runs[size]).ravel(), flash=True))
+        return float(typical(_rows(self.runs[size]).ravel(), flash=True))
 
     def shift_ns(self, size: int) -> float:
         """How much longer writes of a size take than those of one block, ns."""

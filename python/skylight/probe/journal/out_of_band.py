@@ -35,6 +35,7 @@ from skylight.evidence import F64, IoBatch, IoLog, Op
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
+from skylight.probe.journal.levels import NEARLY_ALL, typical
 from skylight.units import format_duration
 
 CYCLES, FAST_CYCLES, FAST_TURN_NS = 48, 112, 6_500_000.0
@@ -44,6 +45,7 @@ FLUSHES = 48
 SETTLE_NS = (
     300_000.0  # more than the head of a drive settles longer for a write (docs/calibration.md: 0.1 ms)
 )
+NOISE_ERRORS = 2.0  # standard errors that times by a coarse clock, or of a busy host, may be off
 FLASH_NS = 500_000.0  # more than a flash write waits for its first page
 RIGHT_TURNS = OUT_OF_BAND_RIGHT.part  # how near a value must be known to be given
 LEAST_TURNS = 0.2  # no time is less than none, but for what the edges of the saws leave open
@@ -232,14 +234,18 @@ def _confidence(
     return share(hits, RESAMPLES)
 
 
-def judge_flash(timed: IoLog, lone_ns: float, quantum_ns: float, rotation_ns: float) -> Finding:
-    """The finding for a cache on flash; `lone_ns` is the shortest lone write."""
+def judge_flash(timed: IoLog, rest_ns: float, noise_ns: float, rotation_ns: float) -> Finding:
+    """The finding for a cache on flash; `rest_ns` is what a lone write takes beyond the transfer of a
+    quantum, give or take `noise_ns`."""
     flushes = timed.only(Op.FLUSH)
     if not len(flushes):
         return OUT_OF_BAND.unknown("no FLUSH was timed", ())
-    overhead = float(np.sort(flushes.latency_ns)[: max(2, len(flushes) // 16)].mean())
-    most = max(lone_ns - overhead - quantum_ns, 0.0)
-    least = max(most - FLASH_NS, 0.0)
+    took = flushes.latency_ns.astype(np.float64)
+    overhead = float(typical(took, flash=True))
+    usual = took[took <= np.quantile(took, NEARLY_ALL)]  # without outliers
+    noise_ns = NOISE_ERRORS * float(np.hypot(noise_ns, np.std(usual) / np.sqrt(len(usual))))
+    most = max(rest_ns - overhead + noise_ns, 0.0)
+    least = max(rest_ns - overhead - noise_ns - FLASH_NS, 0.0)
     value, half = (most + least) / 2, (most - least) / 2
     words = f"a lone write takes {format_duration(int(most))} beyond overhead and the transfer of a quantum"
     if half > RIGHT_TURNS * rotation_ns:

@@ -197,7 +197,7 @@ def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> Find
         time = QuantumTime(quantum.step_ns, by_tracks)
         return judge_disk(runs.first["write"], runs.first["read"], rotation_ns, time)
     lone_ns = seen.footprints.fastest_ns(seen.footprints.block)
-    return judge_flash(runs.flushes, lone_ns, quantum.step_ns, rotation_ns)
+    return judge_flash(runs.flushes, lone_ns - quantum.step_ns, quantum.noise_ns, rotation_ns)
 
 
 def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:

@@ -89,7 +89,10 @@ class WriteThrough(StandIn):
         if until is not None:  # of each pair the FLUSH is the slow one
             until = Stop(until.latency_ns, until.count, min(max(2 * until.within - 1, 1), MOST_WITHIN))
         log = run(name, with_flushes(io, 1), until=until)
-        return settled(log.rows(slice(len(log) // 2 * 2)))  # a write without its FLUSH is not done
+        if len(log) % 2:  # a write that ended it is done when its FLUSH is
+            last = self._steps.run(f"{name}-flush", IoBatch.make(Op.FLUSH, [0], 0))
+            log = IoLog.joined([log, last])
+        return settled(log)
 
 
 def written_through(steps: Steps, report: SettingsReport) -> tuple[Steps, Volatile, float]:

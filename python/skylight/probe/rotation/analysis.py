@@ -45,6 +45,9 @@ LEAST_SHRINKING = 1.08
 to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
 STARS = ("from-first", "from-far", "from-back", "from-there")
 FINE = "-fine"
+BEHIND = "first-behind"  # instead of the step `first`, where other tests have written there
+FEWEST_PIECES, SHORT_TURNS = 8, 0.25
+"""Pieces of which half are no quarter of a track are no tracks."""
 
 
 class Analysis:
@@ -65,13 +68,26 @@ class Analysis:
     @cached_property
     def turn(self) -> Turn | None:
         """The rotation."""
-        first = self._log("first")
+        first = self._log(self._first)
         return places.exact_turn(self.seen, first) if self.seen.rotates and len(first) else None
+
+    @property
+    def _first(self) -> str:
+        """The step that shows the revolution."""
+        return BEHIND if len(self._log(BEHIND)) else "first"
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether blocks at the start lie in pieces too short for tracks: many were written elsewhere."""
+        rough = self.rough
+        return rough is None or (
+            len(rough.begin) >= FEWEST_PIECES and float(np.median(rough.turns())) < SHORT_TURNS
+        )
 
     @cached_property
     def rough(self) -> Tracks | None:
         """Tracks at the start, before anything is known of their size."""
-        return self._tracks("first", LEAST_TRACK_BYTES, MOST_TRACK_BYTES)
+        return self._tracks(self._first, LEAST_TRACK_BYTES, MOST_TRACK_BYTES)
 
     @cached_property
     def near(self) -> Tracks | None:
@@ -108,7 +124,7 @@ class Analysis:
     @cached_property
     def stripe(self) -> int | None:
         """The size of the stripes that addresses go to several disks in, if they do."""
-        log = self._log("first")
+        log = self._log(self._first)
         if self.rough is None or self.turn is None or len(log) == 0:
             return None
         return places.stripe_under(log, self.turn, self.rough)

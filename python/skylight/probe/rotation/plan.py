@@ -14,12 +14,14 @@ import numpy as np
 
 from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
 from skylight.infer.track_phases import Tracks
+from skylight.probe.drive_type.plan import SUSTAINED_REGION_BYTES
 from skylight.probe.procedure import Steps
 from skylight.probe.rotation import seeks
 from skylight.probe.rotation.analysis import (
     AGAIN_PAIRS,
     AGAIN_READS,
     APART_READS,
+    BEHIND,
     FEWEST_PLACES,
     FINE,
     FULL_READS,
@@ -41,14 +43,18 @@ TURN_BYTES = 256 << 20
 FIRST_BYTES, FIRST_READS = 8 << 20, 1024
 NEAR_TRACKS, READS_A_TRACK = 44, 48
 SIZE_TRACKS, SIZE_READS = 5.5, 400
+COARSE_TIMES = 3  # as many reads where the clock is coarse: its tick scatters angles three times as far
 PLACE_TRACKS = 2.3
 WIDE_NS = 2_900_000.0  # more than any arm needs to the next track, and what commands take longer
 EARLIER_NS, NARROW_NS = 100_000.0, 500_000.0
 AVOIDED_BYTES = 20 << 20  # what test 1 writes most of lies before this
+ALL_AVOIDED_BYTES = SUSTAINED_REGION_BYTES + AVOIDED_BYTES
+"""All that test 1 writes, but for single places, lies before this."""
+AVOIDED_PARTS = 32  # of a drive at least, so that what lies there is hardly further in
 BEFORE_END_BYTES = 1 << 30  # more than the bands that the last of a whole drive's data may lie in
 BEFORE_END_PARTS = 64  # of a drive at least, so that it is hardly further out
 LEAST_BYTES = 1 << 30
-MOST_IOS = 24_000
+MOST_IOS = 30_000
 
 Pairs = list[tuple[int, int]]
 
@@ -157,6 +163,9 @@ def measure(steps: Steps, seen: Seen) -> None:
         if not found.seen.rotates:
             return
         plan.scattered("first", [plan.base], FIRST_BYTES, FIRST_READS)
+        if not clean and steps.size >= AVOIDED_PARTS * ALL_AVOIDED_BYTES and plan.analysis().in_pieces:
+            plan.base = ALL_AVOIDED_BYTES
+            plan.scattered(BEHIND, [plan.base], FIRST_BYTES, FIRST_READS)
         _measure_tracks(plan, found)
 
 
@@ -168,10 +177,11 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
     track = found.rough.track_bytes
     plan.scattered("od", [plan.base], NEAR_TRACKS * track, NEAR_TRACKS * READS_A_TRACK)
     length = SIZE_TRACKS * track
-    plan.scattered("md", [(size - length) / 2], length, SIZE_READS)
-    plan.scattered("id", [size - length], length, SIZE_READS)
+    reads = SIZE_READS * (COARSE_TIMES if found.turn is not None and found.turn.host.coarse else 1)
+    plan.scattered("md", [(size - length) / 2], length, reads)
+    plan.scattered("id", [size - length], length, reads)
     if size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
-        plan.scattered("id-before", [size - length - BEFORE_END_BYTES], length, SIZE_READS)
+        plan.scattered("id-before", [size - length - BEFORE_END_BYTES], length, reads)
     if found.near is None or found.middle is None or found.last is None:
         return
     if _measure_steps(plan, found, found.near):
@@ -183,16 +193,19 @@ def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:
     whole, turn = seeks.whole_tracks(near), found.turn
     if len(whole) < seeks.FEWEST_TRACKS or turn is None:
         return False
+    # A read is submitted a gap after the block before passed, and gaps differ by less than they are long.
+    gap = turn.host.gap_ns / turn.period_ns
+    earlier, narrow = EARLIER_NS / turn.period_ns + gap / 2, NARROW_NS / turn.period_ns + gap
     pairs = [(piece, piece) for piece in (whole * SAME_PIECES)[:SAME_PIECES]]
-    each, narrow, earlier = SAME_READS // SAME_PIECES, NARROW_NS / turn.period_ns, EARLIER_NS / turn.period_ns
+    each = SAME_READS // SAME_PIECES
     plan.hops("same-wide", near, pairs, each, np.zeros(len(pairs)), 1.0)
     if found.same_wide is None:
         return False
-    soonest = found.same_wide.ns / turn.period_ns - earlier
+    soonest = gap + found.same_wide.ns / turn.period_ns - earlier
     plan.hops("same", near, pairs, each, np.full(len(pairs), soonest), narrow)
     if found.same is None:
         return False
-    same, wide = found.same.ns / turn.period_ns, WIDE_NS / turn.period_ns
+    same, wide = gap + found.same.ns / turn.period_ns, WIDE_NS / turn.period_ns
     for name, hops, reads in (("next", seeks.next_pairs(near), NEXT_READS),
                               ("apart", seeks.apart_pairs(near), APART_READS)):  # fmt: skip
         plan.hops(name, near, hops, reads, np.full(len(hops), same), wide)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoLog
 from skylight.infer.minimum_access_time import Reach
-from skylight.infer.track_phases import Tracks
+from skylight.infer.track_phases import Tracks, phasors
 from skylight.probe.rotation.places import Turn, ideals, in_chunks, reaches
 
 FEWEST_TRACKS = 6
@@ -57,7 +57,7 @@ def hop_reaches(log: IoLog, tracks: Tracks, turn: Turn, count: int) -> list[Reac
     if len(log) == 0:
         return []
     model = tracks.phase(log.offset.astype(np.float64))
-    ideal = ideals(log, model, in_chunks(len(log)), turn.period_ns)
+    ideal = ideals(log, model, in_chunks(len(log)), turn)
     rows = np.arange(len(log))
     key = np.where(rows % count == 0, -1, rows // count)
     return reaches(ideal, key, len(log) // count, turn.period_ns)
@@ -68,7 +68,7 @@ def pooled_reach(log: IoLog, tracks: Tracks, turn: Turn, count: int) -> Reach | 
     if len(log) == 0:
         return None
     model = tracks.phase(log.offset.astype(np.float64))
-    ideal = ideals(log, model, in_chunks(len(log)), turn.period_ns)
+    ideal = ideals(log, model, in_chunks(len(log)), turn)
     key = np.where(np.arange(len(log)) % count == 0, -1, 0)
     return reaches(ideal, key, 1, turn.period_ns)[0]
 
@@ -84,15 +84,19 @@ def star_reaches(log: IoLog, hub: Tracks, others: list[Tracks], turn: Turn, coun
     for number, other in enumerate(others):
         mine = (key == number) & ~at_hub
         model[mine] = other.phase(x[mine])
-    ideal = ideals(log, model, 2 * key + at_hub, turn.period_ns)
+    ideal = ideals(log, model, 2 * key + at_hub, turn)
     key[0] = -1
     return reaches(ideal, key, len(log) // count, turn.period_ns)
 
 
 def track_numbers(tracks: Tracks) -> I64:
-    """The number of each piece's track in the order of addresses: pieces that a stray read cut count once."""
-    number = np.rint((tracks.begin - tracks.begin[0]) * tracks.slope)
-    return np.asarray(number, np.int64)
+    """The number of each piece's track in the order of addresses: pieces that a stray read cut count once.
+    Whole tracks tell where tracks begin; the first piece may be a part of one."""
+    whole = tracks.turns() >= WHOLE_TURNS
+    begins = tracks.begin[whole] if whole.any() else tracks.begin
+    origin = float(np.angle(phasors(begins * tracks.slope).sum())) / (2 * np.pi)
+    number = np.floor((tracks.begin + tracks.end) / 2 * tracks.slope - origin)
+    return np.asarray(number - number[0], np.int64)
 
 
 @dataclass(frozen=True, slots=True)

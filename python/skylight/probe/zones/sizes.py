@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, IoLog
+from skylight.infer.host_clock import tick_ns
 from skylight.infer.track_phases import fit_tracks, phase_of
 
 READS = 264
@@ -60,7 +61,7 @@ def size_of(log: IoLog, period_ns: float, guess: float) -> Size | None:
         return None
     angle = phase_of(log.complete_ns, int(log.complete_ns[0]), period_ns)
     x = log.offset.astype(np.float64)
-    tracks = fit_tracks(x, angle, 0.75 * guess, 1.3 * guess)
+    tracks = fit_tracks(x, angle, 0.75 * guess, 1.3 * guess, tick_ns(log.complete_ns) / period_ns)
     if tracks is None:
         return None
     error = max(LEAST_ERROR, 1.2 * tracks.slope_error / tracks.slope)
