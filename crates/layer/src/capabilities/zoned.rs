@@ -423,6 +423,10 @@ pub trait Zoned {
     /// Makes a zone read-only or offline, as a drive does whose head or medium fails, or writable again.
     fn set_access(&mut self, zone: u32, access: ZoneAccess);
 
+    /// Has the drive recommend to reset a zone, or no longer (RWP Recommended): the standard leaves it to the drive when it
+    /// does, and none of ours does by itself.
+    fn recommend_reset(&mut self, zone: u32, recommended: bool);
+
     /// What an image keeps of a zone.
     fn record(&self, zone: u32) -> ZoneRecord;
 

@@ -55,6 +55,10 @@ impl Zoned for ZonedLayer {
         self.table.set_access(zone, access);
     }
 
+    fn recommend_reset(&mut self, zone: u32, recommended: bool) {
+        self.table.recommend_reset(zone, recommended);
+    }
+
     fn record(&self, zone: u32) -> ZoneRecord {
         self.table.record(zone)
     }

@@ -419,7 +419,7 @@ fn reports_list_what_the_filter_asks_for() {
     assert_eq!(act(&mut drive, Op::FinishZone, 6), Ok(()));
     drive.set_access(7, ZoneAccess::ReadOnly);
     drive.set_access(8, ZoneAccess::Offline);
-    drive.table.recommend_reset(6, true);
+    drive.recommend_reset(6, true);
     for (filter, expected) in [
         (ZoneFilter::All, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9][..]),
         (ZoneFilter::Empty, &[2, 9]),
