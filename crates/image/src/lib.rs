@@ -11,7 +11,7 @@
 //! * `space`: what happens where the file system is full, or fails.
 //! * `bad_sectors`: sectors that are known not to be what was written.
 //! * `image_files`: files and devices, and what is asked of them before anything is written.
-//! * [`shingled`]: what is kept of a drive whose writes overwrite others, beside its data. `zones`: of one with zones.
+//! * [`shingled`]: what is kept of a drive whose writes overwrite others, beside its data. `zones`, `zone_records`: of one with zones.
 //! * [`scrub`]: reads all data of an image that has checksums.
 //! * [`maintenance`]: looking at an image, checking it, making it small.
 //! * [`error`]: what can go wrong, one line each.
@@ -51,6 +51,7 @@ mod space;
 mod state;
 pub mod store;
 mod structure_reader;
+mod zone_records;
 mod zones;
 
 pub use error::ImageError;

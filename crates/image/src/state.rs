@@ -13,7 +13,7 @@ use skylight_layer::{CachedExtent, ExtentMap, Layer, Recovered};
 
 use crate::format::tag::{Kind, Tag};
 use crate::ranges::{Room, Rooms};
-use crate::zones::ZoneRecords;
+use crate::zone_records::ZoneRecords;
 
 /// Where bands lie, by their first host sectors: the length of each and its place.
 pub(crate) type BandPlaces = BTreeMap<u64, (Sectors, Pba)>;

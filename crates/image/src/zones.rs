@@ -17,8 +17,6 @@
 //!   before the reset has its data.
 //! * A plan that is refused leaves the records as they were.
 
-use std::collections::BTreeMap;
-
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneRecord};
 use skylight_layer::{Layer, MapChange, Plan, Purpose, Source, Step};
@@ -34,36 +32,6 @@ use crate::state::State;
 
 /// Bytes of zeros that are written at a time where the store cannot discard.
 const ZEROS_BYTES: u64 = 1 << 20;
-
-/// The records of all zones that are not as on a new drive, by number.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ZoneRecords(BTreeMap<u32, ZoneRecord>);
-
-impl ZoneRecords {
-    /// The record of a zone.
-    pub fn of(&self, zone: u32) -> ZoneRecord {
-        self.0.get(&zone).copied().unwrap_or(ZoneRecord::empty(zone))
-    }
-
-    /// A zone has another record.
-    pub fn set(&mut self, record: ZoneRecord) {
-        if record == ZoneRecord::empty(record.zone) {
-            self.0.remove(&record.zone);
-        } else {
-            self.0.insert(record.zone, record);
-        }
-    }
-
-    /// How many there are.
-    pub fn count(&self) -> u64 {
-        self.0.len() as u64
-    }
-
-    /// All of them, by number.
-    pub fn iter(&self) -> impl Iterator<Item = &ZoneRecord> {
-        self.0.values()
-    }
-}
 
 impl State {
     /// Brings the zones of a layer into the state of their records.

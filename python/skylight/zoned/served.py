@@ -1,7 +1,7 @@
 """Zones of a served drive, over its control socket: the layout, a report, and actions on zones.
 
-The server has the zones (docs/serve.md, "Zones"); a report comes in pages, each of which is as the zones were at one
-moment.
+The server has the zones (docs/serve.md, "Zones"); a report comes in pages, each of which is as the zones were
+at one moment.
 """
 
 from __future__ import annotations

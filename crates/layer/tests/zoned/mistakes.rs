@@ -64,6 +64,12 @@ fn wrong(right: Effect) -> Vec<Effect> {
     }
 }
 
+/// Whether an effect on zones of a condition is another one than the right one: not if it leaves the condition, nor for a zone that
+/// was opened implicitly, whose write pointer is never at its first block, if it closes it.
+fn makes_a_difference(row: usize, effect: Effect) -> bool {
+    effect != Effect::To(CONDITIONS[row]) && !(row == IMPLICIT_ROW && effect == Effect::To(Condition::Closed))
+}
+
 impl Mistake {
     /// One of each kind in each place.
     pub fn all() -> Vec<Self> {
@@ -71,9 +77,7 @@ impl Mistake {
         for row in 0..CONDITIONS.len() {
             for column in 0..4 {
                 let right = standard.actions[row][column];
-                // A zone that was opened implicitly was written to, so its write pointer is never at its first block.
-                let same = |effect: &Effect| row == IMPLICIT_ROW && *effect == Effect::To(Condition::Closed);
-                let effects = wrong(right).into_iter().filter(|effect| !same(effect));
+                let effects = wrong(right).into_iter().filter(|&effect| makes_a_difference(row, effect));
                 all.extend(effects.map(|effect| Self::Action(row, column, effect)));
                 // What an action leaves as it is, or cannot be done with, it may as well do with all.
                 if !matches!(right, Effect::Fails(_) | Effect::Keep) {
@@ -82,7 +86,9 @@ impl Mistake {
             }
             // Conventional zones have no write pointer to be written at.
             if row > 0 {
-                all.extend(wrong(standard.writes[row]).into_iter().map(|effect| Self::Write(row, effect)));
+                let effects = wrong(standard.writes[row]).into_iter();
+                let effects = effects.filter(|&effect| effect != Effect::To(CONDITIONS[row]));
+                all.extend(effects.map(|effect| Self::Write(row, effect)));
             }
             all.push(Self::Read(row, standard.reads[row].is_none().then_some(ANOTHER)));
             all.extend(standard.open[row].then_some(Self::NotOpen(row)));
