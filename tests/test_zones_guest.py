@@ -253,16 +253,22 @@ def test_an_append_is_a_write_at_the_write_pointer(said: dict[str, Said], kind: 
     assert zones_of(said, f"{kind} appended")[FIRST + 4]["write_pointer_bytes"] == zone + 36_864
 
 
-@pytest.mark.parametrize(("kind", "device"), [("null", NULL), ("managed", SCSI)])
+@pytest.mark.parametrize(
+    ("kind", "device", "why"),
+    [
+        ("null", NULL, "Input/output error (os error 5)"),
+        ("managed", SCSI, "Remote I/O error (os error 121)"),
+    ],
+)
 def test_a_write_beside_the_write_pointer_fails_in_one_line(
-    said: dict[str, Said], kind: str, device: str
+    said: dict[str, Said], kind: str, device: str, why: str
 ) -> None:
     failed = said[f"{kind} misplaced"]
     at = FIRST * ZONE_BYTES + 8192
     assert failed.code == 3
     assert failed.err == (
-        f"{device}: write of 4096 bytes at offset {at} failed: Input/output error (os error 5); check that it"
-        " began at the write pointer of its zone (skylight zones), or its health (smartctl -a), then resume\n"
+        f"{device}: write of 4096 bytes at offset {at} failed: {why}; check that it began at the write pointer of"
+        " its zone (skylight zones), or its health (smartctl -a), then resume\n"
     )
 
 

@@ -69,9 +69,9 @@ impl Device {
         log.extend(Log::pending(columns.len() - log.submit_ns.len()));
         if self.identity().declared.is_host_managed()
             && let End::Failed(Failure { op: Op::Write, reason, .. }) = &mut end
-            && let Reason::Errno(number @ libc::EIO) = *reason
+            && let Some(closer) = of_zoned_write(reason)
         {
-            *reason = Reason::ZonedWrite(number);
+            *reason = closer;
         }
         Ok((log, end))
     }
@@ -149,6 +149,15 @@ impl Device {
     }
 }
 
+/// What a failed write to a host-managed disk may be: Linux has EIO for one that failed, and EREMOTEIO for one that a
+/// SCSI disk refused (`blk_errors` in block/blk-core.c), but drivers use the first for a refused place too.
+fn of_zoned_write(reason: &Reason) -> Option<Reason> {
+    match *reason {
+        Reason::Errno(number @ (libc::EIO | libc::EREMOTEIO)) => Some(Reason::ZonedWrite(number)),
+        _ => None,
+    }
+}
+
 /// The end of a batch by a zone command that failed for no reason of ZBC-2.
 fn ended(failure: ZoneFailure, op: Op, offset: u64, size: u32) -> End {
     End::Failed(Failure { path: failure.path, op, offset, size, reason: Reason::Zone(failure.fault) })
@@ -190,6 +199,15 @@ mod tests {
         assert_eq!(pointer.place(8192), Ok(8192));
         assert_eq!(pointer.place(8704), Err(Refused::WriteBoundary));
         assert_eq!(Pointer::default().place(512), Err(Refused::InvalidField));
+    }
+
+    #[test]
+    fn a_refused_write_to_a_host_managed_disk_is_told_from_a_full_one() {
+        for number in [libc::EIO, libc::EREMOTEIO] {
+            assert_eq!(of_zoned_write(&Reason::Errno(number)), Some(Reason::ZonedWrite(number)));
+        }
+        assert_eq!(of_zoned_write(&Reason::Errno(libc::ENOSPC)), None);
+        assert_eq!(of_zoned_write(&Reason::Shrunk(0)), None);
     }
 
     #[test]
