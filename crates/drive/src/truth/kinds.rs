@@ -45,7 +45,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     findings.push(word("cache_medium", medium, why));
     findings.push(word("cache_location", location, why));
     findings.extend(cleaning(&profile.layer));
-    let mapping = match profile.layer {
+    let mapping = match &profile.layer {
         Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => None,
         Layer::Zoned(keys) if keys.host_aware.is_none() => None,
         Layer::FullyAssociative(_) => Some(("dynamic", "a cleaned band moves to another location")),
