@@ -18,6 +18,7 @@
 //! queue drains at the end of a batch.
 
 mod background;
+mod interface;
 #[cfg(test)]
 mod outcome_tests;
 mod zones;
@@ -41,36 +42,10 @@ use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
 use crate::world::World;
 use crate::write_cache::WriteCache;
+pub use interface::HostInterface;
 
 /// How many commands ahead the layer gets a hint: far enough to hide the memory latency.
 const HINT_COMMANDS: usize = 24;
-
-/// The drive's host interface.
-#[derive(Clone, Copy, Debug)]
-pub struct HostInterface {
-    /// Maximum number of commands in the drive's queue.
-    pub queue_depth: usize,
-    /// The order in which the drive serves them.
-    pub schedule: Schedule,
-    /// Number of accesses among which the drive chooses the nearest where the order is up to it.
-    pub positioning_window: usize,
-    /// Time from the arrival of a command until the heads may move for it.
-    pub command_overhead: Nanos,
-    /// Time from a completion until the host submits the next command.
-    pub host_gap: Nanos,
-    /// Size of the volatile write cache; zero for a drive without one.
-    pub write_cache: Sectors,
-    /// Maximum number of runs in the write cache; `None` if only its size limits it.
-    pub write_cache_runs: Option<usize>,
-    /// Whether the write cache is on at power-on.
-    pub write_cache_on: bool,
-    /// How far a read continues into the drive's buffer.
-    pub read_buffer: Sectors,
-    /// Whether look-ahead is on at power-on.
-    pub look_ahead: bool,
-    /// Whether the drive parks its heads when it is idle and has no background work.
-    pub park_when_idle: bool,
-}
 
 /// A read that continues into the buffer: its next host address, and since when it has been reading.
 #[derive(Clone, Copy, Debug)]
@@ -127,6 +102,8 @@ pub struct Drive {
     /// The commands of the last batch that were not just done.
     results: Vec<BatchResult>,
     destaged: Vec<LbaExtent>,
+    /// Random numbers used so far.
+    draws: u64,
     plants: Plants<Planted>,
     /// What the host meets besides the drive; `None` under ideal conditions.
     pub(crate) world: Option<Box<World>>,
@@ -169,6 +146,7 @@ impl Drive {
             answered: Vec::new(),
             results: Vec::new(),
             destaged: Vec::new(),
+            draws: 0,
             plants: Plants::default(),
             world: None,
         }
@@ -409,9 +387,12 @@ impl Drive {
             propose(at, Event::Destaged);
         }
         if let Some((begin, index)) = outlook.arrival {
-            propose((begin + self.interface.command_overhead).max(self.clock), Event::CacheCompletion(index));
+            let ready = begin + self.interface.overhead(&self.pending.commands()[index]);
+            propose(ready.max(self.clock), Event::CacheCompletion(index));
         }
-        let destage = (!self.cache.is_empty()).then(|| self.cache.nonempty_since().max(self.refused_until));
+        let rest = self.interface.write_back_after.map_or(Time(0), |after| self.cache_busy_until + after);
+        let destage =
+            (!self.cache.is_empty()).then(|| self.cache.nonempty_since().max(self.refused_until).max(rest));
         let never = Time(u64::MAX);
         let full_or_media = outlook.full.unwrap_or(never).min(outlook.media.unwrap_or(never));
         let since = full_or_media.min(destage.unwrap_or(never));
@@ -442,7 +423,7 @@ impl Drive {
         let command = self.pending.commands()[index];
         let Command { id, op, extent, .. } = command;
         let came = self.pending.arrivals()[index].queued_at;
-        let admitted = self.admit(&command);
+        let (time, admitted) = self.admit(&command, time, host);
         if op == Op::Write && admitted.is_ok() {
             self.cache_busy_until = time;
             host.cached(id, self.cache.accept(extent, time));
@@ -518,7 +499,7 @@ impl Drive {
         let arrival = self.pending.arrivals()[first + next];
         // A command that the link held back has not been decoded meanwhile.
         let arrived = if self.world.is_some() { arrival.queued_at } else { arrival.submitted_at };
-        let ready = arrived + self.interface.command_overhead;
+        let ready = arrived + self.interface.overhead(&command);
         self.give_way(self.busy_until.max(ready));
         let free = self.busy_until;
         let start = self.reading_ahead_since(&command, ready).unwrap_or(free.max(ready));

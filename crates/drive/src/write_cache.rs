@@ -6,7 +6,8 @@
 //! only writes never pays for it.
 //!
 //! The cache is limited in bytes and in *runs*. Writes that continue each other form one run, so that a cache
-//! full of single blocks still accepts a whole band in small pieces.
+//! full of single blocks still accepts a whole band in small pieces. On a drive with zones, each zone has a run that its
+//! writes may continue, so that a host may write to many zones in turns.
 //!
 //! The next write to destage is chosen by head position ([`WriteCache::next_to_destage`]) or by a command
 //! that needs the media where a write is cached ([`WriteCache::first_to_destage`]). Both apply
@@ -19,10 +20,11 @@
 //! acceptance; a write stays in the cache until it is on the medium.
 //! Source: Skylight (FAST'15), section 2 (volatile cache), footnote 2.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use skylight_command::{Command, CommandId, Op};
-use skylight_disk::{LbaExtent, Pba, Sectors, Time};
+use skylight_disk::{Lba, LbaExtent, Pba, Sectors, Time};
 use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan, ZoneLayout};
 
 use crate::media::Media;
@@ -43,8 +45,9 @@ pub(crate) struct WriteCache {
     nonempty_since: Time,
     /// Writes to be destaged, oldest first; the entries before `first` have left.
     writes: Vec<Command>,
-    /// Parallel columns: their positions in the log, and their targets in the SPTF queue.
+    /// Parallel columns: their positions in the log, their runs, and their targets in the SPTF queue.
     logged: Vec<Pba>,
+    run_of: Vec<u32>,
     targets: Vec<Target>,
     sptf: SptfQueue,
     /// The largest number of writes among which a choice was made.
@@ -60,43 +63,44 @@ pub(crate) struct WriteCache {
     destaged_at: Time,
     /// The zones of the drive: writes to one zone leave in order.
     zones: Option<ZoneLayout>,
+    /// The end of the newest write of each zone that has any, and its run, to which what continues it belongs.
+    zone_ends: BTreeMap<u32, (Lba, u32)>,
     pub(crate) plants: Plants<Planted>,
 }
 
-/// Runs of contiguous writes, with the number of writes left in each. Writes are numbered in order of
-/// acceptance.
+/// Runs of contiguous writes, with the number of writes left in each. Runs are numbered in the order in which they began.
 #[derive(Clone, Debug, Default)]
 struct Runs {
-    /// First write number and writes left of each run, oldest first.
-    left: VecDeque<(u32, u32)>,
+    /// Writes left of each run, oldest first, from the run with the number `first` on.
+    left: VecDeque<u32>,
+    first: u32,
     count: usize,
 }
 
 impl Runs {
-    fn add(&mut self, id: CommandId, continues: bool) {
-        match self.left.back_mut() {
-            Some((_, left)) if continues => *left += 1,
-            _ => {
-                self.left.push_back((id.0, 1));
-                self.count += 1;
-            }
+    /// Begins a run with a write; returns its number.
+    fn begin(&mut self) -> u32 {
+        self.left.push_back(1);
+        self.count += 1;
+        self.first.wrapping_add(self.left.len() as u32 - 1)
+    }
+
+    /// Adds a write to a run of which some writes are left.
+    fn join(&mut self, run: u32) {
+        if let Some(left) = self.left.get_mut(run.wrapping_sub(self.first) as usize) {
+            *left += 1;
         }
     }
 
-    fn remove(&mut self, id: CommandId) {
-        let oldest = self.left.front().map_or(id.0, |&(first, _)| first);
-        let into = |number: u32| number.wrapping_sub(oldest);
-        let run = self.left.partition_point(|&(first, _)| into(first) <= into(id.0)).saturating_sub(1);
-        if let Some((_, left)) = self.left.get_mut(run) {
+    /// Removes a write of a run.
+    fn remove(&mut self, run: u32) {
+        if let Some(left) = self.left.get_mut(run.wrapping_sub(self.first) as usize) {
             *left -= 1;
             self.count -= usize::from(*left == 0);
         }
-        while self.left.front().is_some_and(|&(_, left)| left == 0) {
+        while self.left.front() == Some(&0) {
             self.left.pop_front();
-        }
-        // The newest cached write is always in the last run, so that a continuation of it extends that run.
-        while self.left.back().is_some_and(|&(_, left)| left == 0) {
-            self.left.pop_back();
+            self.first = self.first.wrapping_add(1);
         }
     }
 }
@@ -121,6 +125,7 @@ impl WriteCache {
             nonempty_since: Time(0),
             writes: Vec::new(),
             logged: Vec::new(),
+            run_of: Vec::new(),
             targets: Vec::new(),
             sptf: SptfQueue::default(),
             window: 0,
@@ -131,6 +136,7 @@ impl WriteCache {
             destaging: Vec::new(),
             destaged_at: Time(0),
             zones,
+            zone_ends: BTreeMap::new(),
             plants: Plants::default(),
         }
     }
@@ -157,16 +163,21 @@ impl WriteCache {
         &self.writes[self.first..]
     }
 
-    /// Index of the write to destage next, among the `window` oldest: the one that the heads reach first, or
-    /// an older one that it overlaps.
-    pub(crate) fn next_to_destage(&mut self, window: usize, parts: (&dyn Layer, &Media), now: Time) -> usize {
-        if window <= 1 {
-            return 0;
+    /// Index of the write to destage next, among these in the order of acceptance: the one that the heads reach first,
+    /// or an older one that it overlaps.
+    pub(crate) fn next_to_destage(
+        &mut self,
+        among: Range<usize>,
+        parts: (&dyn Layer, &Media),
+        now: Time,
+    ) -> usize {
+        if among.len() <= 1 {
+            return self.oldest_overlapping(among.start);
         }
-        self.window = self.window.max(window);
-        let range = self.first..self.first + window;
+        self.window = self.window.max(among.end);
+        let range = self.first + among.start..self.first + among.end;
         let choice = (&self.writes[range.clone()], &mut self.targets[range]);
-        let nearest = self.sptf.nearest(parts, now, choice, |_| now);
+        let nearest = among.start + self.sptf.nearest(parts, now, choice, |_| now);
         if self.plants.has(Planted::NearestLeaves) { nearest } else { self.oldest_overlapping(nearest) }
     }
 
@@ -203,13 +214,19 @@ impl WriteCache {
     /// Whether there is space for a write. A write larger than the whole cache fits when it is empty.
     #[inline]
     pub(crate) fn has_space(&self, extent: LbaExtent) -> bool {
-        let run_fits = self.most_runs.is_none_or(|most| self.runs.count < most || self.continues(extent));
+        let run_fits =
+            self.most_runs.is_none_or(|most| self.runs.count < most || self.continued_run(extent).is_some());
         self.is_empty() || (run_fits && self.buffered + extent.len <= self.capacity)
     }
 
-    /// Whether a write continues the newest one.
-    fn continues(&self, extent: LbaExtent) -> bool {
-        self.dirty().last().is_some_and(|newest| newest.extent.end() == extent.start)
+    /// The run of the newest write, or of the newest one of its zone, if a write continues that.
+    fn continued_run(&self, extent: LbaExtent) -> Option<u32> {
+        let newest = self.dirty().last().filter(|newest| newest.extent.end() == extent.start);
+        let in_zone = || {
+            let zone = self.zones.as_ref()?.zone_of(extent.start);
+            self.zone_ends.get(&zone).filter(|(end, _)| *end == extent.start).map(|&(_, run)| run)
+        };
+        newest.and_then(|_| self.run_of.last().copied()).or_else(in_zone)
     }
 
     /// Accepts a write that completes at `at`; returns its number in the cache.
@@ -220,7 +237,16 @@ impl WriteCache {
         let id = CommandId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
         self.buffered += extent.len;
-        self.runs.add(id, self.continues(extent));
+        let run = match self.continued_run(extent) {
+            Some(run) => {
+                self.runs.join(run);
+                run
+            }
+            None => self.runs.begin(),
+        };
+        if let Some(zones) = &self.zones {
+            self.zone_ends.insert(zones.zone_of(extent.start), (extent.end(), run));
+        }
         // A gap of one sector keeps the map from merging adjacent writes.
         if (self.end + extent.len).get() >= MAX_ADDRESS.get() {
             self.end = Pba(0);
@@ -230,6 +256,7 @@ impl WriteCache {
         }
         self.writes.push(Command::new(id, Op::Write, extent));
         self.logged.push(self.end);
+        self.run_of.push(run);
         self.targets.push(self.sptf.admit());
         self.end += extent.len + Sectors(1);
         id
@@ -306,11 +333,18 @@ impl WriteCache {
             let (at, first) = (self.first + index, self.first);
             let (extent, logged) = (self.writes[at].extent, self.logged[at]);
             self.buffered = self.buffered - extent.len;
-            self.runs.remove(id);
+            let run = self.run_of[at];
+            self.runs.remove(run);
+            if let Some(zone) = self.zones.as_ref().map(|zones| zones.zone_of(extent.start))
+                && self.zone_ends.get(&zone) == Some(&(extent.end(), run))
+            {
+                self.zone_ends.remove(&zone);
+            }
             self.remove_newest(extent, logged);
             self.sptf.remove(self.targets[at]);
             self.writes.copy_within(first..at, first + 1);
             self.logged.copy_within(first..at, first + 1);
+            self.run_of.copy_within(first..at, first + 1);
             self.targets.copy_within(first..at, first + 1);
             self.first += 1;
             removed(extent);
@@ -323,6 +357,7 @@ impl WriteCache {
         if self.first * 2 > self.writes.len() {
             self.writes.drain(..self.first);
             self.logged.drain(..self.first);
+            self.run_of.drain(..self.first);
             self.targets.drain(..self.first);
             self.first = 0;
         }
@@ -358,7 +393,7 @@ impl WriteCache {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use skylight_disk::Lba;
+    use skylight_layer::ZoneModel;
 
     fn block(number: u64) -> LbaExtent {
         LbaExtent::new(Lba(number * 8), Sectors(8))
@@ -381,6 +416,25 @@ mod tests {
             cache.accept(block(number), Time(0));
         }
         assert!(!cache.has_space(block(11)), "continues an older one");
+    }
+
+    #[test]
+    fn a_zone_has_a_run_that_its_writes_continue_in_turns_with_others_until_they_have_left() {
+        let zones = ZoneLayout::new(ZoneModel::HostAware, Sectors(800), Sectors(80));
+        let mut cache = WriteCache::new(Sectors(1 << 20), Some(2), true, Some(zones));
+        for number in [10, 20, 11, 21, 12] {
+            assert!(cache.has_space(block(number)), "{number}");
+            cache.accept(block(number), Time(0));
+        }
+        assert_eq!(cache.runs.count, 2);
+        assert!(!cache.has_space(block(15)) && !cache.has_space(block(30)), "continue nothing");
+        let of_first: Vec<CommandId> =
+            cache.dirty().iter().filter(|w| w.extent.start < Lba(160)).map(|w| w.id).collect();
+        cache.begin_destaging(of_first.into_iter(), Time(0));
+        cache.finish_destaging(|_| {});
+        assert_eq!(cache.runs.count, 1);
+        cache.accept(block(13), Time(0));
+        assert_eq!(cache.runs.count, 2, "what it would continue has left");
     }
 
     #[test]

@@ -91,7 +91,9 @@ fn every_profile_builds_a_drive_quickly() {
             "st4000nc001",
             "st5000as0011",
             "st8000as0011",
-            "swd-160gb"
+            "st8000as0022",
+            "swd-160gb",
+            "wsh722020al"
         ]
     );
     for name in names {

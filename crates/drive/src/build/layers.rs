@@ -1,6 +1,6 @@
 //! Builds the translation layers of profiles and places their regions on the platters.
 
-use skylight_disk::{Geometry, Nanos, Pba, PbaExtent, Sectors, Shingling};
+use skylight_disk::{Geometry, Mechanics, Pba, PbaExtent, Sectors, Shingling};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
@@ -11,12 +11,13 @@ use skylight_layer::{
 
 use super::geometry::{Tracks, about};
 use super::regions::{bands, fits, free_runs, reserve, track_bands, tracks_for, tracks_for_bands};
-use super::sectors;
-use crate::profile::{self, BandRun, CacheLocation, CacheMedium, CleaningType, Profile, ProfileError};
+use super::{host_aware, idle_after, sectors};
+use crate::profile::{self, BandRun, CacheLocation, CacheMedium, Profile, ProfileError};
 
 /// The layer of a profile.
 pub(super) fn build(
     profile: &Profile,
+    mechanics: &Mechanics,
     geometry: &Geometry,
     tracks: &Tracks,
 ) -> Result<Box<dyn Layer>, ProfileError> {
@@ -37,11 +38,18 @@ pub(super) fn build(
             Ok(Box::new(FullyAssociative::new(spec)))
         }
         profile::Layer::Journaled(keys) => Ok(Box::new(Journaled::new(journaled(profile, keys, tracks)?))),
-        profile::Layer::Zoned(keys) => Ok(Box::new(ZonedLayer::new(zoned(profile, keys, tracks)?))),
+        profile::Layer::Zoned(keys) => {
+            Ok(Box::new(ZonedLayer::new(zoned(profile, keys, mechanics, tracks)?)))
+        }
     }
 }
 
-fn zoned(profile: &Profile, keys: &profile::Zoned, tracks: &Tracks) -> Result<ZonedSpec, ProfileError> {
+fn zoned(
+    profile: &Profile,
+    keys: &profile::Zoned,
+    mechanics: &Mechanics,
+    tracks: &Tracks,
+) -> Result<ZonedSpec, ProfileError> {
     let model = match keys.model {
         profile::ZoneModel::HostManaged => ZoneModel::HostManaged,
         profile::ZoneModel::HostAware => ZoneModel::HostAware,
@@ -53,9 +61,12 @@ fn zoned(profile: &Profile, keys: &profile::Zoned, tracks: &Tracks) -> Result<Zo
     layout.max_active = keys.max_active_zones;
     layout.recommended_non_sequential = keys.recommended_non_sequential_zones;
     layout.unrestricted_reads |= keys.unrestricted_reads;
-    let layer = ZonedLayer::new(ZonedSpec { layout, start: Pba(0), aware: None });
-    fits(profile, "capacity", layer.media_use().platter, tracks)?;
-    Ok(ZonedSpec { layout, start: Pba(0), aware: None })
+    let mut spec = ZonedSpec { layout, start: Pba(0), aware: None };
+    match &keys.host_aware {
+        Some(aware) => host_aware::add(&mut spec, (profile, aware), mechanics, tracks)?,
+        None => fits(profile, "capacity", ZonedLayer::new(spec.clone()).media_use().platter, tracks)?,
+    }
+    Ok(spec)
 }
 
 fn swd(
@@ -150,10 +161,6 @@ fn fully_associative(
     fits(profile, "capacity", spec.capacity, tracks)?;
     fits(profile, "layer.free_bands", spec.platter_sectors(), tracks)?;
     Ok(spec)
-}
-
-fn idle_after(cleaning: CleaningType, idle: Option<profile::Duration>) -> Option<Nanos> {
-    idle.filter(|_| cleaning == CleaningType::Aggressive).map(profile::Duration::nanos)
 }
 
 /// The specification of a journaled layer.

@@ -2,7 +2,7 @@
 //!
 //! * `geometry`: the tracks.
 //! * `regions`: placement of caches, maps and bands on the tracks.
-//! * `layers`: the translation layers.
+//! * `layers`: the translation layers; `host_aware`, what host-aware drives have besides their zones.
 //! * `prior_use`: a drive under conditions, after the use that it had before.
 //!
 //! Invariants: every host sector and every part of a cache has a location on the platters or on flash, and no
@@ -11,12 +11,13 @@
 mod geometry;
 #[cfg(test)]
 mod guard_tests;
+mod host_aware;
 mod layers;
 mod prior_use;
 mod regions;
 
 use skylight_disk::layout::RecordingZone;
-use skylight_disk::{Disk, Mechanics, Rotation, SECTOR_BYTES, Sectors, SeekCurve};
+use skylight_disk::{Disk, Mechanics, Nanos, Rotation, SECTOR_BYTES, Sectors, SeekCurve};
 use skylight_layer::Layer;
 
 use crate::drive::{Drive, HostInterface};
@@ -55,8 +56,9 @@ impl Drive {
 /// # Errors
 /// As [`Drive::new`].
 pub fn layer(profile: &Profile) -> Result<Box<dyn Layer>, ProfileError> {
-    let (geometry, tracks) = geometry::build(profile, &mechanics(profile))?;
-    layers::build(profile, &geometry, &tracks)
+    let mechanics = mechanics(profile);
+    let (geometry, tracks) = geometry::build(profile, &mechanics)?;
+    layers::build(profile, &mechanics, &geometry, &tracks)
 }
 
 /// The recording zones of a profile, from the outer diameter inwards, with the tracks of each surface.
@@ -67,6 +69,11 @@ pub fn recording_zones(profile: &Profile) -> Vec<RecordingZone> {
 /// Converts a size, which the profile check guarantees to be whole blocks.
 fn sectors(size: profile::Bytes) -> Sectors {
     Sectors(size.get() / SECTOR_BYTES)
+}
+
+/// The idle time before a drive cleans.
+fn idle_after(cleaning: profile::CleaningType, idle: Option<profile::Duration>) -> Option<Nanos> {
+    idle.filter(|_| cleaning == profile::CleaningType::Aggressive).map(profile::Duration::nanos)
 }
 
 fn interface(profile: &Profile) -> HostInterface {
@@ -80,6 +87,9 @@ fn interface(profile: &Profile) -> HostInterface {
         write_cache: sectors(given.write_cache),
         write_cache_runs: given.write_cache_runs.map(|runs| runs as usize),
         write_cache_on: given.write_cache_on,
+        write_back: given.write_back,
+        write_back_after: given.write_back_after.map(profile::Duration::nanos),
+        transfer_rate: given.transfer_rate.map(|rate| rate.0),
         read_buffer: sectors(given.read_buffer),
         look_ahead: given.look_ahead,
         park_when_idle: given.park_when_idle,

@@ -3,16 +3,19 @@
 //! Invariant: a step that has started runs to its end; work that the media refused for lack of space is retried later.
 
 use skylight_command::Command;
-use skylight_disk::{Nanos, Time};
+use skylight_disk::{Nanos, Time, splitmix64};
 use skylight_layer::{Idle, Queue};
 
 use super::{Drive, Event, Planted};
 use crate::host::{ExecutionResult, NoHost, Observer, Origin};
-use crate::profile::Schedule;
+use crate::profile::{Schedule, WriteBack};
 
 /// Delay before the drive retries background work for which the media had no space. A try costs as much as
 /// restoring the layer, a tenth of a second for a large cache, and only a person can free space.
 const RETRY: Nanos = Nanos(1_000_000_000);
+
+/// The seed of the choice among cached writes: a constant of the model, as all drives of a profile are one drive.
+const WRITE_BACK_SEED: u64 = 0x5eed_cac4e;
 
 impl Drive {
     /// Work of the drive until a command arrives at `until`; a step that has started runs to its end.
@@ -64,11 +67,24 @@ impl Drive {
     pub(super) fn destage(&mut self, oldest: usize, observer: &mut impl Observer) {
         let window = match self.interface.schedule {
             Schedule::Fifo => 1,
-            Schedule::ShortestPositioningFirst => oldest.min(self.interface.queue_depth),
+            Schedule::ShortestPositioningFirst => {
+                oldest.min(self.interface.queue_depth).min(self.interface.positioning_window)
+            }
+        };
+        let from = match self.interface.write_back {
+            WriteBack::Oldest => 0,
+            WriteBack::Any => self.draw_below(oldest - window + 1),
         };
         let start = self.busy_until.max(self.cache.nonempty_since());
-        let next = self.cache.next_to_destage(window, (self.layer.as_ref(), &self.media), start);
+        let parts = (self.layer.as_ref(), &self.media);
+        let next = self.cache.next_to_destage(from..from + window, parts, start);
         self.destage_from(next, false, observer);
+    }
+
+    /// A number below `count`, the next of those that belong to the drive.
+    fn draw_below(&mut self, count: usize) -> usize {
+        self.draws += 1;
+        (splitmix64(WRITE_BACK_SEED, self.draws) % count.max(1) as u64) as usize
     }
 
     /// Destages the cached write at index `next`: alone, or with others that the layer takes in the same

@@ -2,10 +2,11 @@
 //! became of its commands beside their times.
 
 use skylight_command::{Command, Failure, Op};
-use skylight_layer::{Layer, ZoneLayout};
+use skylight_disk::{LbaExtent, Time};
+use skylight_layer::{Layer, Preparation, ZoneLayout};
 
 use super::Drive;
-use crate::host::{BatchResult, Host};
+use crate::host::{BatchResult, ExecutionResult, Host, Observer, Origin};
 
 /// The zones of a layer that has them.
 pub(super) fn of(layer: &mut dyn Layer) -> Option<ZoneLayout> {
@@ -25,15 +26,76 @@ impl Drive {
         submitted
     }
 
-    /// Has the layer take on a write that the volatile cache accepts.
+    /// Has the layer take on a write that the volatile cache accepts at `time`. Returns when the cache has it.
     ///
     /// # Errors
     /// Why a drive with zones refuses it.
     #[inline]
-    pub(super) fn admit(&mut self, command: &Command) -> Result<(), Failure> {
-        match self.layer.zoned() {
-            Some(zoned) if command.op == Op::Write => zoned.admit(command),
-            _ => Ok(()),
+    pub(super) fn admit(
+        &mut self,
+        command: &Command,
+        time: Time,
+        host: &mut impl Observer,
+    ) -> (Time, Result<(), Failure>) {
+        if command.op != Op::Write || self.layer.zoned().is_none() {
+            return (time, Ok(()));
         }
+        let prepared = self.prepare(command, time, host);
+        let admitted = prepared.and_then(|time| match self.layer.zoned() {
+            Some(zoned) => zoned.admit(command).map(|()| time),
+            None => Ok(time),
+        });
+        (admitted.unwrap_or(time), admitted.map(|_| ()))
+    }
+
+    /// Does what the layer needs before it takes on a write: destages what is cached of a zone that is closed, and the steps
+    /// of opening another one. Returns the end.
+    fn prepare(&mut self, command: &Command, time: Time, host: &mut impl Observer) -> Result<Time, Failure> {
+        let mut at = time;
+        loop {
+            self.plan.clear();
+            let Some(zoned) = self.layer.zoned() else { return Ok(at) };
+            match zoned.prepare(command, at, &mut self.plan) {
+                Preparation::Destage(extent) => {
+                    self.busy_until = self.busy_until.max(at);
+                    self.destage_extent(extent, host)?;
+                    at = at.max(self.busy_until);
+                }
+                Preparation::Time(busy) => {
+                    if !self.plan.steps().is_empty() {
+                        at = self.do_background_plan(at, host)?;
+                    }
+                    return Ok(at + busy);
+                }
+            }
+        }
+    }
+
+    /// Destages all cached writes to an extent.
+    fn destage_extent(&mut self, extent: LbaExtent, host: &mut impl Observer) -> Result<(), Failure> {
+        self.finish_destaging();
+        while let Some(first) = self.cache.first_to_destage(extent) {
+            let start = self.busy_until;
+            self.destage_from(first, false, host);
+            if self.refused_until > start {
+                return Err(self.refused_by);
+            }
+            self.finish_destaging();
+        }
+        Ok(())
+    }
+
+    /// Executes the steps of a plan that completes no command; returns the end.
+    fn do_background_plan(&mut self, at: Time, host: &mut impl Observer) -> Result<Time, Failure> {
+        self.ahead = None;
+        let moved = host.executed(Origin::Idle, &self.plan, self.layer.as_mut());
+        if let ExecutionResult::Failed(failure) | ExecutionResult::Refused(failure) = moved {
+            self.invalidate_all_locations();
+            return Err(failure);
+        }
+        self.answered.clear();
+        self.busy_until = self.media.execute(&self.plan, self.busy_until.max(at), &mut self.answered);
+        self.note_media_work();
+        Ok(self.busy_until)
     }
 }

@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::host_aware::HostAware;
 use super::quantity::{Bytes, Duration};
 
 /// Defaults of optional keys.
@@ -338,6 +339,9 @@ pub struct Zoned {
     #[serde(default)]
     #[schemars(extend("examples" = [false]))]
     pub unrestricted_reads: bool,
+    /// What a host-aware drive does besides the standard. Only for host-aware drives.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_aware: Option<Box<HostAware>>,
 }
 
 /// Who sees to the order of writes in zones.

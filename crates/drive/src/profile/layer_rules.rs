@@ -4,6 +4,7 @@
 //! a cache is whole bands, and the runs of bands of a journaled drive are increasing and end where the drive
 //! ends.
 
+use super::host_aware::HostAware;
 use super::layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, FullyAssociative, Journaled, Layer,
     OverwrittenRead, SetAssociative, Swd, ZoneModel, Zoned,
@@ -87,6 +88,49 @@ impl Rules<'_> {
         if !aware && keys.recommended_non_sequential_zones.is_some() {
             let message = "is only for model = \"host-aware\"; leave it out";
             self.wrong("layer.recommended_non_sequential_zones", message);
+        }
+        match &keys.host_aware {
+            Some(_) if !aware => {
+                self.wrong("layer.host_aware", "is only for model = \"host-aware\"; leave it out");
+            }
+            Some(host_aware) => self.host_aware(host_aware, keys.zone_size),
+            None => {}
+        }
+    }
+
+    fn host_aware(&mut self, keys: &HostAware, zone: Bytes) {
+        self.only_where_needed(
+            (keys.cleaning == CleaningType::Aggressive, keys.idle.is_some()),
+            (
+                "layer.host_aware",
+                "idle is missing; cleaning = \"aggressive\" needs it, say, idle = \"1.2 s\"",
+            ),
+            ("layer.host_aware.idle", "is only for cleaning = \"aggressive\"; leave it out"),
+        );
+        if keys.cache_location == CacheLocation::Md {
+            let message = "is between the zones, which are contiguous; use \"od\" or \"id\"";
+            self.wrong("layer.host_aware.cache_location", message);
+        }
+        if keys.entry_max < keys.quantum {
+            let message = format!("is less than a quantum of {}", keys.quantum);
+            self.wrong("layer.host_aware.entry_max", &message);
+        }
+        let largest = keys.entry_max.get().div_ceil(keys.quantum.get().max(1));
+        if ((keys.places as f64 * keys.place_watermark) as u64) < largest {
+            let message =
+                format!("gives fewer at the watermark than the {largest} of an entry of {}", keys.entry_max);
+            self.wrong("layer.host_aware.places", &message);
+        }
+        if keys.map_merge_every.is_some() != keys.map_merge.is_some() {
+            let message = "needs map_merge, the size of a merge, and map_merge needs map_merge_every";
+            self.wrong("layer.host_aware", message);
+        }
+        if keys.chunk > zone {
+            self.wrong("layer.host_aware.chunk", &format!("is more than zone_size = {zone}"));
+        }
+        if keys.throttle_most.is_some_and(|most| most.ns() < keys.throttle.ns()) {
+            let message = format!("is less than throttle = {}", keys.throttle);
+            self.wrong("layer.host_aware.throttle_most", &message);
         }
     }
 

@@ -21,6 +21,7 @@
 mod check;
 mod conditions;
 mod diagnose;
+mod host_aware;
 mod layer;
 mod layer_rules;
 mod quantity;
@@ -37,6 +38,7 @@ pub use conditions::{
     BackgroundScan, Conditions, Erase, LookAhead, MAX_QUEUE_DEPTH, PriorUse, Rest, VolatileCache,
 };
 pub use diagnose::{ProfileError, Source};
+pub use host_aware::HostAware;
 pub use layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, Conventional, FullyAssociative,
     Journaled, Layer, OverwrittenRead, SetAssociative, Ssd, Swd, ZoneModel, Zoned,
@@ -45,7 +47,7 @@ pub use quantity::{Bytes, Duration, QuantityError};
 pub use reference::{json_schema, reference};
 pub use schema::{
     Fitted, Flash, Geometry, Interface, Jitter, Layout, Mechanics, Profile, RecordingZone, SCHEMA_VERSION,
-    Schedule, Seek, SeekPoint, Taper,
+    Schedule, Seek, SeekPoint, Taper, WriteBack,
 };
 
 use diagnose::{Lines, snippet};

@@ -312,6 +312,20 @@ pub struct Interface {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000), extend("examples" = [4096]))]
     pub write_cache_runs: Option<u32>,
+    /// Which writes leave the volatile cache first; among those, the drive chooses as `schedule` and `positioning_window` say.
+    #[serde(default)]
+    #[schemars(extend("examples" = ["any"]))]
+    pub write_back: WriteBack,
+    /// Time without a write after which the drive writes the volatile cache to its media; before that only when the cache is
+    /// full or a command needs it. At once if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-range" = ["0 ms", "60 s"], "examples" = ["50 ms"]))]
+    pub write_back_after: Option<Duration>,
+    /// Bytes per second between host and drive, which writes take before they reach the media or are taken by the volatile
+    /// cache. Not a limit if left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-range" = ["1 MB", "100 GB"], "examples" = ["238 MB"]))]
+    pub transfer_rate: Option<Bytes>,
     /// Whether the volatile write cache is on at power-on.
     #[serde(default)]
     #[schemars(extend("examples" = [false]))]
@@ -339,6 +353,17 @@ pub enum Schedule {
     Fifo,
     /// The command that the heads reach first, with seek and rotation taken together.
     ShortestPositioningFirst,
+}
+
+/// Which writes leave a volatile cache first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteBack {
+    /// The oldest ones.
+    #[default]
+    Oldest,
+    /// Any, as a hash table has them.
+    Any,
 }
 
 /// Speed of the flash memory of a flash cache.

@@ -11,13 +11,17 @@
 //! the order of admission within a zone. How far the data of a zone is in executed plans is [`ZoneRecord::written`],
 //! which an image keeps; a write pointer of which that is not true yet is lost with the cache.
 //!
+//! Imports both ways with `plan`: a layer offers this, and what a write needs before a volatile cache can take it is a plan.
+//!
 //! Invariants: a command that fails changes nothing; nothing but a report and an action on all zones costs more than the
 //! zones that it touches, and such an action no more than the zones that it changes.
 //! Sources: ZBC (INCITS 536), 4.4.3, and ZBC-2 (INCITS 550) for the model, conditions and errors; Zoned Namespace
 //! Command Set Specification 1.1 for capacity, active zones and append.
 
 use skylight_command::{Command, Failure, Op};
-use skylight_disk::{Divisor, Lba, LbaExtent, Sectors};
+use skylight_disk::{Divisor, Lba, LbaExtent, Nanos, Sectors, Time};
+
+use crate::plan::Plan;
 
 /// Who is in charge of writing a drive's zones in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -371,6 +375,15 @@ impl ZoneRecord {
     }
 }
 
+/// What a write needs before a volatile cache can take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preparation {
+    /// The cached writes to this extent, a zone, on the media: the zone is about to be closed.
+    Destage(LbaExtent),
+    /// The steps of the plan, if there are any, and then this time.
+    Time(Nanos),
+}
+
 /// See the module page.
 pub trait Zoned {
     /// The layout.
@@ -401,8 +414,18 @@ pub trait Zoned {
     /// Why the write fails, which then changed nothing.
     fn admit(&mut self, write: &Command) -> Result<(), Failure>;
 
+    /// Prepares for a write that a volatile cache is about to take at `now`, before it is admitted: what a drive does when it
+    /// opens zones. Asked again after [`Preparation::Destage`] was done.
+    fn prepare(&mut self, _write: &Command, _now: Time, _plan: &mut Plan) -> Preparation {
+        Preparation::Time(Nanos(0))
+    }
+
     /// Makes a zone read-only or offline, as a drive does whose head or medium fails, or writable again.
     fn set_access(&mut self, zone: u32, access: ZoneAccess);
+
+    /// Has the drive recommend to reset a zone, or no longer (RWP Recommended): the standard leaves it to the drive when it
+    /// does, and none of ours does by itself.
+    fn recommend_reset(&mut self, zone: u32, recommended: bool);
 
     /// What an image keeps of a zone.
     fn record(&self, zone: u32) -> ZoneRecord;

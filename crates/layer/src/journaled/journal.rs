@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::{ExtentMap, Mapped};
+use crate::restore::{CachedExtent, Misplaced};
 
 /// Number of the oldest records whose map entries are prefetched before they are cleaned.
 const PREFETCHED: usize = 32;
@@ -137,9 +138,32 @@ impl Journal {
         self.records.push_back(record);
     }
 
+    /// Takes up the live records that were found in an empty journal, in the order of their writes. The access of an entry
+    /// consists of all its quanta. So the sectors allocated before it are a whole number of quanta, which is its first
+    /// slot. The next entry follows the newest one with live data; later entries, and the slots before the oldest,
+    /// are free.
+    ///
+    /// # Errors
+    /// When one was found at a location where a journal never writes it.
+    pub fn restore(&mut self, found: &[CachedExtent]) -> Result<(), Misplaced> {
+        let (region, quantum) = (self.spec.region, self.spec.quantum.get());
+        for &CachedExtent { lba, pba, access, taken } in found {
+            let inside = region.start <= access.start && access.end() <= region.end();
+            let whole = access.len.get().is_multiple_of(quantum) && taken.is_multiple_of(quantum);
+            if !inside || !whole {
+                return Err(Misplaced(lba.start));
+            }
+            self.record(JournalRecord { lba, pba, slot: taken / quantum });
+        }
+        if let Some(newest) = found.last() {
+            self.continue_after(newest.access, newest.taken);
+        }
+        Ok(())
+    }
+
     /// Places the next entry after the one with these quanta, before which `taken` sectors of quanta were
     /// allocated.
-    pub fn continue_after(&mut self, quanta: PbaExtent, taken: u64) {
+    fn continue_after(&mut self, quanta: PbaExtent, taken: u64) {
         self.head = (taken + quanta.len.get()) / self.spec.quantum.get();
         self.at = (quanta.end() - self.spec.region.start).get() + self.spec.gap.get();
     }

@@ -1,12 +1,13 @@
 //! The capability of a drive with zones: reports, records, and the admission of cached writes.
 
 use skylight_command::{Command, Failure};
-use skylight_disk::Lba;
+use skylight_disk::{Lba, Nanos, Time};
 
 use super::ZonedLayer;
 use crate::capabilities::zoned::{
-    ZoneAccess, ZoneCounts, ZoneDescriptor, ZoneFilter, ZoneLayout, ZoneRecord, Zoned,
+    Preparation, ZoneAccess, ZoneCounts, ZoneDescriptor, ZoneFilter, ZoneLayout, ZoneRecord, Zoned,
 };
+use crate::plan::Plan;
 
 impl Zoned for ZonedLayer {
     fn layout(&self) -> &ZoneLayout {
@@ -42,8 +43,20 @@ impl Zoned for ZonedLayer {
         self.table.admit(write.extent)
     }
 
+    fn prepare(&mut self, write: &Command, now: Time, plan: &mut Plan) -> Preparation {
+        let Self { table, aware, .. } = self;
+        match aware {
+            Some(aware) => aware.prepare(write.extent, now, table, plan),
+            None => Preparation::Time(Nanos(0)),
+        }
+    }
+
     fn set_access(&mut self, zone: u32, access: ZoneAccess) {
         self.table.set_access(zone, access);
+    }
+
+    fn recommend_reset(&mut self, zone: u32, recommended: bool) {
+        self.table.recommend_reset(zone, recommended);
     }
 
     fn record(&self, zone: u32) -> ZoneRecord {

@@ -80,10 +80,11 @@ pub struct ZonedLayer {
 impl ZonedLayer {
     /// A drive whose zones are empty.
     pub fn new(spec: ZonedSpec) -> Self {
-        let aware = spec.aware.clone().map(Aware::new);
+        let places = Places::new(&spec);
+        let aware = spec.aware.clone().map(|aware| Aware::new(aware, places, spec.layout.zones));
         let pointer_moves = aware.as_ref().map_or(PointerMoves::AtOnce, Aware::pointer_moves);
         let table = ZoneTable::new(spec.layout, pointer_moves);
-        Self { places: Places::new(&spec), table, aware, spec }
+        Self { places, table, aware, spec }
     }
 
     /// The place of a part of one zone on the platters; shorter, or empty, where the zone has no capacity for it.
@@ -113,7 +114,7 @@ impl ZonedLayer {
             return plan.fail(id, failure);
         }
         self.visit_parts(extent, |layer, zone, part| match &layer.aware {
-            Some(aware) => aware.read(&layer.table, id, (zone, part, layer.native(part)), plan),
+            Some(aware) => aware.read(id, (zone, part), &layer.table, plan),
             None => layer.read_part(id, zone, part, plan),
         });
         plan.complete(id);
@@ -136,18 +137,93 @@ impl ZonedLayer {
         }
     }
 
-    /// Places the data of an admitted write.
+    /// Places the data of an admitted write, or of several that continue each other.
     fn place(&mut self, extent: LbaExtent, plan: &mut Plan) {
         let Self { table, aware, places, .. } = self;
+        let mut out_of_order = Vec::new();
         table.place(extent, |table, placed: Placed| {
-            let layout = table.layout();
             let LbaExtent { start, len } = placed.extent;
-            let place = PbaExtent::new(places.of(layout, start), len);
-            match aware {
-                Some(aware) => aware.write(table, (placed, place), plan),
+            let place = PbaExtent::new(places.of(table.layout(), start), len);
+            match aware.as_mut() {
+                Some(_) if !placed.sequential => out_of_order.push(placed.extent),
+                Some(aware) => aware.write_in_order((placed, place), table, plan),
                 None => plan.write(Medium::Platter, place, Purpose::Host, Source::Host(start.into())),
             }
         });
+        if let Some(aware) = aware.as_mut().filter(|_| !out_of_order.is_empty()) {
+            aware.write_out_of_order(&out_of_order, table, plan);
+        }
+    }
+
+    /// Places the oldest waiting write of a zone, and with it what goes to the media in the same access: the writes that
+    /// continue it in its zone, or other writes out of order, in one journal entry.
+    fn place_with_others(&mut self, queue: Queue<'_>, plan: &mut Plan) {
+        let first = queue.next_command().extent;
+        let (zone, offset) = self.table.layout().place_of(first.start);
+        let within = first.end() <= self.table.layout().extent_of(zone).end();
+        if !within || self.table.layout().is_conventional(zone) {
+            self.place(first, plan);
+            return plan.complete(queue.next_command().id);
+        }
+        let waiting = &queue.waiting[queue.next..];
+        match &mut self.aware {
+            Some(aware) if offset != self.table.written(zone) => {
+                let limits = aware.entry_limits();
+                self.place_entry(queue, limits, plan);
+            }
+            _ => self.place_run(zone, waiting, plan),
+        }
+    }
+
+    /// Places the first of these writes with those that continue it within a zone, as one.
+    fn place_run(&mut self, zone: u32, waiting: &[Command], plan: &mut Plan) {
+        let extent = self.table.layout().extent_of(zone);
+        let start = waiting[0].extent.start;
+        let mut end = start;
+        let mut taken = Vec::new();
+        for command in waiting {
+            let touches = command.extent.start < extent.end() && extent.start < command.extent.end();
+            if !touches {
+                continue;
+            }
+            if command.extent.start != end || command.extent.end() > extent.end() {
+                break;
+            }
+            end = command.extent.end();
+            taken.push(command.id);
+        }
+        self.place(LbaExtent::new(start, end - start), plan);
+        taken.into_iter().for_each(|id| plan.complete(id));
+    }
+
+    /// Places waiting writes that are out of order in one journal entry, oldest first: the next one to serve, and others
+    /// as long as no older write to their zone stays behind.
+    fn place_entry(&mut self, queue: Queue<'_>, (most, writes): (Sectors, usize), plan: &mut Plan) {
+        let Self { table, aware, .. } = self;
+        let (mut parts, mut taken, mut data) = (Vec::new(), Vec::new(), Sectors(0));
+        let mut staying: Vec<u32> = Vec::new();
+        let next = queue.next_command();
+        let others = queue.waiting.iter().enumerate().filter(|&(index, _)| index != queue.next);
+        for command in std::iter::once(&next).chain(others.map(|(_, command)| command)) {
+            let LbaExtent { start, len } = command.extent;
+            let (zone, offset) = table.layout().place_of(start);
+            let last = table.layout().zone_of(Lba(command.extent.end().get() - 1));
+            let alone = zone != last || table.layout().is_conventional(zone) || offset == table.written(zone);
+            if alone || staying.contains(&zone) {
+                staying.extend(zone..=last);
+                continue;
+            }
+            if !taken.is_empty() && (taken.len() == writes || (data + len).get() > most.get()) {
+                break;
+            }
+            table.place(command.extent, |_, placed| parts.push(placed.extent));
+            data += len;
+            taken.push(command.id);
+        }
+        if let Some(aware) = aware {
+            aware.write_out_of_order(&parts, table, plan);
+        }
+        taken.into_iter().for_each(|id| plan.complete(id));
     }
 
     /// The zone of a zone action, `None` for all zones.
@@ -172,14 +248,21 @@ impl ZonedLayer {
         };
         match op {
             Op::OpenZone => self.table.open_zone(zone),
-            Op::CloseZone => self.table.close_zone(zone),
-            Op::FinishZone => self.table.finish_zone(zone),
+            Op::CloseZone => self.table.close_zone(zone).map(|()| self.close(zone)),
+            Op::FinishZone => self.table.finish_zone(zone).map(|()| self.close(zone)),
             Op::ResetZone => self.table.reset_zone(zone).map(|had_data| {
                 if let Some(aware) = self.aware.as_mut().filter(|_| had_data) {
-                    aware.reset(zone);
+                    aware.reset(zone, self.table.layout());
                 }
             }),
             _ => Err(Failure::Unsupported),
+        }
+    }
+
+    /// A zone is no longer open.
+    fn close(&mut self, zone: u32) {
+        if let Some(aware) = &mut self.aware {
+            aware.close(zone);
         }
     }
 
@@ -189,12 +272,18 @@ impl ZonedLayer {
             Op::OpenZone => return table.open_all(),
             Op::CloseZone => table.close_all(),
             Op::FinishZone => table.finish_all(),
-            Op::ResetZone => table.reset_all(|zone| {
-                if let Some(aware) = aware {
-                    aware.reset(zone);
-                }
-            }),
+            Op::ResetZone => {
+                let layout = *table.layout();
+                table.reset_all(|zone| {
+                    if let Some(aware) = aware {
+                        aware.reset(zone, &layout);
+                    }
+                });
+            }
             _ => return Err(Failure::Unsupported),
+        }
+        if let Some(aware) = aware.as_mut().filter(|_| op != Op::OpenZone) {
+            aware.close_all();
         }
         Ok(())
     }
@@ -236,9 +325,7 @@ impl Layer for ZonedLayer {
     }
 
     fn destage(&mut self, queue: Queue<'_>, plan: &mut Plan) {
-        let command = queue.next_command();
-        self.place(command.extent, plan);
-        plan.complete(command.id);
+        self.place_with_others(queue, plan);
     }
 
     fn idle_after(&self) -> Option<skylight_disk::Nanos> {
@@ -256,15 +343,19 @@ impl Layer for ZonedLayer {
         self.visit_parts(extent, |layer, zone, part| {
             let place = layer.native(part);
             match &layer.aware {
-                Some(aware) => aware.locate(&layer.table, (zone, part, place), pieces),
+                Some(aware) => aware.locate((zone, part), &layer.table, pieces),
                 None if place.is_empty() => {}
                 None => pieces.push(Piece { medium: Medium::Platter, extent: place, cached: false }),
             }
         });
     }
 
-    fn locate_first(&self, extent: LbaExtent, _write: bool) -> (Medium, Pba) {
-        (Medium::Platter, self.places.of(self.table.layout(), extent.start))
+    fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba) {
+        let at = match &self.aware {
+            Some(aware) => aware.locate_first(extent, write, &self.table),
+            None => self.places.of(self.table.layout(), extent.start),
+        };
+        (Medium::Platter, at)
     }
 
     fn zoned(&mut self) -> Option<&mut dyn Zoned> {
@@ -294,7 +385,7 @@ impl Layer for ZonedLayer {
 
     fn restore(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
         match &mut self.aware {
-            Some(aware) => aware.restore(found),
+            Some(aware) => aware.restore(found, self.table.layout().zones),
             None => Ok(()),
         }
     }

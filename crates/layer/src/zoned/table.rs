@@ -82,6 +82,12 @@ impl ZoneTable {
         }
     }
 
+    /// Whether writes that continue a zone were admitted and not placed yet.
+    pub fn has_admitted(&self, zone: u32) -> bool {
+        let Zone { pointer, written, .. } = *self.states.of(zone);
+        pointer != written
+    }
+
     /// What an image keeps of a zone.
     pub fn record(&self, zone: u32) -> ZoneRecord {
         let entry = self.states.of(zone);
@@ -471,6 +477,12 @@ impl ZoneTable {
             self.states.note_change(zone);
         }
         sequential
+    }
+
+    /// A zone has data out of order: again, if it was cleaned after the write was admitted.
+    pub fn note_out_of_order(&mut self, zone: u32) {
+        self.states.set_flag(zone, NON_SEQUENTIAL, true);
+        self.states.note_change(zone);
     }
 
     /// A zone was cleaned: what was written out of order is in its place, and `end` is behind the last valid sector, counted

@@ -382,7 +382,7 @@ fn an_admitted_write_moves_the_write_pointer_before_its_data_is_placed() {
     assert_eq!((drive.admit(&first), drive.admit(&second)), (Ok(()), Ok(())));
     assert_eq!((pointer(&drive, 3), drive.record(3).written), (Some(16), Sectors(0)));
     let mut plan = Plan::default();
-    drive.destage(Queue { waiting: &[first, second], next: 0 }, &mut plan);
+    drive.destage(Queue { waiting: &[first], next: 0 }, &mut plan);
     assert_eq!((pointer(&drive, 3), drive.record(3).written), (Some(16), Sectors(8)));
     assert_eq!(plan.completions().collect::<Vec<_>>(), [(CommandId(1), Outcome::Done)]);
 }
@@ -419,7 +419,7 @@ fn reports_list_what_the_filter_asks_for() {
     assert_eq!(act(&mut drive, Op::FinishZone, 6), Ok(()));
     drive.set_access(7, ZoneAccess::ReadOnly);
     drive.set_access(8, ZoneAccess::Offline);
-    drive.table.recommend_reset(6, true);
+    drive.recommend_reset(6, true);
     for (filter, expected) in [
         (ZoneFilter::All, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9][..]),
         (ZoneFilter::Empty, &[2, 9]),

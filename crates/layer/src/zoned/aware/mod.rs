@@ -1,94 +1,432 @@
-//! What a host-aware drive does beside the standard: with the writes that do not continue a zone, when it opens a zone,
-//! and in idle time.
+//! What a host-aware drive does besides the standard, as a real one was measured to do it (`docs/zoned.md`).
 //!
-//! The layer asks at each of these: [`Aware::write`] for each part of a write, by zone, with whether it continues the zone;
-//! [`Aware::read`] for each part of a read; [`Aware::reset`] when a zone was emptied; [`Aware::idle`] when no command came
-//! for a while. The rules of zones stay with the zone table, which the drive's cleaning tells of its work
-//! (`ZoneTable::cleaned`).
+//! * [`open_zones`]: writes in order need a resource; one more zone than there are costs a write of metadata.
+//! * This file: writes out of order go to a persistent cache, a journal at a fixed place, that has an extent map.
+//! * `cleaning`: zones leave the cache by read-modify-write, in idle time and when the cache is full.
+//! * [`throttle`]: how long a write waits for cleaning when the cache is full.
 //!
-//! As it stands every write goes to its own place.
+//! The journal is that of the drive-managed drives of the same maker (`journaled/journal.rs`): each entry takes whole slots, so a
+//! write that is flushed alone takes a slot whatever its size. The rules of zones stay with the zone table, which cleaning
+//! tells of its work (`ZoneTable::cleaned`).
+//!
+//! Invariants: the map points to the journal for every sector that was written out of order since its zone was cleaned or
+//! reset; entries are not overwritten while the map points to them; what the map does not have is at home below
+//! [`ZoneTable::written`], and was never written behind it.
+//! Source: Evaluating Host Aware SMR Drives (HotStorage '16), sections 2 and 3.
+
+mod cleaning;
+pub mod open_zones;
+#[cfg(test)]
+mod tests;
+pub mod throttle;
 
 use skylight_command::CommandId;
-use skylight_disk::{LbaExtent, Nanos, PbaExtent};
+use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, Time};
 
 use super::table::{Placed, PointerMoves, ZoneTable};
-use crate::plan::{CacheUse, Idle, Medium, Piece, Plan, Purpose, Source};
-use crate::restore::{MediaUse, Misplaced, Recovered};
+use super::{Places, UNWRITTEN};
+use crate::capabilities::zoned::{Preparation, ZoneLayout};
+use crate::extent_map::ExtentMap;
+use crate::journaled::JournalSpec;
+use crate::journaled::journal::{Journal, JournalRecord};
+use crate::leaf::ENTRY_MAX_SECTORS;
+use crate::plan::{CacheUse, Idle, MapChange, Medium, Piece, Plan, Purpose, Source, Step};
+use crate::restore::{CachedExtent, MediaUse, Misplaced, Recovered};
+use cleaning::Cleaning;
+use open_zones::{OpenZones, Taken};
+use throttle::{Estimate, Throttle, ThrottleSpec};
 
-/// The parameters of a host-aware drive.
-#[derive(Clone, Debug, Default)]
-pub struct AwareSpec {}
+/// What the controller of a host-aware drive needs for its bookkeeping of open zones, besides the media.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bookkeeping {
+    /// Time to give a zone a resource.
+    pub open: Nanos,
+    /// After the metadata of a zone was written, the controller works on it for so long ...
+    pub settle: Nanos,
+    /// ... in which it takes this much longer for each write.
+    pub settle_per_write: Nanos,
+    /// So often it goes through all open zones ...
+    pub scan_every: Nanos,
+    /// ... which takes so long for each, and during which it takes no write.
+    pub scan_per_zone: Nanos,
+}
+
+/// The sizes and rules of a host-aware drive.
+#[derive(Clone, Debug)]
+pub struct AwareSpec {
+    /// Zones that can be written in order without giving up the resource of another one.
+    pub open_zones: usize,
+    /// The seed of the choice among them.
+    pub seed: u64,
+    /// What open zones cost the controller.
+    pub bookkeeping: Bookkeeping,
+    /// Where the metadata of a zone is written.
+    pub zone_log: PbaExtent,
+    /// The persistent cache, with all slots.
+    pub journal: JournalSpec,
+    /// Slots that may be in use before writes wait for cleaning; the others are the reserve.
+    pub watermark: u64,
+    /// Map entries that may be in use before writes wait for cleaning.
+    pub map_limit: Option<u64>,
+    /// Journal entries between two map merges.
+    pub map_merge_every: Option<u64>,
+    /// How many copies of the map a merge writes, each before an entry of its own.
+    pub map_copies: u64,
+    /// The extent that a map merge writes.
+    pub map_merge: PbaExtent,
+    /// The staging area for merged zones, as large as a zone.
+    pub staging: PbaExtent,
+    /// How much of a zone is merged or rewritten at a time.
+    pub chunk: Sectors,
+    /// Idle time before the drive cleans; `None` if it cleans only when the cache is full.
+    pub idle_after: Option<Nanos>,
+    /// How a full cache holds back its host.
+    pub throttle: ThrottleSpec,
+    /// What the drive takes the steps of cleaning to cost.
+    pub estimate: Estimate,
+}
 
 /// See the module documentation.
-#[derive(Debug)]
-pub(super) struct Aware {}
+pub(super) struct Aware {
+    spec: AwareSpec,
+    places: Places,
+    open: OpenZones,
+    journal: Journal,
+    map: ExtentMap,
+    entries: u64,
+    cleaning: Option<Cleaning>,
+    throttle: Throttle,
+    /// The zone that will lose its resource once its writes are on the media.
+    leaving: Option<u32>,
+    scanned_at: Time,
+    /// Metadata was written; and until when the controller works on it.
+    synced: bool,
+    settled_at: Time,
+}
 
 impl Aware {
-    pub(super) fn new(_spec: AwareSpec) -> Self {
-        Self {}
+    /// A drive of so many zones with an empty cache.
+    pub(super) fn new(spec: AwareSpec, places: Places, zones: u32) -> Self {
+        Self {
+            open: OpenZones::new(spec.open_zones, zones, spec.seed),
+            journal: Journal::new(spec.journal),
+            map: ExtentMap::new(),
+            entries: 0,
+            cleaning: None,
+            throttle: Throttle::new(spec.throttle),
+            leaving: None,
+            scanned_at: Time(0),
+            synced: false,
+            settled_at: Time(0),
+            places,
+            spec,
+        }
     }
 
-    /// When a write out of order moves the write pointer.
+    /// Where a write pointer goes after a write out of order: "the write pointer will point to the next LBA of the last
+    /// valid data block" once its zone is clean (section 2).
     pub(super) fn pointer_moves(&self) -> PointerMoves {
-        PointerMoves::AtOnce
+        PointerMoves::AtCleaning
     }
 
-    /// Plans a part of a write, whose own place on the platters is `place`.
-    pub(super) fn write(
+    /// Prepares for a write that a volatile cache is about to take at `now`: opens its zones, if it continues them.
+    pub(super) fn prepare(
         &mut self,
-        _table: &mut ZoneTable,
+        extent: LbaExtent,
+        now: Time,
+        table: &mut ZoneTable,
+        plan: &mut Plan,
+    ) -> Preparation {
+        if std::mem::take(&mut self.synced) {
+            self.settled_at = now + self.spec.bookkeeping.settle;
+        }
+        let layout = table.layout();
+        let (first, last) = (layout.zone_of(extent.start), layout.zone_of(Lba(extent.end().get() - 1)));
+        let mut opened = Nanos(0);
+        for zone in first..=last.min(layout.zones - 1) {
+            let pointer = table.descriptor(zone).write_pointer;
+            if !pointer.is_some_and(|pointer| extent.start <= pointer && pointer < extent.end())
+                || self.open.holds(zone)
+            {
+                continue;
+            }
+            let victim =
+                self.leaving.take().filter(|&zone| self.open.holds(zone)).or_else(|| self.open.victim());
+            if let Some(victim) = victim.filter(|&victim| table.has_admitted(victim)) {
+                self.leaving = Some(victim);
+                return Preparation::Destage(table.layout().extent_of(victim));
+            }
+            self.open_zone(zone, victim, table, plan);
+            opened += self.spec.bookkeeping.open;
+        }
+        Preparation::Time(opened + self.bookkeeping(now))
+    }
+
+    /// The time that the controller is busy with its open zones when a write comes.
+    fn bookkeeping(&mut self, now: Time) -> Nanos {
+        let Bookkeeping { scan_every, scan_per_zone, settle_per_write, .. } = self.spec.bookkeeping;
+        let mut busy = if now < self.settled_at { settle_per_write } else { Nanos(0) };
+        if scan_every.get() > 0 && now >= self.scanned_at + scan_every {
+            self.scanned_at = now;
+            busy += Nanos(scan_per_zone.get() * self.open.holders().len() as u64);
+        }
+        busy
+    }
+
+    /// Gives a zone a resource, if necessary that of `victim`, whose metadata is written first.
+    fn open_zone(&mut self, zone: u32, victim: Option<u32>, table: &mut ZoneTable, plan: &mut Plan) {
+        if let Taken::From(victim) = self.open.take(zone, victim) {
+            // Closing a zone that can be written does not fail, and others hold no resource.
+            let _ = table.close_zone(victim);
+            plan.write(Medium::Platter, self.spec.zone_log, Purpose::MapUpdate, Source::Internal);
+            self.synced = true;
+        }
+    }
+
+    /// Places a part of a write that continues its zone, whose place on the platters is `place`.
+    pub(super) fn write_in_order(
+        &mut self,
         (placed, place): (Placed, PbaExtent),
+        table: &mut ZoneTable,
         plan: &mut Plan,
     ) {
-        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(placed.extent.start.into()));
+        let Placed { zone, extent, .. } = placed;
+        self.cancel_cleaning_of(zone);
+        if !table.layout().is_conventional(zone) && !self.open.holds(zone) {
+            let victim = self.open.victim();
+            self.open_zone(zone, victim, table, plan);
+        }
+        plan.write(Medium::Platter, place, Purpose::Host, Source::Host(extent.start.into()));
+        if self.map.overlapping(extent).next().is_some() {
+            self.map.remove(extent);
+            plan.push(Step::Commit(MapChange::Native { lba: extent }));
+            let whole = table.layout().extent_of(zone);
+            if self.map.overlapping(whole).next().is_none() {
+                table.cleaned(zone, table.written(zone));
+            }
+        }
+        if table.written(zone) == table.layout().capacity_of(zone) {
+            self.open.give_back(zone);
+        }
     }
 
-    /// Plans a part of a read, in one zone.
+    /// Writes parts of writes out of order to the journal; as many entries as they need.
+    pub(super) fn write_out_of_order(&mut self, parts: &[LbaExtent], table: &mut ZoneTable, plan: &mut Plan) {
+        let most = self.spec.journal.entry_max;
+        let mut entry: Vec<LbaExtent> = Vec::with_capacity(parts.len());
+        let mut data = Sectors(0);
+        for &part in parts {
+            let mut rest = part;
+            while !rest.is_empty() {
+                if !entry.is_empty() && (data + rest.len).get() > most.get() {
+                    self.entry(&entry, data, table, plan);
+                    entry.clear();
+                    data = Sectors(0);
+                }
+                let here = rest.len.min(most);
+                entry.push(LbaExtent::new(rest.start, here));
+                data += here;
+                rest = LbaExtent::new(rest.start + here, rest.len - here);
+            }
+        }
+        if !entry.is_empty() {
+            self.entry(&entry, data, table, plan);
+        }
+    }
+
+    /// How many sectors and writes the next journal entry holds at most. With a full cache each write waits for itself.
+    pub(super) fn entry_limits(&mut self) -> (Sectors, usize) {
+        let JournalSpec { entry_max, entry_writes, .. } = self.spec.journal;
+        self.journal.oldest(&self.map);
+        let is_full = self.journal.slots_used() >= self.spec.watermark;
+        (entry_max, if is_full { 1 } else { entry_writes })
+    }
+
+    /// Writes one journal entry, after cleaning if that is necessary.
+    fn entry(&mut self, extents: &[LbaExtent], data: Sectors, table: &mut ZoneTable, plan: &mut Plan) {
+        let quanta = self.spec.journal.quanta(data);
+        // An extent that is written splits at most one of the map.
+        let map_entries = extents.iter().map(|extent| extent.len.get().div_ceil(ENTRY_MAX_SECTORS) + 1).sum();
+        self.clean_for(quanta, map_entries, table, plan);
+        self.entries += 1;
+        let since_merge = self.spec.map_merge_every.map(|every| self.entries % every);
+        if self.entries > self.spec.map_copies
+            && since_merge.is_some_and(|since| since < self.spec.map_copies)
+        {
+            plan.write(Medium::Platter, self.spec.map_merge, Purpose::MapMerge, Source::Internal);
+        }
+        let location = self.journal.allocate(quanta);
+        plan.write(Medium::Platter, location.data, Purpose::Cache, Source::HostToCache);
+        let mut pba = location.data.start;
+        for &lba in extents {
+            // Cleaning for this entry may have begun with this zone, or have finished it.
+            let zone = table.layout().zone_of(lba.start);
+            self.cancel_cleaning_of(zone);
+            table.note_out_of_order(zone);
+            self.map.insert(lba, pba);
+            self.journal.record(JournalRecord { lba, pba, slot: location.slot });
+            plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));
+            pba += lba.len;
+        }
+    }
+
+    /// Cleans before an entry: until there is space for it, or for as long as a write has to wait while the reserve can
+    /// take it.
+    fn clean_for(&mut self, quanta: u64, map_entries: u64, table: &mut ZoneTable, plan: &mut Plan) {
+        let mut waited = Nanos(0);
+        loop {
+            // Drops what is obsolete at the tail.
+            self.journal.oldest(&self.map);
+            let slots = self.journal.slots_used() + quanta;
+            let in_map = self.spec.map_limit.is_none_or(|limit| self.map.entries() + map_entries <= limit);
+            if in_map && slots <= self.spec.watermark {
+                if waited == Nanos(0) {
+                    self.throttle.found_space();
+                }
+                return;
+            }
+            if in_map && slots <= self.spec.journal.slots && waited >= self.throttle.now() {
+                return self.throttle.waited(table.counts().non_sequential);
+            }
+            let steps = plan.steps().len();
+            if !self.clean_step(table, plan) {
+                return;
+            }
+            waited += self.spec.estimate.of(&plan.steps()[steps..]);
+        }
+    }
+
+    /// Plans a part of a read in one zone, whose place on the platters is `place`; what was never written is filled.
     pub(super) fn read(
         &self,
-        _table: &ZoneTable,
-        _command: CommandId,
-        (_zone, _part, place): (u32, LbaExtent, PbaExtent),
+        command: CommandId,
+        (zone, part): (u32, LbaExtent),
+        table: &ZoneTable,
         plan: &mut Plan,
     ) {
-        plan.read(Medium::Platter, place, Purpose::Host);
+        self.visit(zone, part, table, |piece| match piece {
+            Ok(piece) => plan.read_piece(piece),
+            Err(extent) => plan.push(Step::Fill { command, extent, pattern: UNWRITTEN }),
+        });
     }
 
-    /// A zone was reset: what is kept of it elsewhere is gone.
-    pub(super) fn reset(&mut self, _zone: u32) {}
+    /// Appends the locations of a part of an extent in one zone.
+    pub(super) fn locate(&self, (zone, part): (u32, LbaExtent), table: &ZoneTable, pieces: &mut Vec<Piece>) {
+        self.visit(zone, part, table, |piece| {
+            pieces.push(piece.unwrap_or_else(|LbaExtent { start, len }| Piece {
+                medium: Medium::Platter,
+                extent: PbaExtent::new(self.places.of(table.layout(), start), len),
+                cached: false,
+            }));
+        });
+    }
 
-    /// Appends the locations of a part of an extent, in one zone.
-    pub(super) fn locate(
+    /// Visits the pieces of a part of a zone in order: where it is, or what was never written.
+    fn visit(
         &self,
-        _table: &ZoneTable,
-        (_zone, _part, place): (u32, LbaExtent, PbaExtent),
-        pieces: &mut Vec<Piece>,
+        zone: u32,
+        part: LbaExtent,
+        table: &ZoneTable,
+        mut visit: impl FnMut(Result<Piece, LbaExtent>),
     ) {
-        pieces.push(Piece { medium: Medium::Platter, extent: place, cached: false });
+        let layout = table.layout();
+        let written = match layout.is_conventional(zone) {
+            true => part.end(),
+            false => layout.start_of(zone) + table.written(zone),
+        };
+        let home = |from: Lba, to: Lba, visit: &mut dyn FnMut(Result<Piece, LbaExtent>)| {
+            let there = written.clamp(from, to);
+            if from < there {
+                let extent = PbaExtent::new(self.places.of(layout, from), there - from);
+                visit(Ok(Piece { medium: Medium::Platter, extent, cached: false }));
+            }
+            if there < to {
+                visit(Err(LbaExtent::new(there, to - there)));
+            }
+        };
+        let mut at = part.start;
+        for mapped in self.map.overlapping(part) {
+            home(at, mapped.lba.start, &mut visit);
+            let extent = PbaExtent::new(mapped.pba, mapped.lba.len);
+            visit(Ok(Piece { medium: Medium::Platter, extent, cached: true }));
+            at = mapped.lba.end();
+        }
+        home(at, part.end(), &mut visit);
+    }
+
+    /// A zone was reset: what is kept of it in the cache is gone.
+    pub(super) fn reset(&mut self, zone: u32, layout: &ZoneLayout) {
+        self.cancel_cleaning_of(zone);
+        self.close(zone);
+        self.map.remove(layout.extent_of(zone));
+    }
+
+    /// Frees the resource of a zone that is no longer open.
+    pub(super) fn close(&mut self, zone: u32) {
+        self.open.give_back(zone);
+    }
+
+    /// Frees all resources.
+    pub(super) fn close_all(&mut self) {
+        while let Some(&zone) = self.open.holders().last() {
+            self.open.give_back(zone);
+        }
+    }
+
+    /// Where the heads go for the first sector of an extent.
+    pub(super) fn locate_first(&self, extent: LbaExtent, write: bool, table: &ZoneTable) -> Pba {
+        let layout = table.layout();
+        let (zone, offset) = layout.place_of(extent.start);
+        let home = || self.places.of(layout, extent.start);
+        if !write {
+            let first = self.map.overlapping(extent).next();
+            return first
+                .filter(|mapped| mapped.lba.start == extent.start)
+                .map_or_else(home, |mapped| mapped.pba);
+        }
+        if layout.is_conventional(zone) || offset == table.written(zone) {
+            return home();
+        }
+        self.journal.next_start(extent.len.min(self.spec.journal.entry_max))
     }
 
     /// The idle time before [`Aware::idle`]; `None` without background work.
     pub(super) fn idle_after(&self) -> Option<Nanos> {
-        None
+        self.spec.idle_after
     }
 
     /// Appends one unit of background work, if there is any.
-    pub(super) fn idle(&mut self, _table: &mut ZoneTable, _plan: &mut Plan) -> Idle {
-        Idle::Nothing
+    pub(super) fn idle(&mut self, table: &mut ZoneTable, plan: &mut Plan) -> Idle {
+        if self.spec.idle_after.is_some() && self.clean_step(table, plan) {
+            Idle::Worked
+        } else {
+            Idle::Nothing
+        }
     }
 
     /// The space on the media with what this adds to that of the zones.
     pub(super) fn media_use(&self, zones: MediaUse) -> MediaUse {
-        zones
+        let AwareSpec { journal, staging, zone_log, map_merge, .. } = &self.spec;
+        let ends = [journal.region, *staging, *zone_log, *map_merge].map(|extent| extent.end().get());
+        let platter = ends.into_iter().fold(zones.platter.get(), u64::max);
+        MediaUse { platter: Sectors(platter), cached: journal.region.len, ..zones }
     }
 
     /// Takes up what was found in the persistent cache.
-    pub(super) fn restore(&mut self, _found: &Recovered<'_>) -> Result<(), Misplaced> {
+    ///
+    /// # Errors
+    /// When something was found where this drive never writes it.
+    pub(super) fn restore(&mut self, found: &Recovered<'_>, zones: u32) -> Result<(), Misplaced> {
+        *self = Self::new(self.spec.clone(), self.places, zones);
+        self.journal.restore(found.cached)?;
+        for &CachedExtent { lba, pba, .. } in found.cached {
+            self.map.insert(lba, pba);
+        }
         Ok(())
     }
 
     /// The use of the persistent cache.
     pub(super) fn cache_use(&self) -> CacheUse {
-        CacheUse::default()
+        self.map.cache_use()
     }
 }

@@ -1,0 +1,380 @@
+//! What a host-aware drive does besides the standard, and that it loses nothing: zones are of 64 sectors, the first one
+//! conventional, eight in all.
+//!
+//! The shadow keeps what the host wrote and the sectors of the media, and learns where data is from the steps of plans alone.
+
+use std::collections::BTreeMap;
+
+use skylight_command::{Command, CommandId, Op, Outcome};
+use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, splitmix64};
+
+use super::throttle::{Estimate, ThrottleSpec};
+use super::{AwareSpec, Bookkeeping};
+use crate::capabilities::zoned::{Preparation, ZoneCondition, ZoneLayout, ZoneModel, Zoned};
+use crate::journaled::JournalSpec;
+use crate::plan::{Idle, Layer, MapChange, Plan, Purpose, Queue, Source, Step};
+use crate::zoned::{ZonedLayer, ZonedSpec};
+
+const ZONE: u64 = 64;
+const ZONES: u64 = 8;
+/// Sectors before the zones: the cache, the staging area, the map and the metadata.
+const RESERVED: u64 = 400;
+
+fn drive(places: u64, watermark: u64) -> ZonedLayer {
+    let mut layout = ZoneLayout::new(ZoneModel::HostAware, Sectors(ZONE * ZONES), Sectors(ZONE));
+    layout.conventional = 1;
+    layout.max_open = Some(3);
+    let at = |start, len| PbaExtent::new(Pba(start), Sectors(len));
+    let journal = JournalSpec {
+        region: at(0, 300),
+        quantum: Sectors(8),
+        out_of_band: Sectors(0),
+        gap: Sectors(2),
+        entry_max: Sectors(24),
+        entry_writes: 4,
+        slots: places,
+    };
+    assert!(journal.region_sectors() <= 300);
+    let (first, step, most) = (Nanos(20_000_000), Nanos(0), Nanos(20_000_000));
+    let aware = AwareSpec {
+        open_zones: 3,
+        seed: 1,
+        bookkeeping: Bookkeeping { open: Nanos(7), ..Bookkeeping::default() },
+        zone_log: at(390, 8),
+        journal,
+        watermark,
+        map_limit: Some(40),
+        map_merge_every: Some(5),
+        map_copies: 2,
+        map_merge: at(370, 16),
+        staging: at(300, ZONE),
+        chunk: Sectors(16),
+        idle_after: Some(Nanos(1)),
+        throttle: ThrottleSpec { first, step, most, writes: 10, one_in: 10 },
+        estimate: Estimate {
+            revolution: Nanos(10_000_000),
+            seek: Nanos(2_000_000),
+            stroke: Nanos(14_000_000),
+            platters: RESERVED + ZONE * ZONES,
+            track: 100,
+        },
+    };
+    ZonedLayer::new(ZonedSpec { layout, start: Pba(RESERVED), aware: Some(aware) })
+}
+
+/// The platters and what the host knows; see the module documentation.
+struct Shadow {
+    drive: ZonedLayer,
+    /// The version of each sector that the host wrote last, 0 for none.
+    host: Vec<u64>,
+    media: Vec<u64>,
+    cached: BTreeMap<u64, u64>,
+    version: u64,
+}
+
+impl Shadow {
+    fn new(places: u64, watermark: u64) -> Self {
+        let sectors = (ZONE * ZONES) as usize;
+        let media = vec![0; sectors + RESERVED as usize];
+        Self {
+            drive: drive(places, watermark),
+            host: vec![0; sectors],
+            media,
+            cached: BTreeMap::new(),
+            version: 0,
+        }
+    }
+
+    fn zone(&self, zone: u32) -> crate::capabilities::zoned::ZoneDescriptor {
+        self.drive.descriptor(zone)
+    }
+
+    /// Runs commands that wait together; returns their plan.
+    fn destage(&mut self, commands: &[Command]) -> Plan {
+        let mut plan = Plan::default();
+        self.drive.destage(Queue { waiting: commands, next: 0 }, &mut plan);
+        self.execute(&plan);
+        plan
+    }
+
+    fn run(&mut self, op: Op, start: u64, len: u64) -> Plan {
+        let extent = LbaExtent::new(Lba(start), Sectors(len));
+        if op == Op::Write {
+            self.write(extent);
+        }
+        let command = Command::new(CommandId(1), op, extent);
+        let mut plan = Plan::default();
+        self.drive.take(Queue { waiting: &[command], next: 0 }, &mut plan);
+        let ends: Vec<_> = plan.completions().collect();
+        assert_eq!(ends, [(CommandId(1), Outcome::Done)], "{command:?}");
+        match op {
+            Op::Read => self.check(extent, &plan),
+            _ => self.execute(&plan),
+        }
+        if op == Op::ResetZone {
+            self.host[start as usize..(start + len) as usize].fill(0);
+            self.cached.retain(|&lba, _| !(start..start + len).contains(&lba));
+            // What keeps bytes discards those of the zone: what cleaning synthesizes later reads as never written.
+            self.media[(RESERVED + start) as usize..(RESERVED + start + len) as usize].fill(0);
+        }
+        plan
+    }
+
+    fn write(&mut self, extent: LbaExtent) {
+        self.version += 1;
+        self.host[extent.start.get() as usize..extent.end().get() as usize].fill(self.version);
+    }
+
+    fn idle(&mut self) -> Idle {
+        let mut plan = Plan::default();
+        let idle = self.drive.idle(&mut plan);
+        self.execute(&plan);
+        idle
+    }
+
+    /// Cleans all; returns the steps.
+    fn clean(&mut self) -> Plan {
+        let mut all = Plan::default();
+        loop {
+            let mut plan = Plan::default();
+            if self.drive.idle(&mut plan) == Idle::Nothing {
+                return all;
+            }
+            self.execute(&plan);
+            plan.steps().iter().for_each(|&step| all.push(step));
+        }
+    }
+
+    /// What is at a host sector.
+    fn stored(&self, lba: u64) -> u64 {
+        self.media[self.cached.get(&lba).map_or((lba + RESERVED) as usize, |&pba| pba as usize)]
+    }
+
+    fn execute(&mut self, plan: &Plan) {
+        for step in plan.steps() {
+            match *step {
+                Step::Access { direction: Direction::Write, extent, source, .. } => {
+                    let (start, len) = (extent.start.get() as usize, extent.len.get());
+                    let data: Vec<u64> = match source {
+                        Source::Host(lba) => {
+                            let lba = Lba::from(lba).get();
+                            self.host[lba as usize..(lba + len) as usize].to_vec()
+                        }
+                        Source::Merged(lba) => {
+                            (0..len).map(|sector| self.stored(Lba::from(lba).get() + sector)).collect()
+                        }
+                        // Staged data and entries that no commit names are not data of the host.
+                        Source::Internal | Source::HostToCache | Source::Medium => {
+                            vec![u64::MAX; len as usize]
+                        }
+                    };
+                    self.media[start..start + len as usize].copy_from_slice(&data);
+                }
+                Step::Commit(MapChange::Cached { lba, pba }) => {
+                    for sector in 0..lba.len.get() {
+                        let (from, to) = (lba.start.get() + sector, Pba::from(pba).get() + sector);
+                        self.media[to as usize] = self.host[from as usize];
+                        self.cached.insert(from, to);
+                    }
+                }
+                Step::Commit(MapChange::Native { lba }) => {
+                    self.cached.retain(|&at, _| !(lba.start.get()..lba.end().get()).contains(&at));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Whether a read returns what the host wrote.
+    fn check(&self, extent: LbaExtent, plan: &Plan) {
+        let mut read: Vec<u64> = Vec::new();
+        for step in plan.steps() {
+            match *step {
+                Step::Access { direction: Direction::Read, extent, .. } => {
+                    let start = extent.start.get() as usize;
+                    read.extend(&self.media[start..start + extent.len.get() as usize]);
+                }
+                Step::Fill { extent, .. } => read.extend(std::iter::repeat_n(0, extent.len.get() as usize)),
+                _ => {}
+            }
+        }
+        assert_eq!(read, self.host[extent.start.get() as usize..extent.end().get() as usize], "{extent:?}");
+    }
+
+    fn check_all(&mut self) {
+        self.run(Op::Read, 0, ZONE * ZONES);
+    }
+}
+
+/// The extents that a plan writes for a purpose, from the start of the zones.
+fn written(plan: &Plan, of: Purpose) -> Vec<(u64, u64)> {
+    let write = |step: &Step| match *step {
+        Step::Access { direction: Direction::Write, extent, purpose, .. } if purpose == of => {
+            Some((extent.start.get().saturating_sub(RESERVED), extent.len.get()))
+        }
+        _ => None,
+    };
+    plan.steps().iter().filter_map(write).collect()
+}
+
+fn write(id: u32, start: u64, len: u64) -> Command {
+    Command::new(CommandId(id), Op::Write, LbaExtent::new(Lba(start), Sectors(len)))
+}
+
+#[test]
+fn in_an_empty_zone_cleaning_synthesizes_what_is_before_the_data_and_the_pointer_ends_behind_it() {
+    let mut shadow = Shadow::new(20, 18);
+    shadow.run(Op::Write, 2 * ZONE + 20, 8);
+    let zone = shadow.zone(2);
+    assert_eq!((zone.non_sequential, zone.write_pointer), (true, Some(Lba(2 * ZONE))));
+    let cleaned = shadow.clean();
+    assert_eq!(written(&cleaned, Purpose::CleanWrite), [(2 * ZONE, 16), (2 * ZONE + 16, 12)]);
+    let zone = shadow.zone(2);
+    assert_eq!((zone.non_sequential, zone.write_pointer), (false, Some(Lba(2 * ZONE + 28))));
+    shadow.check_all();
+}
+
+#[test]
+fn in_a_full_zone_cleaning_rewrites_what_follows_the_first_update_and_nothing_before_it() {
+    let mut shadow = Shadow::new(20, 18);
+    shadow.run(Op::Write, 2 * ZONE, ZONE);
+    shadow.run(Op::Write, 2 * ZONE + 40, 4);
+    let cleaned = shadow.clean();
+    assert_eq!(written(&cleaned, Purpose::CleanWrite), [(2 * ZONE + 40, 16), (2 * ZONE + 56, 8)]);
+    assert_eq!((shadow.zone(2).non_sequential, shadow.zone(2).condition), (false, ZoneCondition::Full));
+    shadow.check_all();
+}
+
+#[test]
+fn the_flag_lives_until_the_zone_is_cleaned_or_reset() {
+    let mut shadow = Shadow::new(20, 18);
+    shadow.run(Op::Write, 2 * ZONE + 8, 8);
+    shadow.run(Op::Write, 3 * ZONE + 8, 8);
+    shadow.run(Op::Write, 2 * ZONE, 8);
+    assert!(shadow.zone(2).non_sequential, "a write in order does not end it");
+    shadow.run(Op::ResetZone, 2 * ZONE, ZONE);
+    assert_eq!((shadow.zone(2).non_sequential, shadow.zone(2).condition), (false, ZoneCondition::Empty));
+    assert!(shadow.zone(3).non_sequential);
+    shadow.clean();
+    assert_eq!(shadow.drive.counts().non_sequential, 0);
+    shadow.check_all();
+}
+
+#[test]
+fn writing_in_order_needs_resources_and_writing_out_of_order_none() {
+    let mut shadow = Shadow::new(20, 18);
+    for zone in 1..=3 {
+        assert!(written(&shadow.run(Op::Write, zone * ZONE, 8), Purpose::MapUpdate).is_empty());
+    }
+    assert!(written(&shadow.run(Op::Write, 5 * ZONE + 8, 8), Purpose::MapUpdate).is_empty());
+    assert_eq!(written(&shadow.run(Op::Write, 4 * ZONE, 8), Purpose::MapUpdate).len(), 1);
+    shadow.run(Op::CloseZone, 4 * ZONE, ZONE);
+    let again =
+        (1..=4).map(|zone| written(&shadow.run(Op::Write, zone * ZONE + 8, 8), Purpose::MapUpdate).len());
+    assert_eq!(again.sum::<usize>(), 1, "closing a zone freed its resource");
+}
+
+#[test]
+fn a_zone_loses_its_resource_only_after_its_cached_writes_are_on_the_media() {
+    let mut shadow = Shadow::new(20, 18);
+    let writes: Vec<Command> = (1..=4).map(|zone| write(zone, u64::from(zone) * ZONE, 8)).collect();
+    let mut plan = Plan::default();
+    let now = skylight_disk::Time(0);
+    for command in &writes[..3] {
+        assert_eq!(shadow.drive.prepare(command, now, &mut plan), Preparation::Time(Nanos(7)));
+        assert_eq!(shadow.drive.admit(command), Ok(()));
+        shadow.write(command.extent);
+    }
+    let Preparation::Destage(zone) = shadow.drive.prepare(&writes[3], now, &mut plan) else {
+        panic!("all zones with resources have cached writes");
+    };
+    assert!(plan.steps().is_empty());
+    let victim = writes.iter().find(|command| command.extent.start == zone.start).copied();
+    shadow.destage(&[victim.unwrap()]);
+    assert_eq!(shadow.drive.prepare(&writes[3], now, &mut plan), Preparation::Time(Nanos(7)));
+    assert_eq!(written(&plan, Purpose::MapUpdate).len(), 1);
+}
+
+#[test]
+fn what_leaves_the_cache_together_is_a_run_of_one_zone_or_one_journal_entry() {
+    let mut shadow = Shadow::new(20, 18);
+    let in_order = [write(1, ZONE, 8), write(2, 2 * ZONE, 8), write(3, ZONE + 8, 8)];
+    for command in in_order {
+        assert_eq!(shadow.drive.admit(&command), Ok(()));
+        shadow.write(command.extent);
+    }
+    let run = shadow.destage(&in_order);
+    assert_eq!(written(&run, Purpose::Host), [(ZONE, 16)]);
+    assert_eq!(run.completions().map(|(id, _)| id.0).collect::<Vec<_>>(), [1, 3]);
+    shadow.destage(&in_order[1..2]);
+    let others = [write(4, 3 * ZONE + 8, 8), write(5, 2 * ZONE + 8, 8), write(6, 4 * ZONE + 8, 8)];
+    for command in others {
+        assert_eq!(shadow.drive.admit(&command), Ok(()));
+        shadow.write(command.extent);
+    }
+    let entry = shadow.destage(&others);
+    assert_eq!(written(&entry, Purpose::Cache).len(), 1);
+    assert_eq!(entry.completions().map(|(id, _)| id.0).collect::<Vec<_>>(), [4, 6], "5 continues its zone");
+    shadow.destage(&others[1..2]);
+    shadow.check_all();
+}
+
+#[test]
+fn a_full_cache_holds_writes_back_and_lets_them_into_the_reserve() {
+    let mut shadow = Shadow::new(20, 4);
+    // The oldest entries are of four zones, so no zone alone frees more than a slot.
+    for zone in 1..=4 {
+        let free = shadow.run(Op::Write, zone * ZONE + 8, 8);
+        assert!(written(&free, Purpose::CleanStage).is_empty());
+    }
+    let held = shadow.run(Op::Write, 5 * ZONE + 8, 8);
+    assert!(!written(&held, Purpose::CleanStage).is_empty());
+    assert_eq!(written(&held, Purpose::Cache).len(), 1);
+    shadow.check_all();
+}
+
+/// Random writes in and out of order, resets, reads, and idle steps.
+fn lose_nothing(seed: u64) {
+    let mut draws = 0;
+    let mut draw = |below: u64| {
+        draws += 1;
+        splitmix64(seed, draws) % below
+    };
+    let mut shadow = Shadow::new(20, 8 + seed % 8);
+    for _ in 0..400 {
+        let zone = 1 + draw(ZONES - 1);
+        match draw(20) {
+            0 => drop(shadow.run(Op::ResetZone, zone * ZONE, ZONE)),
+            1..=4 => drop(shadow.idle()),
+            5..=8 => {
+                let descriptor = shadow.zone(zone as u32);
+                let at = descriptor.write_pointer.map_or(zone * ZONE, |pointer| pointer.get());
+                let left = (zone + 1) * ZONE - at;
+                if left > 0 {
+                    shadow.run(Op::Write, at, (1 + draw(12)).min(left));
+                }
+            }
+            9 => {
+                let start = draw(ZONE * ZONES - 1);
+                shadow.run(Op::Read, start, 1 + draw(ZONE * ZONES - start));
+            }
+            _ => {
+                let start = draw(ZONE * ZONES - 30);
+                shadow.run(Op::Write, start, 1 + draw(30));
+            }
+        }
+        shadow.check_all();
+    }
+    shadow.clean();
+    assert_eq!(shadow.drive.cache_use().map_entries, 0);
+    assert_eq!(shadow.drive.counts().non_sequential, 0);
+    shadow.check_all();
+}
+
+#[test]
+fn nothing_is_lost() {
+    for seed in 0..200 {
+        println!("seed {seed}");
+        lose_nothing(seed);
+    }
+}
