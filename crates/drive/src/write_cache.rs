@@ -102,6 +102,10 @@ impl Runs {
             self.left.pop_front();
             self.first = self.first.wrapping_add(1);
         }
+        // No cached write is of the runs that are dropped here, so their numbers are free again.
+        while self.left.back() == Some(&0) {
+            self.left.pop_back();
+        }
     }
 }
 
