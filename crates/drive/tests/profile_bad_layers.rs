@@ -491,7 +491,7 @@ fn fully_associative_keys() {
                 "band = \"4 MiB\"",
                 "band = \"4 MiB\"\ncache_location = \"od\"",
                 "f.toml:28: [layer] cache_location is not a key here; it belongs in [layer] of kind \
-                 \"set-associative\" or [layer] of kind \"journaled\"",
+                 \"set-associative\" or [layer] of kind \"journaled\" or [layer.host_aware] of kind \"zoned\"",
             ),
             (
                 "idle = \"1 s\"\n",

@@ -96,7 +96,7 @@ pub(super) fn set_associative(body: &Body) -> LayerText {
 }
 
 /// When the layer cleans.
-fn cleaning(body: &Body, text: &mut Text) {
+pub(super) fn cleaning(body: &Body, text: &mut Text) {
     let lazy = body.draws.chance(&range::LAZY);
     text.word("cleaning", if lazy { "lazy" } else { "aggressive" });
     if !lazy {
@@ -127,20 +127,21 @@ pub(super) fn fully_associative(body: &Body) -> LayerText {
     LayerText { text, platters, ..LayerText::default() }
 }
 
-/// The journal of a `journaled` layer, in bytes.
-struct Journal {
+/// The journal of a `journaled` layer or of a host-aware drive, in bytes.
+pub(super) struct Journal {
     flash: bool,
     quantum: Bytes,
-    out_of_band: Bytes,
+    /// A host-aware drive has none.
+    pub out_of_band: Bytes,
     gap: Bytes,
     entry_max: Bytes,
     places: f64,
     /// Bytes on the platters.
-    region: f64,
+    pub region: f64,
 }
 
 impl Journal {
-    fn draw(body: &Body, flash: bool, location: &str) -> Self {
+    pub fn draw(body: &Body, flash: bool, location: &str) -> Self {
         let draws = body.draws;
         let track = 512.0
             * match location {
@@ -170,7 +171,7 @@ impl Journal {
         Self { flash, quantum, out_of_band, gap, entry_max, places, region }
     }
 
-    fn write(&self, body: &Body, text: &mut Text) {
+    pub fn write(&self, body: &Body, text: &mut Text) {
         text.word("quantum", self.quantum);
         if self.out_of_band.get() > 0 {
             text.word("out_of_band", self.out_of_band);
@@ -189,8 +190,8 @@ fn floor_blocks(bytes: f64) -> Bytes {
     Bytes((bytes / 4096.0) as u64 * 4096)
 }
 
-/// The map of a `journaled` layer; returns the bytes at its home location.
-fn map(body: &Body, text: &mut Text) -> f64 {
+/// The limit of a map and its merges; returns the bytes of a merge.
+pub(super) fn map_merges(body: &Body, text: &mut Text) -> f64 {
     let draws = body.draws;
     if !draws.chance(&range::MAP_UNLIMITED) {
         text.key("map_entries", draws.number(&range::MAP_ENTRIES));
@@ -205,6 +206,13 @@ fn map(body: &Body, text: &mut Text) -> f64 {
         text.key("map_merge_every", draws.number(&range::MAP_MERGE_EVERY).round());
         text.word("map_merge", blocks(home));
     }
+    home
+}
+
+/// The map of a `journaled` layer; returns the bytes at its home location.
+fn map(body: &Body, text: &mut Text) -> f64 {
+    let draws = body.draws;
+    let home = map_merges(body, text);
     text.word("map_location", draws.choice("map_location", &LOCATIONS));
     text.word("map_update", blocks(draws.number(&range::MAP_UPDATE_KIB) * 1024.0));
     home.max(f64::from(1 << 20))

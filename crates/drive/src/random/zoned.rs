@@ -3,14 +3,16 @@
 //! Limits of the kinds, and what is adjusted to meet them:
 //! * *Zones*: half of the drives have zones of a power of two, as all drives on the market have; the others show whether a
 //!   test relies on that.
+//! * *Cache*: a host-aware drive has a persistent cache at the OD or the ID, with the limits of a journaled drive's, and no
+//!   out-of-band data.
 //! * *Limits*: a drive can have as many active zones as open ones, at least. Less capacity than the size, a limit of active
 //!   zones and restricted reads belong to host-managed drives only; a recommended number of zones that are written out of
 //!   order to host-aware ones.
 
 use super::body::Body;
-use super::layers::{LayerText, begin};
+use super::layers::{Journal, LayerText, begin, cleaning, map_merges};
 use super::ranges as range;
-use super::text::mebibytes;
+use super::text::{Text, blocks, mebibytes};
 use crate::profile::Bytes;
 
 /// Bytes in a MiB.
@@ -58,5 +60,24 @@ pub(super) fn zoned(body: &Body, model: &'static str) -> LayerText {
         let recommended = draws.number(&range::NON_SEQUENTIAL_ZONES).round();
         text.key("recommended_non_sequential_zones", recommended);
     }
-    LayerText { text, platters: body.capacity.get() as f64, ..LayerText::default() }
+    let reserved = if managed { 0.0 } else { zone.get() as f64 + host_aware(body, &mut text) };
+    LayerText { text, platters: body.capacity.get() as f64 + reserved, ..LayerText::default() }
+}
+
+/// The persistent cache of a host-aware drive, drawn as that of a journaled one; returns the bytes that it takes on the
+/// platters.
+fn host_aware(body: &Body, text: &mut Text) -> f64 {
+    let draws = body.draws;
+    let location = draws.choice("host_aware.cache_location", &["od", "id"]);
+    let mut journal = Journal::draw(body, false, location);
+    journal.out_of_band = Bytes(0);
+    text.section("[layer.host_aware]");
+    text.word("cache_location", location);
+    journal.write(body, text);
+    let merge = map_merges(body, text);
+    let metadata = blocks(draws.number(&range::MAP_UPDATE_KIB) * 1024.0);
+    text.word("zone_metadata", metadata);
+    cleaning(body, text);
+    // A few tracks more, for the rounding of each region.
+    journal.region + merge + metadata.get() as f64 + 8.0 * body.outer * 512.0
 }
