@@ -216,14 +216,14 @@ def serve_status(control: str | PathLike[str], trusted: Sequence[int] | None = N
 def serve_zones(
     control: str | PathLike[str], first: int, count: int, trusted: Sequence[int] | None = None
 ) -> str:
-    """The layout of the zones of the server with this control socket, and its zones from a number on, as JSON.
-    Raises ServeError."""
+    """The layout of the zones of the server with this control socket, and its zones from a number on, as
+    JSON. Raises ServeError."""
 
 def serve_zone_action(
     control: str | PathLike[str], action: str, zone: int | None, trusted: Sequence[int] | None = None
 ) -> str:
-    """Opens, closes, finishes or resets the zone that begins at a byte, or all zones; what was done, in words.
-    Raises ServeError."""
+    """Opens, closes, finishes or resets the zone that begins at a byte, or all zones; what was done, in
+    words. Raises ServeError."""
 
 def image_info(path: str | PathLike[str], cache_on: str | PathLike[str] | None = None) -> dict[str, Any]:
     """Version, drive, sizes, what is in the cache, how it was switched off. Raises ServeError."""

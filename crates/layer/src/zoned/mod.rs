@@ -301,6 +301,7 @@ impl ZonedLayer {
 }
 
 impl Layer for ZonedLayer {
+    #[expect(clippy::misnamed_getters, reason = "the capacity of the layout is that of a zone")]
     fn capacity(&self) -> Sectors {
         self.table.layout().sectors
     }

@@ -119,7 +119,7 @@ impl States {
 
     /// A zone came to its condition now: it is the last one of its list.
     #[inline]
-    pub(super) fn to_back(&mut self, zone: u32) {
+    pub(super) fn move_to_back(&mut self, zone: u32) {
         if let Some(list) = list_of(self.of(zone).condition).filter(|&list| self.lists[list].last != zone) {
             self.unlink(zone, list);
             self.link(zone, list);

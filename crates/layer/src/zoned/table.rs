@@ -412,7 +412,7 @@ impl ZoneTable {
     #[inline]
     fn opened_by_write(&mut self, zone: u32, closed: Option<u32>) {
         match self.condition(zone) {
-            ZoneCondition::ImplicitOpen => self.states.to_back(zone),
+            ZoneCondition::ImplicitOpen => self.states.move_to_back(zone),
             ZoneCondition::ExplicitOpen => {}
             _ => self.open_now(zone, closed, ZoneCondition::ImplicitOpen),
         }

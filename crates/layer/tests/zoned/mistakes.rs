@@ -74,7 +74,7 @@ impl Mistake {
     /// One of each kind in each place.
     pub fn all() -> Vec<Self> {
         let (standard, mut all) = (Tables::standard(), Vec::new());
-        for row in 0..CONDITIONS.len() {
+        for (row, &condition) in CONDITIONS.iter().enumerate() {
             for column in 0..4 {
                 let right = standard.actions[row][column];
                 let effects = wrong(right).into_iter().filter(|&effect| makes_a_difference(row, effect));
@@ -87,7 +87,7 @@ impl Mistake {
             // Conventional zones have no write pointer to be written at.
             if row > 0 {
                 let effects = wrong(standard.writes[row]).into_iter();
-                let effects = effects.filter(|&effect| effect != Effect::To(CONDITIONS[row]));
+                let effects = effects.filter(|&effect| effect != Effect::To(condition));
                 all.extend(effects.map(|effect| Self::Write(row, effect)));
             }
             all.push(Self::Read(row, standard.reads[row].is_none().then_some(ANOTHER)));

@@ -356,8 +356,8 @@ impl Model {
             return Err(format!("{} zones reported of {}", reported.len(), self.zones.len()));
         }
         let mut gave_way = 0;
-        for index in 0..self.zones.len() {
-            let (zone, found) = (self.zones[index], &reported[index]);
+        for (index, found) in reported.iter().enumerate() {
+            let zone = self.zones[index];
             if zone.is(found) {
                 continue;
             }
