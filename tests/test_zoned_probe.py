@@ -100,7 +100,7 @@ def test_cleaning_follows_offset_and_count(tmp_path: Path) -> None:
     assert times["empty", "end"] == pytest.approx(400 * MS + ios * 5 * MS + moved_mib * 10 * MS, rel=0.05)
     assert known.number("zone_cleaning_io_ns") == pytest.approx(5 * MS, rel=0.1)
     assert known.word("cleaning_unit") == "zone"
-    begun = known.get("zone_cleaning_start_ns")
+    begun = known.get("first_zone_clean_ns")
     assert begun is not None and begun.interval is not None
     assert begun.interval[0] <= 20e9 + 1e9 <= begun.interval[1] + 1e9
 

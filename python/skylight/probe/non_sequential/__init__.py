@@ -124,7 +124,7 @@ def _spell(seen: Seen, spell: Spell, rows: Sequence[str]) -> Finding:
     """How long the drive blocks, if the spell was seen to end."""
     if not seen.recovered:
         why = f"The drive still blocks after {spell.writes:,} writes in {spell.took_ns / 1e9:,.0f} s."
-        return SPELL.unknown(why, rows, (float(spell.took_ns), float("inf")))
+        return SPELL.unknown(why, rows)
     after_ms = float(np.median(seen.latency_ns[spell.end :])) / 1e6
     took_s = spell.took_ns / 1e9
     why = f"{spell.writes:,} writes took {took_s:,.0f} s; then a write takes {after_ms:.1f} ms again."

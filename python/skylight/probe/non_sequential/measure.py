@@ -24,12 +24,12 @@ ZONES = 32
 PACE_WRITES, PIECE_WRITES, SHORT_WRITES = 1_024, 8_192, 64
 MOST_BYTES = 256 << 30
 """Written without a slow spell: five times the largest persistent cache known, and then it is given up."""
-MOST_SPELL_WRITES = 2_048
-"""Writes of a slow spell that is still going on: three times the longest recorded."""
+MOST_SPELL_WRITES = 4_096
+"""Writes from the start of a slow spell on: six times the longest recorded, half of them to show its end."""
 SLOW, AMONG = 16, 64
 """A piece ends where that many of so many writes are slow; merges of a map delay two of 240."""
 AFTER_WRITES = 128
-"""Writes after a spell that show that it is over."""
+"""Writes after a spell, at least, that show that it is over."""
 
 
 @dataclass(slots=True)
@@ -49,15 +49,21 @@ class Seen:
 
     @property
     def spell(self) -> Spell | None:
-        """The first slow spell."""
-        spells = slow_spells(self.latency_ns)
-        return spells[0] if spells else None
+        """The first slow spell. It goes on over fast writes that are fewer than its own: a zone was cleaned,
+        and the next is waited for."""
+        latency, whole = self.latency_ns, None
+        for spell in slow_spells(latency):
+            if whole is None:
+                whole = spell
+            elif spell.first - whole.end < whole.writes:
+                whole = Spell(whole.first, spell.end, int(latency[whole.first : spell.end].sum()))
+        return whole
 
     @property
     def recovered(self) -> bool:
-        """Whether the spell is over."""
+        """Whether the spell is over: as many fast writes came behind it as belong to it."""
         spell = self.spell
-        return spell is not None and len(self.log) - spell.end >= AFTER_WRITES
+        return spell is not None and len(self.log) - spell.end >= max(AFTER_WRITES, spell.writes)
 
 
 def _plan(steps: Steps, zones: ZonesSeen, size: int, name: str, count: int) -> IoBatch:

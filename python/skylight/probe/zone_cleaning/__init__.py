@@ -26,7 +26,7 @@ from skylight.probe import Cost, Figure
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.zone_cleaning import measure
 from skylight.probe.zone_cleaning.figures import draw
-from skylight.probe.zone_cleaning.findings import EACH_IO, FINDINGS, START, UNIT, ZONE
+from skylight.probe.zone_cleaning.findings import EACH_IO, FINDINGS, FIRST_CLEAN, UNIT, ZONE
 from skylight.probe.zone_cleaning.measure import EIGHTHS, GROWTH, POLL_S, Seen, zones_of_a_trial
 from skylight.probe.zoned import HOST_AWARE, ZonesSeen
 
@@ -63,7 +63,7 @@ class ZoneCleaning(ProcedureTest[Seen]):
             measure.trials(steps, seen, zones)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
-        """Times by state and place, what each write adds, the unit, and when cleaning begins."""
+        """Times by state and place, what each write adds, the unit, and when a first zone is clean."""
         zones = seen.zones
         if zones is None:
             return []
@@ -71,7 +71,12 @@ class ZoneCleaning(ProcedureTest[Seen]):
             why = "No zone was cleaned while the drive was left alone, or all were before it was."
             return [each.unknown(why, steps.names) for each in FINDINGS]
         rows = steps.names
-        return [_times(seen, zones, rows), _each_io(seen, zones, rows), _unit(seen, rows), _start(seen, rows)]
+        return [
+            _times(seen, zones, rows),
+            _each_io(seen, zones, rows),
+            _unit(seen, rows),
+            _first_clean(seen, rows),
+        ]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Cleaning time against update ratio, and count against size, as Figures 3 and 4."""
@@ -86,7 +91,7 @@ def _sure(zone_ns: float, zones: ZonesSeen) -> float:
 
 def _times(seen: Seen, zones: ZonesSeen, rows: Sequence[str]) -> Finding:
     """Mean times at one update ratio."""
-    size = min(measure.UPDATE_BYTES, zones.capacity_bytes // 64)
+    size = measure.update_bytes(zones)
     ios = measure.updates_of(measure.RATIO, zones, size)
     value: dict[str, int | float | bool | str] = {}
     for state in measure.STATES:
@@ -133,10 +138,10 @@ def _unit(seen: Seen, rows: Sequence[str]) -> Finding:
     return UNIT.found("zone", confidence, why, rows) if falls else UNIT.unknown(why, rows)
 
 
-def _start(seen: Seen, rows: Sequence[str]) -> Finding:
+def _first_clean(seen: Seen, rows: Sequence[str]) -> Finding:
     """Idle time before the first zone is clean."""
     begun_s = seen.begun_by_s or 0.0
     low, high = seen.not_before_s * 1e9, begun_s * 1e9
     why = f"After {seen.not_before_s:.1f} s of idle time no zone was clean, after {begun_s:.1f} s one was."
     near = 1 - min((high - low) / max(high, 1.0), 1.0)
-    return START.found(round(high), near, why, rows, (low, high))
+    return FIRST_CLEAN.found(round(high), near, why, rows, (low, high))

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from skylight.probe import Figure
 from skylight.probe.drawing import MARKERS, new_axes
-from skylight.probe.zone_cleaning.measure import GROWTH, PLACES, STATES, Seen
+from skylight.probe.zone_cleaning.measure import GROWTH, PLACES, STATES, Seen, update_bytes
+
+LEGEND_ROOM = 1.4
+"""The axis over the data, for a legend of two columns above them."""
 
 
 def draw(seen: Seen) -> list[Figure]:
@@ -24,12 +27,13 @@ def _ratios(seen: Seen) -> Figure | None:
         return None
     drawing, axes = new_axes()
     said = []
+    size = update_bytes(zones)
     for state in STATES:
         for number, place in enumerate(PLACES):
             own = sorted(
                 (100 * one.ios * one.size_bytes / zones.capacity_bytes, one.zone_ns / 1e9)
                 for one in seen.trials
-                if (one.state, one.place) == (state, place) and one.zone_ns is not None
+                if (one.state, one.place, one.size_bytes) == (state, place, size) and one.zone_ns is not None
             )
             if not own:
                 continue
@@ -41,8 +45,8 @@ def _ratios(seen: Seen) -> Figure | None:
             said.append(f"{state}, {place}: {times[0]:.2g} to {times[-1]:.2g} s")
     axes.set_xlabel("update ratio (%)")
     axes.set_ylabel("mean time to clean a zone (s)")
-    axes.set_ylim(bottom=0)
-    axes.legend()
+    axes.set_ylim(0, LEGEND_ROOM * axes.get_ylim()[1])
+    axes.legend(loc="upper left", ncols=2)
     caption = (
         "Each point is a trial: zones updated at one place to one ratio, then left alone. In an empty zone"
         " what lies before the data has to be filled, in a full one what lies after it written again."

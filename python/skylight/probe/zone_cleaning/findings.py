@@ -10,5 +10,5 @@ UNIT = Property(
     "cleaning_unit", "Unit of cleaning",
     words={"zone": "a whole zone"},
 )  # fmt: skip
-START = Property("zone_cleaning_start_ns", "Cleaning of zones begins after", "ns")
-FINDINGS: tuple[Property, ...] = (ZONE, EACH_IO, UNIT, START)
+FIRST_CLEAN = Property("first_zone_clean_ns", "Idle time until a first zone is clean", "ns")
+FINDINGS: tuple[Property, ...] = (ZONE, EACH_IO, UNIT, FIRST_CLEAN)

@@ -82,6 +82,11 @@ def zones_of_a_trial(zones: ZonesSeen) -> I64:
     return np.arange(min(count, zones.usable), dtype=np.int64)
 
 
+def update_bytes(zones: ZonesSeen) -> int:
+    """The size of an update: that of the paper, less in small zones."""
+    return min(UPDATE_BYTES, zones.capacity_bytes // 64)
+
+
 def updates_of(ratio: float, zones: ZonesSeen, size: int = UPDATE_BYTES) -> int:
     """How many updates make a ratio of a zone; at least one."""
     return max(round(ratio * zones.capacity_bytes / size), 1)
@@ -165,7 +170,7 @@ def _begun(steps: Steps, seen: Seen, count: int) -> tuple[float, int] | None:
 
 def trials(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     """All trials: when cleaning begins; ratios by place and state; single updates; count against size."""
-    size = min(UPDATE_BYTES, zones.capacity_bytes // 64)
+    size = update_bytes(zones)
     try_one(steps, seen, zones, "empty", "1", 1, size)
     if seen.begun_by_s is None:
         return
