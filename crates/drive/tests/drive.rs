@@ -353,9 +353,9 @@ fn an_invalid_batch_is_rejected_in_one_line_and_has_no_effect() {
         let text = format!("depth {depth} is out of range 1 to 65,536");
         rejected(&fine, depth, BatchError::Depth(depth), &text);
     }
-    let text = "command 3: operation 9 is not known; use 0 read, 1 write, 2 flush, 3 trim, 4 write \
-                with FUA";
-    rejected(&with(9, 0, 512), 1, BatchError::Operation(3, 9), text);
+    let text = "command 3: operation 99 is not known; use 0 read, 1 write, 2 flush, 3 trim, 4 write \
+                with FUA, 5 open zone, 6 close zone, 7 finish zone, 8 reset zone, 9 append";
+    rejected(&with(99, 0, 512), 1, BatchError::Operation(3, 99), text);
     rejected(&with(1, 512, 0), 1, BatchError::Empty(3), "command 3: size is 0");
     for (offset, size) in [(100, 512), (512, 100), (511, 513)] {
         let text = format!("command 3: offset {offset} and size {size} are not whole sectors of 512 bytes");
