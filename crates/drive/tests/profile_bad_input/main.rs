@@ -131,7 +131,7 @@ fn missing_keys_and_sections() {
             "kind = \"set-associative\"",
             "",
             "f.toml:34: [layer] kind is missing; it is one of \"conventional\", \"ssd\", \"swd\", \
-             \"set-associative\", \"fully-associative\" or \"journaled\"",
+             \"set-associative\", \"fully-associative\", \"journaled\" or \"zoned\"",
         ),
         (
             "[mechanics.seek]\nfitted = { constant = \"0.8 ms\", root = \"0.012 ms\", linear = \"0.00002 \
@@ -218,7 +218,7 @@ fn keys_that_exclude_each_other() {
             "cache_medium = \"flash\"\n[flash]\nread = \"1 ms\"\nwrite = \"1 ms\"\nbandwidth = \"1 \
              GB\"\n[jitter]",
             "f.toml:44: [jitter] cache_location is not a key here; it belongs in [layer] of kind \
-             \"set-associative\" or [layer] of kind \"journaled\"",
+             \"set-associative\" or [layer] of kind \"journaled\" or [layer.host_aware] of kind \"zoned\"",
         ),
         (
             "cache_medium = \"disk\"\ncache_location = \"id\"",
@@ -255,7 +255,7 @@ fn words() {
             "kind = \"set-associative\"",
             "kind = 3",
             "f.toml:35: layer.kind = 3 is not a kind of layer; the kinds are \"conventional\", \"ssd\", \
-             \"swd\", \"set-associative\", \"fully-associative\" and \"journaled\"",
+             \"swd\", \"set-associative\", \"fully-associative\", \"journaled\" and \"zoned\"",
         ),
         ("name = \"emulated-smr-1\"", "name = \"\"", "f.toml:2: name = \"\" is empty"),
         (
