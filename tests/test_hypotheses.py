@@ -19,7 +19,7 @@ from skylight.infer.moved import moved_between
 from skylight.infer.robust import Spread, tick_of
 from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import fit_tracks
-from skylight.probe.drive_type import models
+from skylight.probe.drive_type import models, verdict
 from skylight.probe.drive_type.models import CHANCES, MODELS, Clue
 from skylight.probe.suite import SuiteOptions, run_suite
 
@@ -120,8 +120,10 @@ class TestModels:
 
     def test_a_log_in_other_parts_is_no_conventional_disk(self) -> None:
         home = models.landing("home")
-        assert self.said(home, models.elsewhere(4, 0, "", ()))[0] == "cmr"
-        assert self.said(home, models.elsewhere(0, 4, "", ()))[0] == "smr"
+        assert self.said(home, models.elsewhere(4, 0, 0, "", ()))[0] == "cmr"
+        assert self.said(home, models.elsewhere(0, 4, 0, "", ()))[0] == "smr"
+        assert self.said(home, models.elsewhere(3, 0, 1, "", ()))[0] == "cmr"
+        assert self.said(home, models.elsewhere(0, 0, 4, "", ()))[1] < verdict.LEAST_LIKELY
 
     def test_clues_that_fit_no_model_leave_none_of_them(self) -> None:
         assert self.said(*(Clue(lambda _: 1e-6) for _ in range(2)))[0] == UNKNOWN

@@ -295,6 +295,7 @@ LAW_FROM_TRACKS = {
     "emulated-smr-3": None,
     "st5000as0011": 5,
     "st8000as0011": 5,
+    "st8000as0022": 5,
 }
 """The profiles that have this arm, and the tracks from which they follow the law, where that was measured."""
 

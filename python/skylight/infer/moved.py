@@ -67,10 +67,15 @@ def moved_between(before: IoLog, after: IoLog, control: Bools, period_ns: float)
     asked = away[~control]
     seen = float(asked.mean())
     share = min(max((seen - stayed_away) / scale, 0.0), 1.0)
-    # One more of either kind, so that a share of none or all is not taken for certain.
-    smoothed = (asked.sum() + 1) / (len(asked) + 2)
-    error = float(np.sqrt(smoothed * (1 - smoothed) / len(asked))) / scale
+    # Of how many controls stay within the width no more is known than they are.
+    error = float(np.hypot(_error(asked), _error(away[control]))) / scale
     return Moved(share, error, len(asked), flash)
+
+
+def _error(away: Bools) -> float:
+    """The standard error of a share, with one more of either kind: none or all is not taken for certain."""
+    smoothed = (away.sum() + 1) / (len(away) + 2)
+    return float(np.sqrt(smoothed * (1 - smoothed) / len(away)))
 
 
 def _quick(latency_ns: NDArray[np.int64], control: Bools) -> Bools:

@@ -77,6 +77,8 @@ CHANCES = {
     "stalls mistaken": 0.05,  # an ordinary disk waits as long: a full log that is emptied in one go
     "never moves": 0.4,  # a drive that brings blocks home moves none in minutes: lazy, or others come first
     "part mistaken": 0.02,  # writes in place in some part of the addresses do not look so
+    "part unclear, in place": 0.2,  # a part looks like neither, where the start showed writes in place
+    "part unclear, elsewhere": 0.5,  # the same of writes that go to a log or a cache, packed or busy cleaning
     "part in place": 0.3,  # a part of a disk in part written in place is
     "slow FLUSH, flash": 0.2,  # of flash that has no power for its own caches
     "slow FLUSH, a disk behind": 0.9,
@@ -111,15 +113,17 @@ def unwritten(quick: bool) -> Clue:
     return Clue(lambda model: _of(quick, with_map if model.maps else without))
 
 
-def elsewhere(in_place: int, not_in_place: int, words: str, rows: tuple[str, ...]) -> Clue:
-    """Of the other parts of the addresses so many are written in place, and so many are not."""
+def elsewhere(in_place: int, not_in_place: int, unclear: int, words: str, rows: tuple[str, ...]) -> Clue:
+    """Of the other parts of the addresses so many are written in place, so many not, and so many unclear."""
 
     def chance(model: Model) -> float:
         lands = model.lands_elsewhere or model.lands
         share = 1.0 - CHANCES["part mistaken"] if lands == "home" else CHANCES["part mistaken"]
         if model.lands_elsewhere is not None:
             share = CHANCES["part in place"]
-        return float(share**in_place * (1.0 - share) ** not_in_place)
+        at_home, away = CHANCES["part unclear, in place"], CHANCES["part unclear, elsewhere"]
+        looks_like_neither = share * at_home + (1.0 - share) * away
+        return float(share**in_place * (1.0 - share) ** not_in_place * looks_like_neither**unclear)
 
     return Clue(chance, words, rows)
 

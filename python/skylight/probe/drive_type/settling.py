@@ -40,6 +40,7 @@ ALONE_NS = 50_000_000.0
 # The smallest bands in use are of some megabytes: read, set aside, written, each with a seek and a wait.
 BAND_NS = 62_000_000.0
 SURE_ERRORS = 2.0  # standard errors that a share may be off
+LOOKS_ERRORS = 3.0  # the same of the largest of several looks: one for each rung
 MOST_WRITES = SAMPLE + MOST_PLACES
 MOST_READS = (len(RUNGS_S) + 3) * (SAMPLE + CONTROLS)
 LONGEST_S = sum(RUNGS_S) + 1.5 * RUNGS_S[-1]  # of pauses together
@@ -60,7 +61,7 @@ class Settled:
     @property
     def moves(self) -> bool:
         """Whether blocks moved while the drive was left alone."""
-        return bool(self.rungs) and self.rungs[-1][1].share >= MOVING
+        return bool(self.rungs) and _some(self.rungs[-1][1])
 
     @property
     def cost_ns(self) -> tuple[float, float] | None:
@@ -96,6 +97,11 @@ class Settled:
         return f"left alone it brings blocks home at {low} to {high} each"
 
 
+def _some(moved: Moved) -> bool:
+    """Whether blocks moved, and not by what the share may be off."""
+    return moved.share >= max(MOVING, LOOKS_ERRORS * moved.error)
+
+
 def settle(plan: Plan, period_ns: float) -> Settled:
     """Writes places all over the target and watches whether they move; see the module's page."""
     steps, before_count = plan.steps, len(plan.steps.names)
@@ -110,7 +116,7 @@ def settle(plan: Plan, period_ns: float) -> Settled:
         if moved is None:
             break
         rungs.append((seconds, moved))
-        if moved.share >= MOVING:
+        if _some(moved):
             break
     so_far = Settled(tuple(rungs), names=steps.names[before_count:])
     if not so_far.moves:

@@ -83,7 +83,7 @@ def _clues(seen: Observed, found: Landing) -> list[Clue]:
     clues = [models.unwritten(not seen.reads.rotates and seen.back.rotates)]
     turning = rotation(seen)
     if found.where == "home" and seen.read_back is not None:
-        clues.append(models.elsewhere(len(PARTS), 0, "", ()))  # places all over the target were read back
+        clues.append(models.elsewhere(len(PARTS), 0, 0, "", ()))  # places all over the target were read back
     if seen.elsewhere and turning is not None:
         clues.append(_elsewhere(seen.elsewhere, turning))
     if found.logged and seen.stalled:
@@ -124,4 +124,4 @@ def _elsewhere(parts: tuple[Writes, ...], turning: Coherence) -> Clue:
     away = sum(in_log(writes, turning) for writes in parts)
     words = f"Of {len(parts)} other parts of the addresses {home} are written in place"
     words += f" and {away} to a log or a cache." if away else "."
-    return models.elsewhere(home, away, words, ("writes-elsewhere",))
+    return models.elsewhere(home, away, len(parts) - home - away, words, ("writes-elsewhere",))

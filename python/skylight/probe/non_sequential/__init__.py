@@ -31,6 +31,8 @@ from skylight.probe.zoned import HOST_AWARE
 
 MOST_IOS, MOST_S, LIKELY_S = 530_000, 28_800.0, 1_800.0
 LEAST_ZONES, LEAST_PLACES = 2, 8
+SURE_OF_CACHE = 0.8
+"""That what a drive takes is its cache: no control shows that it cleaned nothing meanwhile."""
 
 
 class NonSequential(ProcedureTest[Seen]):
@@ -70,8 +72,13 @@ class NonSequential(ProcedureTest[Seen]):
         if seen.zones is None:
             return []
         spell, rows = seen.spell, steps.names
-        if spell is None:
+        if spell is None or spell.first < measure.PACE_WRITES or spell.writes < measure.SLOW:
             why = f"{len(seen.log):,} non-sequential writes came to no slow spell."
+            if spell is not None:
+                why = (
+                    f"After {spell.first:,} writes {spell.writes:,} were slow: at least"
+                    f" {measure.PACE_WRITES:,} have to show the pace, and {measure.SLOW} that it is lost."
+                )
             return [each.unknown(why, rows) for each in (CACHE, RATES, SPELL)] + _stalls(
                 seen, len(seen.log), rows
             )
@@ -92,7 +99,7 @@ def _cache(seen: Seen, spell: Spell, rows: Sequence[str]) -> Finding:
         why += (
             " The volatile cache could not be switched off: it packs writes, and less may be taken without."
         )
-    return CACHE.found(value, _sure(seen, spell), why, rows)
+    return CACHE.found(value, min(_sure(seen, spell), SURE_OF_CACHE), why, rows)
 
 
 def _sure(seen: Seen, spell: Spell) -> float:
