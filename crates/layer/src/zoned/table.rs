@@ -492,8 +492,12 @@ impl ZoneTable {
         let Zone { pointer, written, condition, .. } = *self.states.of(zone);
         self.states.of_mut(zone).written = written.max(end);
         self.states.set_flag(zone, NON_SEQUENTIAL, false);
-        if end > pointer && condition != ZoneCondition::Full {
-            self.move_pointer(zone, end);
+        match condition {
+            _ if end <= pointer => {}
+            ZoneCondition::Full => {}
+            // A zone that failed stays so, however much of its data came home.
+            ZoneCondition::ReadOnly | ZoneCondition::Offline => self.states.of_mut(zone).pointer = end,
+            _ => self.move_pointer(zone, end),
         }
         self.states.note_change(zone);
     }

@@ -410,6 +410,24 @@ fn a_record_brings_a_zone_back_and_open_zones_come_back_closed() {
 }
 
 #[test]
+fn a_zone_that_failed_stays_so_when_it_is_cleaned() {
+    use ZoneCondition::{Closed, Full, Offline, ReadOnly};
+    for (end, access, expected) in [
+        (ZONE, ZoneAccess::ReadOnly, ReadOnly),
+        (ZONE, ZoneAccess::Offline, Offline),
+        (ZONE, ZoneAccess::Writable, Full),
+        (ZONE / 2, ZoneAccess::Writable, Closed),
+    ] {
+        let mut drive = aware();
+        assert_eq!(write(&mut drive, 3, 0, 8), Ok(()));
+        assert_eq!(act(&mut drive, Op::CloseZone, 3), Ok(()));
+        drive.set_access(3, access);
+        drive.table.cleaned(3, Sectors(end));
+        assert_eq!(condition(&drive, 3), expected, "{access:?}, cleaned to {end}");
+    }
+}
+
+#[test]
 fn reports_list_what_the_filter_asks_for() {
     let mut drive = aware();
     assert_eq!(write(&mut drive, 3, 8, 8), Ok(()));
