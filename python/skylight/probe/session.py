@@ -146,10 +146,11 @@ class Bound:
         self._slowest_ns = max(self._slowest_ns, int(log.latency_ns.max(initial=0)))
         self._late_ns = max(self._late_ns, int(log.latency_ns.max(initial=0)))
 
-    @property
-    def slow_command(self) -> Stop:
-        """A command so slow that the bound is looked at again, whatever was expected of the rest."""
-        return Stop(max(round(SLOW_SHARE * self.left_ns), 1))
+    def slow_command(self, depth: int) -> Stop:
+        """A command so slow that the bound is looked at again, whatever was expected of the rest: slower than
+        `fits` allowed for, or a share of what is left."""
+        allowed_ns = depth * self._worst_ns(depth, None)
+        return Stop(max(min(round(SLOW_SHARE * self.left_ns), allowed_ns), 1))
 
     @property
     def left_ns(self) -> int:
@@ -481,7 +482,9 @@ class Session(StepNames):
         first, piece = 0, FIRST_PIECE_IOS if order.depth == 1 else LARGEST_PIECE_IOS
         recent = EMPTY_LOG
         while asked := self._allowed(order, order.io.part(first, first + piece)):
-            slow = until if until is not None or self._bound is None else self._bound.slow_command
+            slow = (
+                until if until is not None or self._bound is None else self._bound.slow_command(order.depth)
+            )
             log = self._piece(order, asked, slow)
             first += len(log)
             logs.append(log)
