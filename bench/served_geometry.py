@@ -24,8 +24,8 @@ from pathlib import Path
 from skylight import _native
 from skylight.geometry.result import read_geometry
 from skylight.geometry.scoring import score, truth_of
+from skylight.reproduce.rows import NotMeasured
 from skylight.reproduce.swd.device import SKYLIGHT, disk
-from skylight.reproduce.swd.tool import NotMeasured
 
 LAYOUTS = ("single", "cylinder", "surface-serpentine", "hybrid-serpentine", "horizontal-zones")
 HEAD_SWITCH_MS = 0.8

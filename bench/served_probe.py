@@ -26,8 +26,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from skylight.engines.sim import read_profile
+from skylight.reproduce.rows import NotMeasured
 from skylight.reproduce.swd.device import SKYLIGHT, disk
-from skylight.reproduce.swd.tool import NotMeasured
 
 DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")
 FINDINGS = ("drive_type", "cache_medium")

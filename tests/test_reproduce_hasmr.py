@@ -10,9 +10,9 @@ import pytest
 
 from skylight.evidence import I64
 from skylight.reproduce.hasmr import bands, bursts, cleaning, recordings, sustained, table
-from skylight.reproduce.hasmr.drive import Bench, NotMeasured
+from skylight.reproduce.hasmr.drive import Bench
 from skylight.reproduce.hasmr.recordings import Writes
-from skylight.reproduce.rows import judge
+from skylight.reproduce.rows import NotMeasured, judge
 
 MS = 1_000_000
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"

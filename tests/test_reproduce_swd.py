@@ -14,9 +14,9 @@ import pytest
 
 from loop_mount import need_fuse
 from serving import need_native
-from skylight.reproduce.rows import judge, number_text
+from skylight.reproduce.rows import NotMeasured, judge, number_text
 from skylight.reproduce.swd import cost, modes, oracle, table
-from skylight.reproduce.swd.tool import NotMeasured, Tool
+from skylight.reproduce.swd.tool import Tool
 
 
 def test_every_row_has_bands_and_every_band_a_row() -> None:

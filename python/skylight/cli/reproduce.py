@@ -24,8 +24,7 @@ from skylight.errors import KeepError, UsageError, one_line
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from skylight.reproduce.fast15 import OnRow
-    from skylight.reproduce.rows import Row, RowSpec
+    from skylight.reproduce.rows import OnRow, Row, RowSpec
 
     Run = Callable[[Sequence[RowSpec], Path, OnRow], tuple[list[Row], list[str]]]
 

@@ -10,14 +10,14 @@ Source: Skylight (FAST '15); docs/reproduce.md.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from skylight.errors import UsageError
 from skylight.reproduce import advice, cleaning, fragments, latency, limits, recorded, verdicts
 from skylight.reproduce.bands import BANDS
 from skylight.reproduce.lab import Lab
-from skylight.reproduce.rows import Band, Row, RowSpec, judge
+from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each
 
 ALL: tuple[str, ...] = ()
 
@@ -73,9 +73,6 @@ ROWS: tuple[RowSpec, ...] = (
 )  # fmt: skip
 """The rows, in the paper's order."""
 
-OnRow = Callable[[RowSpec, int, int], None]
-"""Called at the start of a row: the row, the number of rows done, and the number of rows."""
-
 
 def chosen(only: Sequence[str], rows: Sequence[RowSpec] = ROWS) -> tuple[RowSpec, ...]:
     """The rows with these ids, in the table's order; all rows if none is named."""
@@ -105,8 +102,4 @@ def run(
 ) -> tuple[list[Row], list[str]]:
     """Measures rows; `folder` receives the suite's recordings. Returns the rows and other problems."""
     lab = Lab(folder, suites=suites_of(specs))
-    rows: list[Row] = []
-    for done, spec in enumerate(specs):
-        on_row(spec, done, len(specs))
-        rows.append(judge(spec, spec.measure(lab), BANDS if bands is None else bands))
-    return rows, lab.notes
+    return judge_each(specs, lab, on_row, BANDS if bands is None else bands), lab.notes

@@ -16,13 +16,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from skylight.probe import Figure
 
 SMALLEST_DIGITS = 4
 SMALLEST = 10.0**-SMALLEST_DIGITS
 """Smaller numbers are shown as nearly 0."""
+
+Lab = TypeVar("Lab")
 
 Ours = float | str | None
 """A figure: a number, a word, or None if it could not be measured."""
@@ -145,6 +148,38 @@ def judge(spec: RowSpec, measured: Measured, bands: Iterable[Band]) -> Row:
     if strange or not own:
         raise ValueError(f"{spec.id}: no band for {sorted(strange) or 'this row'}")
     return Row(spec, tuple(Check(band, measured.figures.get(band.name)) for band in own), measured)
+
+
+OnRow = Callable[[RowSpec, int, int], None]
+"""Called at the start of a row: the row, the number of rows done, and the number of rows."""
+
+
+def judge_each(specs: Sequence[RowSpec], lab: object, on_row: OnRow, bands: Sequence[Band]) -> list[Row]:
+    """Measures rows one after the other in the lab of their run, and judges each."""
+    rows: list[Row] = []
+    for done, spec in enumerate(specs):
+        on_row(spec, done, len(specs))
+        rows.append(judge(spec, spec.measure(lab), bands))
+    return rows
+
+
+class NotMeasured(Exception):
+    """Why a row has no figures, in one line."""
+
+
+def noted(
+    measure: Callable[[Lab], Measured], reasons: tuple[type[Exception], ...] = (NotMeasured,)
+) -> Callable[[Lab], Measured]:
+    """Makes a missing prerequisite a note instead of a failure."""
+
+    @wraps(measure)
+    def measured(lab: Lab) -> Measured:
+        try:
+            return measure(lab)
+        except reasons as reason:
+            return Measured({}, notes=(str(reason),))
+
+    return measured
 
 
 def document(rows: Sequence[Row]) -> dict[str, object]:

@@ -19,8 +19,8 @@ import numpy as np
 from skylight.evidence import I64
 from skylight.reproduce.hasmr import recordings
 from skylight.reproduce.hasmr.drawing import cleaning_figure, count_figure, ionum_figure
-from skylight.reproduce.hasmr.drive import KIB, Bench, NotMeasured, ZonedDrive, rng
-from skylight.reproduce.rows import Measured, Ours
+from skylight.reproduce.hasmr.drive import KIB, Bench, ZonedDrive, rng
+from skylight.reproduce.rows import Measured, NotMeasured, Ours
 
 ZONES = 8
 UPDATE_RATIOS = (0.02, 0.05, 0.1, 0.2, 0.4)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, wraps
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
 from skylight.evidence import I64, IoBatch, Op, Stop
 from skylight.reproduce.hasmr.recordings import Writes
-from skylight.reproduce.rows import Measured
+from skylight.reproduce.rows import Measured, NotMeasured, noted
 from skylight.zoned.zones import ZoneLayout
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
@@ -41,10 +41,6 @@ class Course:
 
     latency_ns: I64
     watched: list[tuple[float, int]]
-
-
-class NotMeasured(Exception):
-    """Why a row has no figures, in one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +159,5 @@ class ZonedDrive:
 
 
 def known(measure: Callable[[Bench], Measured]) -> Callable[[Bench], Measured]:
-    """Makes a missing prerequisite a note instead of a failure."""
-
-    @wraps(measure)
-    def measured(bench: Bench) -> Measured:
-        try:
-            return measure(bench)
-        except (NotMeasured, UsageError) as reason:
-            return Measured({}, notes=(str(reason),))
-
-    return measured
+    """Makes a missing prerequisite, recordings included, a note instead of a failure."""
+    return noted(measure, (NotMeasured, UsageError))

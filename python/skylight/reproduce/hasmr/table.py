@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from skylight.reproduce.fast15 import OnRow
 from skylight.reproduce.hasmr import bursts, cleaning, sustained
 from skylight.reproduce.hasmr.bands import BANDS
 from skylight.reproduce.hasmr.drive import Bench, known
-from skylight.reproduce.rows import Band, Row, RowSpec, judge
+from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each
 
 ROWS: tuple[RowSpec, ...] = (
     RowSpec("H1a", "Sequential writes pay past the recommended open zones, non-sequential ones do not",
@@ -38,9 +37,4 @@ def run(
 ) -> tuple[list[Row], list[str]]:
     """Measures rows; `folder` receives the suite's recording. Returns the rows and an empty list of
     problems."""
-    bench = Bench(folder)
-    rows: list[Row] = []
-    for done, spec in enumerate(specs):
-        on_row(spec, done, len(specs))
-        rows.append(judge(spec, spec.measure(bench), BANDS if bands is None else bands))
-    return rows, []
+    return judge_each(specs, Bench(folder), on_row, BANDS if bands is None else bands), []

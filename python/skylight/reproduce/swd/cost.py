@@ -38,8 +38,8 @@ from skylight.evidence import IoBatch, Op
 from skylight.probe import Figure
 from skylight.probe.drawing import MARKERS, new_axes
 from skylight.reproduce.drawing import log_axis
-from skylight.reproduce.rows import Measured, Ours
-from skylight.reproduce.swd.tool import PROFILE, NotMeasured, Tool
+from skylight.reproduce.rows import Measured, NotMeasured, Ours
+from skylight.reproduce.swd.tool import PROFILE, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from skylight.reproduce.swd.tool import NotMeasured
+from skylight.reproduce.rows import NotMeasured
 
 SKYLIGHT = (sys.executable, "-c", "from skylight.cli import main; main()")
 PATIENCE_S = 120.0

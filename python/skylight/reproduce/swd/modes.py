@@ -26,10 +26,10 @@ import numpy as np
 
 from skylight import _native
 from skylight.evidence import I64
-from skylight.reproduce.rows import Measured
+from skylight.reproduce.rows import Measured, NotMeasured
 from skylight.reproduce.swd import oracle
 from skylight.reproduce.swd.device import disk
-from skylight.reproduce.swd.tool import NotMeasured, Tool
+from skylight.reproduce.swd.tool import Tool
 
 SECTOR, BLOCK = 512, 4096
 IN_BLOCK = BLOCK // SECTOR

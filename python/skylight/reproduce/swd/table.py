@@ -8,40 +8,26 @@ Source: UCSC-SSRC-12-05; docs/raw-shingled.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 
 from skylight.reproduce import geometry
-from skylight.reproduce.fast15 import OnRow
-from skylight.reproduce.rows import Band, Measured, Row, RowSpec, judge
+from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each, noted
 from skylight.reproduce.swd import cost, modes, oracle
-from skylight.reproduce.swd.tool import NotMeasured, Tool
-
-
-def _known(measure: Callable[[Tool], Measured]) -> Callable[[Tool], Measured]:
-    """Wraps a measurement so that a missing prerequisite becomes a note instead of a failure."""
-
-    def measured(tool: Tool) -> Measured:
-        try:
-            return measure(tool)
-        except NotMeasured as reason:
-            return Measured({}, notes=(str(reason),))
-
-    return measured
-
+from skylight.reproduce.swd.tool import Tool
 
 ROWS: tuple[RowSpec, ...] = (
     RowSpec("W1", "A write destroys the sectors at its angles on the next tracks", "3.2.2, Figures 2, 4, 5",
-            _known(oracle.w1)),
-    RowSpec("W2", "Three read modes, through a block device of the kernel", "3.2.3", _known(modes.w2)),
+            noted(oracle.w1)),
+    RowSpec("W2", "Three read modes, through a block device of the kernel", "3.2.3", noted(modes.w2)),
     RowSpec("W3", "Shingling compared with the conventional layer, 4 KiB, k = 3", "5, Figure 7",
-            _known(cost.w3)),
-    RowSpec("W4", "Each additional track under the head", "5, Figure 8", _known(cost.w4)),
-    RowSpec("W5", "Banded writes", "5, Figures 9, 10", _known(cost.w5)),
+            noted(cost.w3)),
+    RowSpec("W4", "Each additional track under the head", "5, Figure 8", noted(cost.w4)),
+    RowSpec("W5", "Banded writes", "5, Figures 9, 10", noted(cost.w5)),
     RowSpec("W6", "The geometry of the paper's kind of disk from timing", "6, Figures 11, 12",
             lambda tool: geometry.w6(tool.folder)),
-    RowSpec("W7", "Capacity of bands with guard tracks", "2", _known(oracle.w7)),
+    RowSpec("W7", "Capacity of bands with guard tracks", "2", noted(oracle.w7)),
 )  # fmt: skip
 """The rows, in order."""
 
@@ -75,9 +61,4 @@ def run(
     specs: Sequence[RowSpec], folder: Path, on_row: OnRow, bands: Sequence[Band] | None = None
 ) -> tuple[list[Row], list[str]]:
     """Measures rows; `folder` receives the backing file. Returns the rows and an empty list of problems."""
-    tool = Tool(folder)
-    rows: list[Row] = []
-    for done, spec in enumerate(specs):
-        on_row(spec, done, len(specs))
-        rows.append(judge(spec, spec.measure(tool), BANDS if bands is None else bands))
-    return rows, []
+    return judge_each(specs, Tool(folder), on_row, BANDS if bands is None else bands), []

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from skylight.engines.sim import read_profile
+from skylight.reproduce.rows import NotMeasured
 
 PROFILE = "swd-160gb"
 """The paper's kind of disk."""
@@ -37,10 +38,6 @@ _BUILD = (
     "shingled",
 )
 _MOST_S = 900
-
-
-class NotMeasured(Exception):
-    """Why a row has no figures, in one line."""
 
 
 def _target() -> Path:
