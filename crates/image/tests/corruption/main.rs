@@ -12,6 +12,8 @@ mod media;
 mod mutate;
 #[path = "../power_cuts/oracle.rs"]
 mod oracle;
+#[path = "../common/pending_flush.rs"]
+mod pending_flush;
 #[path = "../power_cuts/run.rs"]
 mod run;
 

@@ -9,6 +9,8 @@ mod drives;
 #[path = "../media/mod.rs"]
 mod media;
 mod oracle;
+#[path = "../common/pending_flush.rs"]
+mod pending_flush;
 mod run;
 
 use common::{Lives, number};

@@ -14,12 +14,13 @@ use skylight_image::format::sums::{Marks, REGIONS};
 use skylight_image::format::superblock::Superblock;
 use skylight_image::planted::{Planted, Plants};
 use skylight_image::store::checksummed::SumOptions;
-use skylight_image::{Image, ImageError, Options, PendingSync, Store, Write};
+use skylight_image::{Image, Options, Store, Write};
 use skylight_layer::{Idle, Layer};
 
 use crate::common::{Event, Lives, Session};
 use crate::drives::{Drive, SECTORS};
 use crate::oracle::{Op, Oracle, bytes_of};
+use crate::pending_flush::PendingFlush;
 
 /// Commands of a session.
 const SESSION: u64 = 60;
@@ -54,19 +55,6 @@ pub struct Life {
     pub cuts: u64,
     /// What came up, to be sure that it did.
     pub seen: Seen,
-}
-
-/// A flush beside other commands.
-#[derive(Default)]
-enum PendingFlush {
-    #[default]
-    None,
-    /// The medium is not synced.
-    Begun(PendingSync),
-    /// It is.
-    Synced(PendingSync),
-    /// Nothing is left to be done.
-    Done,
 }
 
 /// How often something came up.
@@ -241,38 +229,17 @@ impl Life {
                 image.write_many(&writes)
             }
             Op::Flush => image.flush(),
-            Op::BeginFlush => image.begin_flush().map(|sync| {
-                self.seen.flushes_beside += u64::from(sync.is_some());
-                self.flush = sync.map_or(PendingFlush::Done, PendingFlush::Begun);
-            }),
-            Op::Sync => match std::mem::take(&mut self.flush) {
-                PendingFlush::Begun(sync) => {
-                    sync.sync().map_err(|error| error.to_string())?;
-                    self.flush = PendingFlush::Synced(sync);
-                    Ok(())
-                }
-                _ => Ok(()),
-            },
-            Op::EndFlush => self.end_flush(image),
+            Op::BeginFlush => {
+                self.flush.begin(image).map(|beside| self.seen.flushes_beside += u64::from(beside))
+            }
+            Op::Sync => return self.flush.sync(),
+            Op::EndFlush => self.flush.end(image),
             Op::Trim(from, to) => image.trim(range(*from, *to).0, range(*from, *to).1),
             Op::Zero(from, to, fua) => image.write_zeroes(range(*from, *to).0, range(*from, *to).1, *fua),
             Op::Idle => image.idle().map(|idle| self.seen.idle_work += u64::from(idle == Idle::Worked)),
             Op::Open | Op::Close => Ok(()),
         };
         done.map_err(|error| error.to_string())
-    }
-
-    /// Ends a flush; a second sync that it needs comes at once.
-    fn end_flush(&mut self, image: &mut Image) -> Result<(), ImageError> {
-        let PendingFlush::Synced(mut sync) = std::mem::take(&mut self.flush) else {
-            return Ok(());
-        };
-        let mut synced = Ok(());
-        while let Some(next) = image.finish_sync(&sync, synced)? {
-            synced = next.sync();
-            sync = next;
-        }
-        Ok(())
     }
 
     /// A byte that changes after a cut is an error, or nothing that anybody reads, wherever the cut can have taken

@@ -10,6 +10,8 @@ mod common;
 #[path = "../media/mod.rs"]
 mod media;
 mod oracle;
+#[path = "../common/pending_flush.rs"]
+mod pending_flush;
 mod run;
 
 use common::{Lives, number};

@@ -7,7 +7,7 @@ use crate::media::ram::RamStore;
 use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_image::planted::{Planted, Plants};
 use skylight_image::store::checksummed::SumOptions;
-use skylight_image::{Image, ImageError, Options, PendingSync, Write};
+use skylight_image::{Image, ImageError, Options, Write};
 use skylight_layer::capabilities::zoned::{ZoneAccess, ZoneCondition, ZoneLayout, ZoneModel};
 use skylight_layer::journaled::JournalSpec;
 use skylight_layer::zoned::aware::throttle::{Estimate, ThrottleSpec};
@@ -16,6 +16,7 @@ use skylight_layer::{Layer, Op as Command, ZonedLayer, ZonedSpec};
 
 use crate::common::{Event, Lives, Session};
 use crate::oracle::{FULL, Found, OFFLINE, Op, Oracle, READ_ONLY, Said, Shape, bytes_of};
+use crate::pending_flush::PendingFlush;
 
 /// Commands of a session, at most.
 const SESSION: u64 = 40;
@@ -96,19 +97,6 @@ fn aware(zone: Sectors) -> (AwareSpec, Pba) {
         estimate: Estimate { revolution: second, seek: none, stroke: none, platters: 1_000, track: 100 },
     };
     (spec, at)
-}
-
-/// A flush beside other commands.
-#[derive(Default)]
-enum PendingFlush {
-    #[default]
-    None,
-    /// The medium is not synced.
-    Begun(PendingSync),
-    /// It is.
-    Synced(PendingSync),
-    /// Nothing is left to be done.
-    Done,
 }
 
 /// See the module page.
@@ -256,36 +244,15 @@ impl Life {
                 image.idle().map(drop)
             }
             Op::Flush => image.flush(),
-            Op::BeginFlush => image.begin_flush().map(|sync| {
-                self.seen.flushes_beside += u64::from(sync.is_some());
-                self.flush = sync.map_or(PendingFlush::Done, PendingFlush::Begun);
-            }),
-            Op::Sync => match std::mem::take(&mut self.flush) {
-                PendingFlush::Begun(sync) => {
-                    sync.sync().map_err(|error| error.to_string())?;
-                    self.flush = PendingFlush::Synced(sync);
-                    Ok(())
-                }
-                _ => Ok(()),
-            },
-            Op::EndFlush => self.end_flush(image),
+            Op::BeginFlush => {
+                self.flush.begin(image).map(|beside| self.seen.flushes_beside += u64::from(beside))
+            }
+            Op::Sync => return self.flush.sync(),
+            Op::EndFlush => self.flush.end(image),
             Op::Idle => image.idle().map(drop),
             Op::Close => Ok(()),
         };
         done.map_err(|error| error.to_string())
-    }
-
-    /// Ends a flush; a second sync that it needs comes at once.
-    fn end_flush(&mut self, image: &mut Image) -> Result<(), ImageError> {
-        let PendingFlush::Synced(mut sync) = std::mem::take(&mut self.flush) else {
-            return Ok(());
-        };
-        let mut synced = Ok(());
-        while let Some(next) = image.finish_sync(&sync, synced)? {
-            synced = next.sync();
-            sync = next;
-        }
-        Ok(())
     }
 
     /// A command that no drive takes: it fails, and changes nothing.
