@@ -198,6 +198,10 @@ def _for_the_page(svg: str, alt: str) -> Markup:
     return Markup(_TAG.sub(lambda tag: _PLACE.sub(_short_numbers, tag[0]), svg))
 
 
+LEGEND_COLUMNS = 4
+"""More names of two words do not fit beside each other over the axes."""
+
+
 def _legends_above(figure: Figure, width: str) -> None:
     """Puts each legend above its axes, where it hides no mark; one below the other on a narrow page."""
     for axes in figure.figure.axes:
@@ -209,7 +213,7 @@ def _legends_above(figure: Figure, width: str) -> None:
             labels,
             loc="lower left",
             bbox_to_anchor=(0.0, 1.0),
-            ncols=1 if width == "narrow" else len(labels),
+            ncols=1 if width == "narrow" else min(len(labels), LEGEND_COLUMNS),
             markerscale=1.5,
             borderpad=0.2,
             borderaxespad=0.3,

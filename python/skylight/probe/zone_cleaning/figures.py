@@ -9,9 +9,6 @@ from skylight.probe import Figure
 from skylight.probe.drawing import MARKERS, new_axes
 from skylight.probe.zone_cleaning.measure import GROWTH, PLACES, STATES, Seen, update_bytes
 
-LEGEND_ROOM = 1.4
-"""The axis over the data, for a legend of two columns above them."""
-
 
 def draw(seen: Seen) -> list[Figure]:
     """The figures; none where no trial was seen to its end."""
@@ -45,8 +42,8 @@ def _ratios(seen: Seen) -> Figure | None:
             said.append(f"{state}, {place}: {times[0]:.2g} to {times[-1]:.2g} s")
     axes.set_xlabel("update ratio (%)")
     axes.set_ylabel("mean time to clean a zone (s)")
-    axes.set_ylim(0, LEGEND_ROOM * axes.get_ylim()[1])
-    axes.legend(loc="upper left", ncols=2)
+    axes.set_ylim(bottom=0)
+    axes.legend()
     caption = (
         "Each point is a trial: zones updated at one place to one ratio, then left alone. In an empty zone"
         " what lies before the data has to be filled, in a full one what lies after it written again."
