@@ -27,6 +27,8 @@ NATIVE_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -path
 PYTHON_SOURCES := python tests $(wildcard bench)
 RUN_TARGETS := sim:st5000as0011 sim:emulated-smr-1 sim:emulated-smr-2 sim:st4000nc001
 PYTEST_ARGS ?= -n auto --dist loadfile
+# `--long` in `make test-all`: the tests marked long too.
+PYTEST_LONG ?=
 # What compiles the burn-in's kernel, by Debian's names.
 KERNEL_TOOLS := make gcc libc6-dev flex bison bc libelf-dev xz-utils
 # How long `make fuzz` runs, all its targets together, s.
@@ -87,7 +89,7 @@ test-rust: setup
 
 .PHONY: test-python
 test-python: setup test-tools
-	$(BIN)/python -m pytest --seed $(SEED) $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --seed $(SEED) $(PYTEST_ARGS) $(PYTEST_LONG)
 
 .PHONY: test
 test: lint test-rust test-python ## install what is missing, lint, run every test
@@ -96,7 +98,7 @@ test: lint test-rust test-python ## install what is missing, lint, run every tes
 test-all: ## every test with a fresh seed and more cases, the documentation build and the benchmarks
 	@seed=$${RANDOM}; echo "skylight: seed $$seed"; \
 	PROPTEST_CASES=2048 SKYLIGHT_OPERATIONS=1000000000 SKYLIGHT_CUTS=2000000 SKYLIGHT_KILLS=42 SKYLIGHT_MUTATIONS=100000 \
-	SKYLIGHT_SERVED_OPERATIONS=20000000 SKYLIGHT_SERVED_CUTS=2000000 HYPOTHESIS_PROFILE=long $(MAKE) --no-print-directory test SEED=$$seed
+	SKYLIGHT_SERVED_OPERATIONS=20000000 SKYLIGHT_SERVED_CUTS=2000000 HYPOTHESIS_PROFILE=long PYTEST_LONG=--long $(MAKE) --no-print-directory test SEED=$$seed
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items --quiet
 	@$(MAKE) --no-print-directory burn-in
 	@$(MAKE) --no-print-directory bench

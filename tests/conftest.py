@@ -31,14 +31,18 @@ hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--seed N`, or `--seed random` to draw one."""
+    """`--seed N`, or `--seed random` to draw one; `--long`."""
     parser.addoption(
         "--seed", default="1", help="seed of the randomised tests: a number, or 'random' (default: 1)"
+    )
+    parser.addoption(
+        "--long", action="store_true", help="run the tests marked `long` too, as `make test-all` does"
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settles the seed before the workers of xdist start, so that they all get the same one; and SIGINT."""
+    config.addinivalue_line("markers", "long: more cases of what a shorter test shows; left to `--long`")
     given = str(config.option.seed)
     if given == "random":
         config.option.seed = str(random.SystemRandom().randrange(1 << 32))
@@ -62,15 +66,20 @@ def check_room(folder: Path) -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    """The seed and the place of the recordings."""
+    """The seed, the place of the recordings, and what is left out."""
     return [
+        f"long tests: {'too' if config.option.long else 'left to make test-all (--long)'}",
         f"seed: {config.option.seed} (repeat with --seed {config.option.seed})",
         f"recordings: {_data_path()}",
     ]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Gives the hypothesis tests the seed too."""
+    """Gives the hypothesis tests the seed too, and leaves out the long tests unless they are asked for."""
+    left_out = [] if config.option.long else [item for item in items if item.get_closest_marker("long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("long")]
     for item in items:
         if isinstance(item, pytest.Function) and hypothesis.is_hypothesis_test(item.obj):
             hypothesis.seed(int(config.option.seed))(item.function)

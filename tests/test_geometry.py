@@ -34,7 +34,10 @@ from skylight.geometry.survey import Grid
 # that comes again where an earlier run foretells it; groups of 1064 are cylinders but for one hop in 100, and
 # so are those of 6019, under jitter of as much as a switch is shorter than a step; among the 528 runs of
 # tracks of 6049 is one that hides between two of one grid.
-SEEDS = ("1002", "1005", "1018", "1065", "5044", "1064", "6019", "6049")
+SEEDS = (
+    *("1002", "1005", "5044"),
+    *(pytest.param(seed, marks=pytest.mark.long) for seed in ("1018", "1065", "1064", "6019", "6049")),
+)
 FEW_READS = 20_000
 REAL = "st8000as0022-fragmented-reads"
 # The paper's kind of disk, behind a kernel that is late by up to 0.3 ms.
@@ -224,6 +227,7 @@ def test_a_kernels_noise_and_a_look_ahead_do_not_matter(tmp_path: Path) -> None:
     assert graded.all, (graded, found.notes)
 
 
+@pytest.mark.long
 def test_a_busy_host_costs_reads_and_nothing_else(tmp_path: Path) -> None:
     quiet = measure(OnlyReads(SMALL), tmp_path / "quiet")
     found = measure(BusyHost(SMALL, seed=7), tmp_path / "busy")
