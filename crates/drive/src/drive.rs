@@ -28,6 +28,7 @@ use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
 use skylight_layer::{CacheUse, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
+use crate::environment::Environment;
 pub use crate::host::BatchResult;
 use crate::host::{Answered, ExecutionResult, Host, NoHost, Observer, Origin};
 use crate::jitter::Jitter;
@@ -40,7 +41,6 @@ use crate::planted::Plants;
 use crate::profile::Schedule;
 use crate::stop::{Stop, StopWatch};
 use crate::trace::HeadTrace;
-use crate::world::World;
 use crate::write_cache::WriteCache;
 pub use interface::HostInterface;
 
@@ -106,7 +106,7 @@ pub struct Drive {
     draws: u64,
     plants: Plants<Planted>,
     /// What the host meets besides the drive; `None` under ideal conditions.
-    pub(crate) world: Option<Box<World>>,
+    pub(crate) environment: Option<Box<Environment>>,
 }
 
 impl Drive {
@@ -148,7 +148,7 @@ impl Drive {
             destaged: Vec::new(),
             draws: 0,
             plants: Plants::default(),
-            world: None,
+            environment: None,
         }
     }
 
@@ -498,7 +498,7 @@ impl Drive {
         let command = self.pending.commands()[first + next];
         let arrival = self.pending.arrivals()[first + next];
         // A command that the link held back has not been decoded meanwhile.
-        let arrived = if self.world.is_some() { arrival.queued_at } else { arrival.submitted_at };
+        let arrived = if self.environment.is_some() { arrival.queued_at } else { arrival.submitted_at };
         let ready = arrived + self.interface.overhead(&command);
         self.give_way(self.busy_until.max(ready));
         let free = self.busy_until;

@@ -10,8 +10,8 @@ use skylight_disk::{Lba, Nanos, Time};
 use skylight_layer::{Layer, Plan};
 
 use crate::batch::Batch;
+use crate::environment::Link;
 use crate::stop::StopWatch;
-use crate::world::Link;
 
 /// Whose commands a plan completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,18 +7,18 @@
 //! * [`media`]: gives the steps of a plan their durations.
 //! * [`online`]: the same drive, fed one command at a time.
 //! * [`ledger`], [`trace`]: the purpose of every media access, and the head positions.
-//! * `world`: what a host meets besides the drive.
+//! * `environment`: what a host meets besides the drive.
 //! * [`jitter`]: seeded variation of latency.
 //! * [`random`], [`truth`]: random drives that no test is tuned to, and the correct findings of a drive.
 //!
 //! Invariants: time is virtual; no clock, file, thread, hash order or unseeded randomness; the same profile,
 //! seed and commands give the same nanoseconds.
 
+mod environment;
 mod footprint;
 mod host;
 mod pending;
 mod schedule;
-mod world;
 mod write_cache;
 
 pub mod batch;

@@ -28,8 +28,8 @@ use skylight_command::{Command, Failure, Op};
 use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::bands::{Band, Bands};
+use crate::extent_map::ENTRY_MAX_SECTORS;
 use crate::extent_map::ExtentMap;
-use crate::leaf::ENTRY_MAX_SECTORS;
 use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;

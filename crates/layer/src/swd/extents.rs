@@ -10,7 +10,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::inner::prefetch;
+use crate::extent_map::prefetch;
 
 /// Maximum number of entries in a leaf.
 const LEAF: usize = 128;

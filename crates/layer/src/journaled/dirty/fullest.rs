@@ -8,7 +8,7 @@
 //!
 //! Invariant: no band has more sectors than the bound above it, and no bound exceeds the one above it.
 
-use crate::inner::prefetch;
+use crate::extent_map::prefetch;
 
 /// Children of a node.
 const CHILDREN: usize = 16;

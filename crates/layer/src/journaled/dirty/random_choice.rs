@@ -6,7 +6,7 @@
 
 use skylight_disk::splitmix64;
 
-use crate::inner::prefetch;
+use crate::extent_map::prefetch;
 
 /// Bands in a page; a page is allocated when one of its bands becomes dirty.
 const PAGE: usize = 256;

@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use skylight_disk::{Lba, LbaExtent, Pba, Sectors};
 
-use crate::inner::{granule, granule_start, prefetch};
+use super::inner_nodes::{granule, granule_start, prefetch};
 
 /// A host extent and where it lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

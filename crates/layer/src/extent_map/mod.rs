@@ -21,10 +21,15 @@ use std::ops::Range;
 
 use skylight_disk::{Lba, LbaExtent, Pba, SPLITMIX64_STEP, Sectors};
 
-use crate::inner::{Inners, MAX_HEIGHT, Parent, granule, granule_start};
-pub use crate::leaf::Mapped;
-use crate::leaf::{ENTRY_MAX_SECTORS, LEAF_ENTRIES, Leaf, Leaves, NO_LEAF};
+pub(crate) use self::inner_nodes::prefetch;
+use self::inner_nodes::{Inners, MAX_HEIGHT, Parent, granule, granule_start};
+pub(crate) use self::leaves::ENTRY_MAX_SECTORS;
+pub use self::leaves::Mapped;
+use self::leaves::{LEAF_ENTRIES, Leaf, Leaves, NO_LEAF};
 use crate::plan::CacheUse;
+
+mod inner_nodes;
+mod leaves;
 
 /// A position between entries: a leaf and an index in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +70,7 @@ struct Hint {
 }
 
 /// Upper bound of the media addresses that an entry can contain.
-pub const MAX_ADDRESS: Pba = Pba(1 << crate::leaf::ADDRESS_BITS);
+pub const MAX_ADDRESS: Pba = Pba(1 << leaves::ADDRESS_BITS);
 
 /// Log2 of the size of the cache of leaves: many times the number of hints that are outstanding for host
 /// commands and for cleaning, so that few are evicted before they are used.

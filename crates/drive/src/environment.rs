@@ -1,16 +1,16 @@
-//! The world around a drive in virtual time: what [`Conditions`] do inside the event loop.
+//! The environment around a drive in virtual time: what [`Conditions`] do inside the event loop.
 //!
 //! * The host's gaps, its clock and the link ([`Link`]) change when commands are submitted and what the log says.
-//! * Other clients, background scans and states of rest ([`World::woken`]) occupy the media and move the head.
+//! * Other clients, background scans and states of rest ([`Environment::woken`]) occupy the media and move the head.
 //! * A volatile cache, look-ahead or FLUSH that does not obey changes what the drive does.
 //!
 //! What a target refuses or misreports without the drive noticing (an erase, the reported state of a switch) is not
 //! here: the engine that stands in for the target does it.
 //!
-//! Invariants: a drive without a world behaves exactly as before this module existed; each kind of random event has
+//! Invariants: a drive without an environment behaves as if this module did not exist; each kind of random event has
 //! its own substream, so that one condition does not change the draws of another.
 //!
-//! Imports both ways with `drive`: a drive has a world, and what that does to its events is a part of the drive.
+//! Imports both ways with `drive`: a drive has an environment, and what that does to its events is a part of the drive.
 
 use rand_core::Rng;
 use rand_pcg::Pcg64Mcg;
@@ -69,7 +69,7 @@ enum Met {
 
 /// See the module documentation.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct Environment {
     /// The drive has platters and an arm.
     platters: bool,
     link: Link,
@@ -83,7 +83,7 @@ pub(crate) struct World {
     media_quiet_since: Time,
 }
 
-impl World {
+impl Environment {
     fn new(conditions: &Conditions, platters: bool, seed: u64) -> Self {
         let transport = conditions.transport.nanos();
         let out = Nanos(transport.get() / 2);
@@ -155,11 +155,11 @@ fn below(stream: &mut Pcg64Mcg, bound: u64) -> u64 {
 
 impl Media {
     /// Executes the reads of other clients from `at` on; returns their end.
-    fn read_for_others(&mut self, reads: u64, world: &mut World, at: Time) -> Time {
+    fn read_for_others(&mut self, reads: u64, environment: &mut Environment, at: Time) -> Time {
         let mut at = at;
         for _ in 0..reads {
-            at = if world.platters {
-                let place = below(&mut world.others, self.platter_sectors().get());
+            at = if environment.platters {
+                let place = below(&mut environment.others, self.platter_sectors().get());
                 self.read_aside(Pba(place), OTHER_READ, at)
             } else {
                 self.read_flash_aside(OTHER_READ, at)
@@ -178,51 +178,52 @@ impl Drive {
             return;
         }
         let platters = !matches!(profile.layer, Layer::Ssd(_));
-        let mut world = World::new(conditions, platters, seed);
-        world.media_quiet_since = self.now();
+        let mut environment = Environment::new(conditions, platters, seed);
+        environment.media_quiet_since = self.now();
         if let Some(on) = conditions.volatile_cache.fixed() {
             self.fix_write_cache(on, Sectors(conditions.volatile_cache_size.get() / 512));
         }
         if conditions.look_ahead == LookAhead::StaysOn {
             self.set_look_ahead(true);
         }
-        self.limit_queue(conditions.queue_depth as usize, world.link.back + world.link.out);
-        self.world = Some(Box::new(world));
+        self.limit_queue(conditions.queue_depth as usize, environment.link.back + environment.link.out);
+        self.environment = Some(Box::new(environment));
     }
 
     /// The state of the volatile cache that no switch changes, if any.
     pub(crate) fn fixed_write_cache(&self) -> Option<bool> {
-        self.world.as_ref()?.conditions.volatile_cache.fixed()
+        self.environment.as_ref()?.conditions.volatile_cache.fixed()
     }
 
     /// Whether no switch changes look-ahead.
     pub(crate) fn look_ahead_is_fixed(&self) -> bool {
-        self.world.as_ref().is_some_and(|world| world.conditions.look_ahead == LookAhead::StaysOn)
+        self.environment
+            .as_ref()
+            .is_some_and(|environment| environment.conditions.look_ahead == LookAhead::StaysOn)
     }
 
     /// Whether the target completes this command without doing it.
     #[inline]
     pub(crate) fn swallows(&self, op: Op) -> bool {
         op == Op::Flush
-            && self
-                .world
-                .as_ref()
-                .is_some_and(|world| world.conditions.volatile_cache == VolatileCache::IgnoresFlush)
+            && self.environment.as_ref().is_some_and(|environment| {
+                environment.conditions.volatile_cache == VolatileCache::IgnoresFlush
+            })
     }
 
     /// How the host's log differs from what the drive sees.
     pub(crate) fn link(&self) -> Link {
-        self.world.as_ref().map_or_else(Link::default, |world| world.link)
+        self.environment.as_ref().map_or_else(Link::default, |environment| environment.link)
     }
 
     /// When the host sees a completion at `at`, and when it can submit its next command.
     #[inline]
     pub(crate) fn seen_by_host(&mut self, at: Time, gap: Nanos) -> (Time, Time) {
-        match &mut self.world {
+        match &mut self.environment {
             None => (at, at + gap),
-            Some(world) => {
-                let seen = at + world.link.back;
-                (seen, seen + gap + world.next_gap())
+            Some(environment) => {
+                let seen = at + environment.link.back;
+                (seen, seen + gap + environment.next_gap())
             }
         }
     }
@@ -230,9 +231,9 @@ impl Drive {
     /// A command comes at `at` to a drive without others: ends what the drive did meanwhile.
     #[inline]
     pub(crate) fn wake(&mut self, at: Time) {
-        let Some(world) = &mut self.world else { return };
-        let since = world.media_quiet_since.max(self.idle_since);
-        match world.woken(since, at) {
+        let Some(environment) = &mut self.environment else { return };
+        let since = environment.media_quiet_since.max(self.idle_since);
+        match environment.woken(since, at) {
             Met::Rested => {}
             Met::Parked(wake) => {
                 self.media.park();
@@ -242,8 +243,8 @@ impl Drive {
             Met::Scanned(begun, last, size) => {
                 let size = Sectors(size.get() / 512);
                 let all = self.media.platter_sectors().get();
-                let place = Pba((world.next_scanned.get() + (begun - 1) * size.get()) % all);
-                world.next_scanned = Pba((place.get() + size.get()) % all);
+                let place = Pba((environment.next_scanned.get() + (begun - 1) * size.get()) % all);
+                environment.next_scanned = Pba((place.get() + size.get()) % all);
                 self.ahead = None;
                 // The reads before it left the head where this one begins.
                 self.media.move_aside(place);
@@ -256,19 +257,19 @@ impl Drive {
     /// The media are about to begin with an access at `at`: other clients may come first.
     #[inline]
     pub(crate) fn give_way(&mut self, at: Time) {
-        let Some(world) = &mut self.world else { return };
-        let reads = world.others_ahead();
+        let Some(environment) = &mut self.environment else { return };
+        let reads = environment.others_ahead();
         if reads > 0 {
             self.ahead = None;
-            self.busy_until = self.media.read_for_others(reads, world, at);
+            self.busy_until = self.media.read_for_others(reads, environment, at);
         }
     }
 
     /// The media have had work until now.
     #[inline]
     pub(crate) fn note_media_work(&mut self) {
-        if let Some(world) = &mut self.world {
-            world.media_quiet_since = world.media_quiet_since.max(self.busy_until);
+        if let Some(environment) = &mut self.environment {
+            environment.media_quiet_since = environment.media_quiet_since.max(self.busy_until);
         }
     }
 }
