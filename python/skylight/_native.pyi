@@ -144,6 +144,10 @@ class HostError(Exception):
     times: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None
     """(submit_ns, complete_ns) of the batch so far, 0 where a row did not complete."""
 
+def host_survey(root: str | None = None) -> list[dict[str, str | int | bool | None]]:
+    """All disks of this machine: what each is and declares, its bus, and what a probe may do to it. Raises
+    HostError."""
+
 @final
 class HostSwitch:
     """A write cache that was switched, until it is restored."""

@@ -1,5 +1,5 @@
-//! Access to real devices: opening them safely, identifying them, timed I/O, their zones, and switching the
-//! write cache and restoring it.
+//! Access to real devices: finding them, opening them safely, identifying them, timed I/O, their zones, and
+//! switching their settings and restoring them.
 //!
 //! Invariants:
 //! * With [`Access::ReadOnly`] the descriptor is `O_RDONLY`, so that the kernel itself guarantees that
@@ -34,6 +34,7 @@ mod identity;
 mod openers;
 mod settings;
 mod signatures;
+mod survey;
 mod sysfs;
 mod usage;
 mod zone_failure;
@@ -46,6 +47,7 @@ pub use engine::{End, Log, POLL_NS};
 pub use error::{ColumnError, Failure, HostError, NotRestored, Reason, Refusal, RefusalReason};
 pub use identity::{Declared, Identity, Kind};
 pub use settings::{CacheSwitch, RestoreNote, WriteCache};
+pub use survey::{Probe, Surveyed, survey};
 pub use sysfs::Sysfs;
 pub use zone_failure::{ZoneFailure, ZoneFault};
 pub use zones::{Zone, ZoneAction, ZoneLayout, ZoneModel, ZoneScope};

@@ -39,6 +39,7 @@ type Column<'py, T> = PyReadonlyArray1<'py, T>;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HostDevice>()?;
     module.add_class::<HostSwitch>()?;
+    module.add_function(wrap_pyfunction!(host_survey, module)?)?;
     module.add("HostError", module.py().get_type::<HostError>())
 }
 
@@ -59,6 +60,15 @@ fn host_error(py: Python<'_>, error: &Error) -> PyErr {
         Error::Failed(_) | Error::NotRestored(_) | Error::Zone(_) => "failed",
     };
     error_of(py, kind, error.to_string(), None)
+}
+
+/// All disks of this machine, a dict each; `root` replaces the root of `sys` and `proc` in tests.
+#[pyfunction]
+#[pyo3(signature = (root=None))]
+fn host_survey(py: Python<'_>, root: Option<PathBuf>) -> PyResult<Bound<'_, PyAny>> {
+    let sysfs = root.map_or_else(Sysfs::default, |root| Sysfs::at(&root));
+    let disks = py.detach(|| skylight_host::survey(&sysfs)).map_err(|error| host_error(py, &error))?;
+    object_of(py, &disks)
 }
 
 /// A block device or regular file, opened for a test.
