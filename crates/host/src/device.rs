@@ -295,7 +295,7 @@ pub(crate) fn open_file(
 }
 
 /// Whether this process runs as root.
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // SAFETY: geteuid has no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }

@@ -44,7 +44,7 @@ pub enum RefusalReason {
     #[error("is read-only; clear it with blockdev --setrw, or probe without --destroy-data")]
     ReadOnly,
     /// A file system on the device or on one of its partitions is mounted.
-    #[error("{what} is mounted at {mount_point}; run umount {mount_point}, or take another drive")]
+    #[error("{what} is mounted at {mount_point}; {mend}", mend = mount_mend(mount_point))]
     Mounted {
         /// The device or partition that is mounted.
         what: String,
@@ -108,7 +108,7 @@ pub enum RefusalReason {
     )]
     Note(io::Error),
     /// What is wrong with a restore note that is damaged or belongs to another drive.
-    #[error("{0}; delete it if the write cache is as you want it")]
+    #[error("{0}; delete it if the settings of the drive are as you want them")]
     BadNote(&'static str),
     /// The first thing wrong with the columns of a batch.
     #[error(transparent)]
@@ -124,6 +124,20 @@ pub enum RefusalReason {
         "a zone {0} is not allowed because the target was opened read-only; give --destroy-data to allow it"
     )]
     ZoneActionReadOnly(&'static str),
+}
+
+/// The mend for a mounted target. A running system is never told to let go of what it runs from.
+fn mount_mend(point: &str) -> String {
+    /// Folders of the Filesystem Hierarchy Standard 3.0 that a running system needs: section 3 without /media,
+    /// /mnt and what is mounted there.
+    const SYSTEM: [&str; 12] =
+        ["/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/nix", "/opt", "/sbin", "/usr", "/var"];
+    let is_below = |folder: &str| point.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
+    if SYSTEM.iter().any(|&folder| point == folder || (folder != "/" && is_below(folder))) {
+        "this system runs from it: take another drive".into()
+    } else {
+        format!("run umount {point}, or take another drive")
+    }
 }
 
 impl RefusalReason {
@@ -289,11 +303,13 @@ pub struct Failure {
 /// A setting that could not be restored. The restore note stays.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{path}: its write cache could not be set to '{setting}' again: {source}; the next run with --destroy-data tries again"
+    "{path}: its {what} could not be set to '{setting}' again: {source}; the next run with --destroy-data tries again"
 )]
 pub struct NotRestored {
     /// The device.
     pub path: String,
+    /// What could not be set.
+    pub what: &'static str,
     /// The original setting.
     pub setting: String,
     /// The kernel's answer.
@@ -317,6 +333,12 @@ pub enum HostError {
     Zone(#[from] ZoneFailure),
 }
 
+/// An error of the system in its words, without its number.
+pub fn system_words(error: &io::Error) -> String {
+    let line = error.to_string();
+    line.split_once(" (os error ").map_or(line.clone(), |(words, _)| words.to_owned())
+}
+
 /// A path as one printable line.
 pub fn printable(path: &Path) -> String {
     path.to_string_lossy().chars().map(|c| if c.is_control() { '?' } else { c }).collect()
@@ -325,6 +347,21 @@ pub fn printable(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_is_advised_to_unmount_the_system() {
+        let line = |point: &str| {
+            let mount_point = point.to_owned();
+            RefusalReason::Mounted { what: "sda1".into(), mount_point }.of("/dev/sda").to_string()
+        };
+        for point in ["/", "/boot/efi", "/var/lib/docker", "/usr"] {
+            let said = line(point);
+            assert!(!said.contains("umount") && said.ends_with("take another drive"), "{said}");
+        }
+        for point in ["/mnt", "/mnt/usr", "/data", "/variable"] {
+            assert!(line(point).contains(&format!("run umount {point}, or")), "{point}");
+        }
+    }
 
     #[test]
     fn root_is_not_advised_to_become_root() {

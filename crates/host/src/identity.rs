@@ -73,6 +73,10 @@ pub struct Declared {
     pub write_cache: Option<String>,
     /// The cache setting of the drive itself, where it can be read.
     pub cache_type: Option<String>,
+    /// Commands that the kernel has outstanding at the drive at most.
+    pub queue_depth: Option<u32>,
+    /// The I/O scheduler of the kernel.
+    pub scheduler: Option<String>,
 }
 
 impl Declared {
@@ -114,6 +118,8 @@ impl Identity {
             zoned: text(&["queue/zoned"]),
             write_cache: text(&["queue/write_cache"]),
             cache_type: disk.as_ref().and_then(Node::cache_type),
+            queue_depth: text(&["device/queue_depth"]).and_then(|depth| depth.parse().ok()),
+            scheduler: text(&["queue/scheduler"]).and_then(|text| chosen(&text)),
         };
         Self {
             path: path.to_owned(),
@@ -175,6 +181,12 @@ fn boot_key(path: &str, disk: Option<&Node>, sysfs: &Sysfs) -> String {
     sanitized(&parts.into_iter().flatten().collect::<Vec<_>>().join("-"))
 }
 
+/// The chosen one of a list in sysfs, which is in brackets: `none [mq-deadline]`. A list of one may have none.
+pub(crate) fn chosen(list: &str) -> Option<String> {
+    let inner = list.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    inner.map_or_else(|| (!list.contains(' ')).then_some(list), |(name, _)| Some(name)).map(str::to_owned)
+}
+
 /// Replaces everything that is awkward in a file name.
 fn sanitized(text: &str) -> String {
     let is_safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
@@ -225,6 +237,8 @@ mod tests {
         set("queue/physical_block_size", "4096\n");
         set("queue/zoned", "none\n");
         set("queue/write_cache", "write back\n");
+        set("queue/scheduler", "none [mq-deadline] bfq\n");
+        set("device/queue_depth", "32\n");
         let part = tree.partition("sdq", 1, (8, 257));
         for node in [node, part] {
             let it = Identity::of_block_device("/dev/sdq", Some(&node), &tree.sysfs(), 5 << 40, 512);
@@ -237,6 +251,8 @@ mod tests {
             assert_eq!(it.declared.zoned.as_deref(), Some("none"));
             assert_eq!(it.declared.write_cache.as_deref(), Some("write back"));
             assert_eq!(it.declared.cache_type.as_deref(), Some("write back"));
+            assert_eq!(it.declared.queue_depth, Some(32));
+            assert_eq!(it.declared.scheduler.as_deref(), Some("mq-deadline"));
             assert_eq!(it.key.as_deref(), Some("ST5000AS0011-1BG-Z8__1234"));
         }
     }

@@ -1,5 +1,5 @@
-//! Access to real devices: opening them safely, identifying them, timed I/O, their zones, and switching the
-//! write cache and restoring it.
+//! Access to real devices: finding them, opening them safely, identifying them, timed I/O, their zones, and
+//! switching their settings and restoring them.
 //!
 //! Invariants:
 //! * With [`Access::ReadOnly`] the descriptor is `O_RDONLY`, so that the kernel itself guarantees that
@@ -21,6 +21,7 @@
 
 mod arena;
 mod batch;
+mod caching;
 mod claim;
 mod columns;
 mod device;
@@ -33,7 +34,9 @@ mod fake;
 mod identity;
 mod openers;
 mod settings;
+mod sg_io;
 mod signatures;
+mod survey;
 mod sysfs;
 mod usage;
 mod zone_failure;
@@ -45,7 +48,8 @@ pub use device::{Access, Counters, Device, MIN_SIZE_BYTES, now_ns};
 pub use engine::{End, Log, POLL_NS};
 pub use error::{ColumnError, Failure, HostError, NotRestored, Reason, Refusal, RefusalReason};
 pub use identity::{Declared, Identity, Kind};
-pub use settings::{CacheSwitch, RestoreNote, WriteCache};
+pub use settings::{RestoreNote, Setting, State, Switch};
+pub use survey::{Probe, Surveyed, survey};
 pub use sysfs::Sysfs;
 pub use zone_failure::{ZoneFailure, ZoneFault};
 pub use zones::{Zone, ZoneAction, ZoneLayout, ZoneModel, ZoneScope};

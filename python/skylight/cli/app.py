@@ -25,7 +25,19 @@ from collections.abc import Sequence
 import click
 
 from skylight import __version__
-from skylight.cli import camera, control, drives, geometry, image, probe, reproduce, serve, status, zones
+from skylight.cli import (
+    camera,
+    control,
+    devices,
+    drives,
+    geometry,
+    image,
+    probe,
+    reproduce,
+    serve,
+    status,
+    zones,
+)
 from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
 
 __all__ = ["EXIT_CODES", "cli", "run"]
@@ -47,6 +59,7 @@ EXIT_CODES = {
 
 _EPILOG = (
     "\b\nExamples:\n"
+    "  skylight devices\n"
     "  skylight drives list\n"
     "  skylight probe sim:emulated-smr-1\n"
     "  skylight probe /dev/sdX                   reads only\n"
@@ -66,6 +79,7 @@ def cli() -> None:
 
 cli.add_command(probe.probe)
 cli.add_command(drives.drives)
+cli.add_command(devices.devices)
 cli.add_command(reproduce.reproduce)
 cli.add_command(serve.serve)
 cli.add_command(status.status)

@@ -3,36 +3,32 @@
 Invariant: a hint is labelled as declared and never makes a finding: models are sold in many versions, and
 TRIM alone proves nothing.
 
-Source: the manufacturers' own lists of shingled models: Seagate, "CMR and SMR hard drives"; Western Digital,
-"WD Red NAS drives" (2020); Toshiba, "SMR in consumer drives" (2020).
+Source: public lists of models, each named in `engines/models.toml`.
 """
 
 from __future__ import annotations
 
+from skylight.engines.models import listed
 from skylight.evidence import Params
 
 __all__ = ["hints"]
 
-_SHINGLED_MODELS = (
-    "ST5000AS00", "ST6000AS00", "ST8000AS00",
-    "ST2000DM008", "ST3000DM007", "ST4000DM004", "ST6000DM003", "ST8000DM004",
-    "ST2000LM015", "ST4000LM024", "ST5000LM000",
-    "WD20EFAX", "WD30EFAX", "WD40EFAX", "WD60EFAX", "WD20EZAZ", "WD60EZAZ",
-    "DT02ABA", "MQ04ABF", "MQ04UBB", "MQ04UBD", "HDWD240", "HDWD260", "HDWL",
-)  # fmt: skip
-"""Beginnings of model names that are sold as shingled, managed by the drive."""
+_RECORDS = {"smr": "shingled", "cmr": "conventional"}
 
 
 def hints(declared: Params) -> tuple[str, ...]:
     """What a drive declares that bears on shingling, a sentence each."""
     said = []
     model = declared.get("model")
-    words = str(model).split() if model else []
-    listed = any(word.startswith(_SHINGLED_MODELS) for word in words)
-    if listed:
-        said.append(f"Its model, {model}, is sold as a shingled disk.")
+    known = listed(str(model)) if model else None
+    if known is not None:
+        said.append(
+            f"Its model, {model}, is sold as a {_RECORDS[known.recording]} disk (declared; {known.source})."
+        )
     elif model:
-        said.append(f"Its model, {model}, is in no list of shingled disks that is known here.")
+        said.append(
+            f"Its model, {model}, is in no list of shingled or conventional disks that is known here."
+        )
     zoned = declared.get("zoned_drive") or declared.get("zoned")
     if isinstance(zoned, str) and zoned != "none":
         said.append(f"It declares itself {zoned}, as only shingled disks do.")

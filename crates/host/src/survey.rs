@@ -1,0 +1,272 @@
+//! All disks of a machine: what each declares, and what a probe may do to it.
+//!
+//! Invariants: nothing is written and no device is opened exclusively; the checks are those of
+//! [`Device::open`](crate::Device::open), in the order of what they say about a disk, so that a disk which may
+//! be written here is refused there only for what happened since, or for a user that the kernel alone knows
+//! (another mount namespace, an exclusive opener). Disks without capacity (an empty card reader, an unattached
+//! loop device) are left out. A reason is a fact without advice: what to do about it is the reader's.
+//!
+//! Source: Linux `Documentation/ABI/stable/sysfs-block`; the device paths of `Documentation/ABI/testing/sysfs-bus-*`.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::device::{MIN_SIZE_BYTES, is_protected, is_root};
+use crate::error::{HostError, RefusalReason, system_words};
+use crate::identity::Identity;
+use crate::signatures;
+use crate::sysfs::{Node, Sysfs};
+use crate::usage;
+
+/// The unit of `size` in sysfs, bytes.
+const SECTOR_BYTES: u64 = 512;
+/// The smallest logical block, for disks that do not report one, bytes.
+const LEAST_BLOCK_BYTES: u32 = 512;
+
+/// What a probe may do to a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Probe {
+    /// The whole probe, which destroys its data.
+    Writes,
+    /// Reads only.
+    Reads,
+    /// Nothing.
+    No,
+}
+
+/// A disk of the machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Surveyed {
+    /// What it is and declares.
+    #[serde(flatten)]
+    pub identity: Identity,
+    /// What it is connected by: `ata`, `sas`, `scsi`, `usb`, `nvme`, `virtio` ..., `loop`, `dm`, `md`.
+    pub bus: Option<&'static str>,
+    /// What a probe may do to it.
+    pub probe: Probe,
+    /// Why no more than that.
+    pub why: Option<String>,
+}
+
+/// All disks with a capacity, in the order of their names.
+///
+/// # Errors
+/// When sysfs cannot be read.
+pub fn survey(sysfs: &Sysfs) -> Result<Vec<Surveyed>, HostError> {
+    let disks = sysfs.disks().map_err(|unreadable| {
+        RefusalReason::Io { doing: "listing the disks", source: unreadable.source }
+            .of(&unreadable.what.display().to_string())
+    })?;
+    Ok(disks.iter().filter_map(|disk| surveyed(disk, sysfs, &examined)).collect())
+}
+
+fn surveyed(disk: &Node, sysfs: &Sysfs, examine: &Examine<'_>) -> Option<Surveyed> {
+    let size_bytes = disk.text("size")?.parse::<u64>().ok()?.saturating_mul(SECTOR_BYTES);
+    if size_bytes == 0 {
+        return None;
+    }
+    let block = disk.text("queue/logical_block_size").and_then(|text| text.parse().ok());
+    let path = PathBuf::from("/dev").join(disk.name());
+    let name = path.display().to_string();
+    let block_bytes = block.unwrap_or(LEAST_BLOCK_BYTES);
+    let mut identity = Identity::of_block_device(&name, Some(disk), sysfs, size_bytes, block_bytes);
+    let (probe, why) = verdict(&path, disk, sysfs, &mut identity, examine);
+    Some(Surveyed { identity, bus: bus_of(disk), probe, why })
+}
+
+/// Opens a disk for reading, and describes a foreign signature on it.
+type Examine<'a> = dyn Fn(&Path) -> Result<io::Result<Option<String>>, io::Error> + 'a;
+
+fn examined(path: &Path) -> Result<io::Result<Option<String>>, io::Error> {
+    File::open(path).map(|file| signatures::find(&file))
+}
+
+fn verdict(
+    path: &Path,
+    disk: &Node,
+    sysfs: &Sysfs,
+    identity: &mut Identity,
+    examine: &Examine<'_>,
+) -> (Probe, Option<String>) {
+    let used = usage::of_block_device(&identity.path, disk, sysfs);
+    if let Ok(Some(refusal)) = &used {
+        identity.note_use(refusal);
+    }
+    if identity.size_bytes < MIN_SIZE_BYTES {
+        return (Probe::No, Some(format!("smaller than {} MiB", MIN_SIZE_BYTES >> 20)));
+    }
+    let content = match examine(path) {
+        Ok(content) => content,
+        Err(error) => return (Probe::No, Some(unopened(&error))),
+    };
+    let reads = |why: String| (Probe::Reads, Some(why));
+    match used {
+        Err(unreadable) => {
+            return reads(format!("who uses it is unknown: {} cannot be read", unreadable.what.display()));
+        }
+        Ok(Some(refusal)) => {
+            let words = identity.also_used.clone();
+            return reads(words.unwrap_or_else(|| refusal.reason.to_string()));
+        }
+        Ok(None) => {}
+    }
+    if is_protected(disk) {
+        return reads("write-protected".into());
+    }
+    match content {
+        Ok(None) => (Probe::Writes, None),
+        Ok(Some(what)) => reads(format!("holds {what}")),
+        Err(error) => reads(format!("its content cannot be examined: {}", system_words(&error))),
+    }
+}
+
+/// Why a disk cannot be opened for reading.
+fn unopened(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) if !is_root() => "no permission to read it (run as root)".into(),
+        Some(libc::EACCES | libc::EPERM) => "no permission to read it, even as root".into(),
+        Some(libc::ENOENT) => "it has no file below /dev".into(),
+        Some(libc::ENOMEDIUM) => "no medium in it".into(),
+        _ => format!("it cannot be opened: {}", system_words(error)),
+    }
+}
+
+/// What a disk is connected by, from the path of its device. An adapter comes before what is behind it: of a SATA
+/// disk in a USB enclosure the bridge decides what commands pass.
+pub fn bus_of(disk: &Node) -> Option<&'static str> {
+    /// Beginnings of a folder of the path, followed by a digit.
+    const FOLDERS: [(&str, &str); 9] = [
+        ("usb", "usb"),
+        ("session", "iscsi"),
+        ("ata", "ata"),
+        ("end_device-", "sas"),
+        ("rport-", "fc"),
+        ("virtio", "virtio"),
+        ("nvme", "nvme"),
+        ("mmc", "mmc"),
+        ("vmbus_", "hyperv"),
+    ];
+    /// Beginnings of names of disks without a bus.
+    const NAMES: [(&str, &str); 8] = [
+        ("loop", "loop"),
+        ("dm-", "dm"),
+        ("md", "md"),
+        ("zram", "zram"),
+        ("ram", "ram"),
+        ("nbd", "nbd"),
+        ("ublk", "ublk"),
+        ("null", "null"),
+    ];
+    let has = |name: &str| {
+        let begins = |part: &str| {
+            part.strip_prefix(name).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+        };
+        disk.dir().iter().any(|part| begins(&part.to_string_lossy()))
+    };
+    let folder = FOLDERS.iter().find(|(name, _)| has(name));
+    let name = || NAMES.iter().find(|(name, _)| disk.name().starts_with(name));
+    let scsi = || disk.dir().join("device/scsi_disk").exists().then_some("scsi");
+    folder.or_else(name).map(|&(_, bus)| bus).or_else(scsi)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fake::Tree;
+
+    fn disk(tree: &Tree, sectors: u64) -> Node {
+        let node = tree.disk("sdq", (8, 256));
+        tree.file("sys/devices/sdq/size", &format!("{sectors}\n"));
+        tree.file("sys/devices/sdq/queue/logical_block_size", "4096\n");
+        node
+    }
+
+    fn judged(tree: &Tree, node: &Node, examine: &Examine<'_>) -> Option<(Probe, String)> {
+        let found = surveyed(node, &tree.sysfs(), examine)?;
+        Some((found.probe, found.why.unwrap_or_default()))
+    }
+
+    const FREE: &Examine<'static> = &|_| Ok(Ok(None));
+
+    #[test]
+    fn a_free_disk_may_be_written() {
+        let tree = Tree::new("survey-free");
+        let node = disk(&tree, 1 << 30);
+        assert_eq!(judged(&tree, &node, FREE), Some((Probe::Writes, String::new())));
+        let found = surveyed(&node, &tree.sysfs(), FREE).map(|found| found.identity);
+        let facts = found.map(|identity| (identity.path, identity.size_bytes, identity.block_bytes));
+        assert_eq!(facts, Some(("/dev/sdq".into(), 1 << 39, 4096)));
+    }
+
+    #[test]
+    fn a_disk_without_capacity_is_left_out() {
+        let tree = Tree::new("survey-empty");
+        let node = disk(&tree, 0);
+        assert_eq!(judged(&tree, &node, FREE), None);
+    }
+
+    #[test]
+    fn what_forbids_a_probe_or_its_writes_is_said_without_advice() {
+        let tree = Tree::new("survey-why");
+        let node = disk(&tree, 1 << 30);
+        let reads = |why: &str| Some((Probe::Reads, why.to_owned()));
+        let signed: &Examine<'_> = &|_| Ok(Ok(Some("a file system (ext4)".into())));
+        assert_eq!(judged(&tree, &node, signed), reads("holds a file system (ext4)"));
+        let blind: &Examine<'_> = &|_| Ok(Err(io::Error::other("no tool")));
+        assert_eq!(judged(&tree, &node, blind), reads("its content cannot be examined: no tool"));
+        tree.file("sys/devices/sdq/ro", "1\n");
+        assert_eq!(judged(&tree, &node, FREE), reads("write-protected"));
+        tree.partition("sdq", 1, (8, 257));
+        tree.file("proc/self/mountinfo", "9 1 8:257 / / rw - ext4 /dev/root rw\n");
+        assert_eq!(judged(&tree, &node, FREE), reads("sdq1 is mounted at /"));
+        let shut: &Examine<'_> = &|_| Err(io::Error::from_raw_os_error(libc::ENOMEDIUM));
+        assert_eq!(judged(&tree, &node, shut), Some((Probe::No, "no medium in it".into())));
+        tree.file("sys/devices/sdq/size", "2048");
+        assert_eq!(judged(&tree, &node, FREE), Some((Probe::No, "smaller than 64 MiB".into())));
+    }
+
+    #[test]
+    fn users_that_cannot_be_read_allow_no_writes() {
+        let tree = Tree::new("survey-blind");
+        let node = disk(&tree, 1 << 30);
+        let _ = std::fs::remove_file(tree.path("proc/swaps"));
+        let answer = judged(&tree, &node, FREE);
+        assert!(
+            answer.as_ref().is_some_and(|(probe, why)| *probe == Probe::Reads && why.contains("proc/swaps")),
+            "{answer:?}"
+        );
+    }
+
+    #[test]
+    fn the_bus_is_told_from_the_path() {
+        let tree = Tree::new("survey-bus");
+        for (at, (name, path, bus)) in [
+            ("sda", "pci0000:00/0000:00:17.0/ata3/host2/target2:0:0/2:0:0:0/block/sda", Some("ata")),
+            (
+                "sdb",
+                "pci0000:00/0000:00:14.0/usb2/2-1/2-1:1.0/host6/target6:0:0/6:0:0:0/block/sdb",
+                Some("usb"),
+            ),
+            ("sdc", "pci0000:00/host0/port-0:0/end_device-0:0/target0:0:0/0:0:0:0/block/sdc", Some("sas")),
+            ("sdd", "platform/host9/session2/target9:0:0/9:0:0:1/block/sdd", Some("iscsi")),
+            ("vda", "pci0000:00/0000:00:03.0/virtio1/block/vda", Some("virtio")),
+            ("nvme0n1", "pci0000:00/0000:00:1d.0/nvme/nvme0/nvme0n1", Some("nvme")),
+            ("loop3", "virtual/block/loop3", Some("loop")),
+            ("dm-0", "virtual/block/dm-0", Some("dm")),
+            ("xyz", "virtual/block/xyz", None),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let number = format!("250:{at}");
+            tree.file(&format!("sys/devices/{path}/dev"), &number);
+            tree.link(&format!("sys/dev/block/{number}"), &format!("../../devices/{path}"));
+            let node = tree.sysfs().node((250, at as u32));
+            assert_eq!(node.as_ref().map(bus_of), Some(bus), "{name}");
+        }
+    }
+}
