@@ -11,6 +11,7 @@ the code. Any other exception that escapes is a bug of Skylight, not a message.
 | 2 | wrong use: arguments, profile, refused device, unusable recording |
 | 3 | the target failed: I/O error, vanished |
 | 4 | results could not be stored: disk full, no permission for evidence or report |
+| 5 | what was asked for could not be determined |
 | 70 | an internal error of Skylight |
 | 130 | interrupted by Ctrl-C |
 | 141 | standard output was closed by its reader; nothing is printed |
@@ -18,7 +19,7 @@ the code. Any other exception that escapes is a bug of Skylight, not a message.
 
 from __future__ import annotations
 
-INTERNAL, INTERRUPTED, PIPE = 70, 130, 141
+UNDETERMINED, INTERNAL, INTERRUPTED, PIPE = 5, 70, 130, 141
 
 
 def one_line(text: str) -> str:

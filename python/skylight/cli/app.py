@@ -26,7 +26,7 @@ import click
 
 from skylight import __version__
 from skylight.cli import camera, control, drives, geometry, image, probe, reproduce, serve, status, zones
-from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
+from skylight.errors import INTERNAL, INTERRUPTED, PIPE, UNDETERMINED, SkylightError, one_line
 
 __all__ = ["EXIT_CODES", "cli", "run"]
 
@@ -40,6 +40,7 @@ EXIT_CODES = {
     USAGE: "wrong use: arguments, a profile, a refused device, a foreign recording",
     3: "the target failed: I/O error, or it vanished",
     KEEP: "results could not be stored: disk full, no permission",
+    UNDETERMINED: "what --expect asks could not be determined",
     INTERNAL: "an internal error of skylight",
     INTERRUPTED: "interrupted by Ctrl-C",
     PIPE: "the reader closed standard output",
