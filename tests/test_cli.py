@@ -751,3 +751,10 @@ def test_what_show_prints_can_be_checked_and_probed(call: Call, here: Path) -> N
     )
     probed = call("probe", "sim:mine.toml", "--json")
     assert json.loads(probed.out)["findings"]["drive_type"]["value"] == "cmr"
+
+
+@pytest.mark.parametrize("verb", [["image", "info"], ["status"], ["control", "--fail", "off"]])
+def test_a_file_that_is_not_there_is_named_without_an_error_number(call: Call, verb: list[str]) -> None:
+    ended = call(*verb, "nosuch.img")
+    ended.one_line(2, "nosuch.img: ")
+    assert "os error" not in ended.err and re.search("(?i)no such file", ended.err)

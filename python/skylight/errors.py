@@ -19,6 +19,8 @@ the code. Any other exception that escapes is a bug of Skylight, not a message.
 
 from __future__ import annotations
 
+import re
+
 UNDETERMINED, INTERNAL, INTERRUPTED, PIPE = 5, 70, 130, 141
 
 
@@ -28,14 +30,18 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+# What Rust adds to the words of an error of the system; they say the same.
+_NUMBER = re.compile(r" \(os error \d+\)")
+
+
 class SkylightError(Exception):
     """One line for the user; `exit_code` is the exit code of the command."""
 
     exit_code = 1
 
     def __init__(self, line: str) -> None:
-        """Keeps `line` as the text, folded to a single line."""
-        super().__init__(one_line(" ".join(line.split())))
+        """Keeps `line` as the text, folded to a single line, without the numbers of system errors."""
+        super().__init__(_NUMBER.sub("", one_line(" ".join(line.split()))))
 
 
 class UsageError(SkylightError):

@@ -15,7 +15,7 @@ from click.decorators import FC
 from skylight.cli.console import ByteProgress, headline, line, table
 from skylight.cli.drives import line_json
 from skylight.cli.serve import serve_error
-from skylight.units import format_capacity, format_count, format_size
+from skylight.units import format_capacity, format_count, format_counted, format_size
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -61,7 +61,7 @@ def _show(info: dict[str, Any]) -> None:
         ("Shut down", "cleanly" if info["clean"] else "not cleanly; the next start recovers it"),
         (
             "In the cache",
-            f"{format_size(info['cached_bytes'])}, {format_count(info['cached_extents'])} extents",
+            f"{format_size(info['cached_bytes'])}, {format_counted(info['cached_extents'], 'extent')}",
         ),
         ("Bands moved", format_count(info["moved_bands"])),
         ("Checksums", "of all data" if info["checksums"] else "no data checksums"),
@@ -79,17 +79,15 @@ def _shingled_rows(disk: dict[str, Any]) -> list[tuple[str, str]]:
     zones = disk["zones"]
     sizes = f"{zones[0]['sectors_per_track']} to {zones[-1]['sectors_per_track']} sectors"
     tracks = f"{format_count(disk['tracks'])} on each of {disk['surfaces']} surfaces, {disk['layout']}"
-    overwritten, fragments = (
-        format_count(disk["overwritten_sectors"]),
-        format_count(disk["overwritten_fragments"]),
-    )
+    overwritten = [
+        format_counted(disk["overwritten_sectors"], "sector"),
+        format_counted(disk["overwritten_fragments"], "fragment"),
+        f"{format_counted(disk['writes'], 'write')} so far",
+    ]
     rows = [
-        ("A write covers", f"{disk['width_tracks']} tracks"),
+        ("A write covers", format_counted(disk["width_tracks"], "track")),
         ("Tracks", f"{tracks}, {sizes} in {len(zones)} recording zones"),
-        (
-            "Overwritten",
-            f"{overwritten} sectors, {fragments} fragments, {format_count(disk['writes'])} writes so far",
-        ),
+        ("Overwritten", ", ".join(overwritten)),
     ]
     if disk["band_tracks"] is not None:
         rows.append(

@@ -28,7 +28,7 @@ from skylight.cli.console import Speaker
 from skylight.cli.note import control_of, noted
 from skylight.engines.sim import read_profile
 from skylight.errors import SkylightError, TargetError, UsageError
-from skylight.units import format_capacity, format_count, format_size
+from skylight.units import format_capacity, format_count, format_counted, format_size
 
 if TYPE_CHECKING:
     from skylight._native import DriveServer, _Answers, _FrontDoors, _ServedDrive, _TlsFiles
@@ -118,7 +118,9 @@ def _checksum_words(sums: dict[str, Any]) -> list[str]:
     """What checksums have found, if that is anything."""
     words = []
     if sums["mismatches"]:
-        words.append(f"{format_count(sums['mismatches'])} checksum mismatches")
+        words.append(
+            f"{format_count(sums['mismatches'])} checksum mismatch{'es' * (sums['mismatches'] != 1)}"
+        )
     if sums["unsure_regions"]:
         size = format_size(sums["unsure_regions"] * sums["region_bytes"])
         words.append(f"up to {size} unsure after a power cut")
@@ -131,16 +133,16 @@ def status_words(status: dict[str, Any]) -> str:
     image = drive.get("image") or {}
     words = [f"{status.get('connections', 0)} connected"]
     commands = (status.get("requests") or {}).get("commands") or {}
-    words.append(f"{commands.get('read', 0)} reads, {commands.get('write', 0)} writes")
+    words += [format_counted(commands.get(kind, 0), kind) for kind in ("read", "write")]
     words.append(f"{format_size(int(image.get('cache_live_bytes') or 0))} in the cache")
     if image.get("write_amplification") is not None:
         words.append(f"write amplification {image['write_amplification']:.2f}")
     if drive.get("idle_units"):
-        words.append(f"{drive['idle_units']} steps of idle cleaning")
+        words.append(f"{format_counted(drive['idle_units'], 'step')} of idle cleaning")
     if shingled := drive.get("shingled"):
         words.append(
-            f"read mode {shingled['read_mode']}, {format_count(shingled['overwritten_sectors'])} sectors "
-            f"overwritten, {format_count(shingled['overwritten_reads'])} reads of such"
+            f"read mode {shingled['read_mode']}, {format_counted(shingled['overwritten_sectors'], 'sector')} "
+            f"overwritten, {format_counted(shingled['overwritten_reads'], 'read')} of such"
         )
     if zones := drive.get("zones"):
         words.append(_zone_words(zones))
@@ -174,7 +176,7 @@ _CONDITIONS = {
 def _zone_words(zones: dict[str, Any]) -> str:
     """How many zones are in each condition that any is in."""
     counts = [f"{format_count(zones[key])} {words}" for key, words in _CONDITIONS.items() if zones.get(key)]
-    return f"{format_count(zones['zones'])} zones: {', '.join(counts)}"
+    return f"{format_counted(zones['zones'], 'zone')}: {', '.join(counts)}"
 
 
 def _wait(server: DriveServer, say: Speaker, quiet: bool) -> None:

@@ -37,7 +37,7 @@ def control_socket(where: str) -> tuple[Path, list[int] | None]:
         note = read_note(path)
         return note.control, list(note.trusted)
     except FileNotFoundError as error:
-        missing = where if not path.exists() else f"{where}: is not served"
+        missing = f"{where}: {'no such file' if not path.exists() else 'is not served'}"
         raise UsageError(
             f"{missing}; name an image that skylight serve has open, or the control socket of a server"
         ) from error

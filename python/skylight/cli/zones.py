@@ -30,7 +30,7 @@ from skylight.cli.note import note_of
 from skylight.cli.serve import serve_error
 from skylight.cli.status import control_socket
 from skylight.errors import KeepError, TargetError, UsageError
-from skylight.units import format_capacity, format_count, format_percent, format_size
+from skylight.units import format_capacity, format_count, format_counted, format_percent, format_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -155,7 +155,11 @@ def _act(drive: _Target, action: Action, found: Zones, rows: range, everything: 
             drive.act(action, found, row)
         except TargetError as error:
             done = row - rows.start
-            more = f"; {format_count(done)} zones before it are done" if done else ""
+            more = (
+                f"; {format_counted(done, 'zone')} before it {'is' if done == 1 else 'are'} done"
+                if done
+                else ""
+            )
             raise TargetError(f"{error}{more}") from error
 
 
@@ -284,7 +288,8 @@ def _print(drive: _Target, found: Zones, shown: NDArray[np.bool_], every: bool, 
     """The report for people: what the drive is, the chart of all zones, and a table of those asked for."""
     layout = drive.layout
     headline(
-        f"{drive.name}: {format_count(len(found))} zones of {format_size(layout.zone_bytes)}, {layout.model}"
+        f"{drive.name}: {format_counted(len(found), 'zone')} of {format_size(layout.zone_bytes)},"
+        f" {layout.model}"
     )
     for words in _limits(layout, found):
         line(f"  {words}")
