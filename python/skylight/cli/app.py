@@ -25,7 +25,19 @@ from collections.abc import Sequence
 import click
 
 from skylight import __version__
-from skylight.cli import camera, control, drives, geometry, image, probe, reproduce, serve, status, zones
+from skylight.cli import (
+    camera,
+    completion,
+    control,
+    drives,
+    geometry,
+    image,
+    probe,
+    reproduce,
+    serve,
+    status,
+    zones,
+)
 from skylight.errors import INTERNAL, INTERRUPTED, PIPE, UNDETERMINED, SkylightError, one_line
 
 __all__ = ["EXIT_CODES", "cli", "run"]
@@ -75,6 +87,7 @@ cli.add_command(image.image)
 cli.add_command(geometry.geometry)
 cli.add_command(camera.camera)
 cli.add_command(zones.zones)
+cli.add_command(completion.completion)
 
 
 def _say(text: str) -> None:
@@ -127,6 +140,9 @@ def _drop_stdout() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line, prints errors, and returns the exit code."""
     try:
+        answered = completion.answer_shell(cli)
+        if answered is not None:
+            return answered
         with cli.make_context("skylight", list(arguments), obj=tuple(arguments)) as context:
             cli.invoke(context)
         sys.stdout.flush()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from skylight.cli.completion import targets
 from skylight.cli.console import DeviceProgress, headline, line, table
 from skylight.cli.probe import Interrupted
 from skylight.cli.targets import check_results_folder
@@ -40,13 +41,13 @@ Examples:
 """
 
 
-@click.group(epilog=_EPILOG)
+@click.group(epilog=_EPILOG, short_help="Find a disk's tracks by reads alone; make a profile of it.")
 def geometry() -> None:
     """Find a disk's tracks, zones, skews, layout and seek curve from the timing of reads; make a profile."""
 
 
-@geometry.command(epilog=_EPILOG)
-@click.argument("target")
+@geometry.command(epilog=_EPILOG, short_help="Find the geometry of a disk with reads alone.")
+@click.argument("target", shell_complete=targets)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -227,7 +228,7 @@ def _layout_words(found: Geometry) -> str:
     return words if found.group_tracks is None else f"{words} of {found.group_tracks:,} tracks"
 
 
-@geometry.command(epilog=_EPILOG)
+@geometry.command(epilog=_EPILOG, short_help="Fit zones to a geometry, and write a profile.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "-d", "--degree", type=click.IntRange(0, 60), default=13, metavar="D", show_default=True,

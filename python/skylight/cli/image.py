@@ -136,13 +136,14 @@ def _wrong_lines(path: Path, scrubbed: dict[str, Any]) -> list[str]:
 
 
 @image.command(
+    short_help="Check an image without changing it.",
     epilog="\b\nExamples:\n  skylight image check smr.img\n  skylight image check smr.img --data\n"
-    "  skylight image check smr.img --data --json\n"
+    "  skylight image check smr.img --data --json\n",
 )
 @_arguments
 @click.option("--data", is_flag=True, help="Also read all data and compare it with its checksums.")
 def check(path: Path, cache_on: Path | None, as_json: bool, data: bool) -> None:
-    """Check an image, opened read-only, without changing it; exit code 1 if something is wrong.
+    """Check an image without changing it; exit code 1 if something is wrong.
 
     The check covers the image's own structures and, with --data, the data that the host wrote, if the image
     was created with checksums (skylight serve --checksums). Without checksums a change on the medium cannot
@@ -167,7 +168,8 @@ def check(path: Path, cache_on: Path | None, as_json: bool, data: bool) -> None:
 
 
 @image.command(
-    epilog="\b\nExamples:\n  skylight image repair smr.img\n  skylight image repair smr.img --accept-loss\n"
+    short_help="Rewrite what is damaged from its intact copy.",
+    epilog="\b\nExamples:\n  skylight image repair smr.img\n  skylight image repair smr.img --accept-loss\n",
 )
 @click.option(
     "--accept-loss",
@@ -207,7 +209,10 @@ def _scrub_words(scrubbed: dict[str, Any]) -> str:
     return words
 
 
-@image.command(epilog="\b\nExamples:\n  skylight image compact smr.img\n")
+@image.command(
+    short_help="Clean an image and free unused space.",
+    epilog="\b\nExamples:\n  skylight image compact smr.img\n",
+)
 @_arguments
 def compact(path: Path, cache_on: Path | None, as_json: bool) -> None:
     """Clean an image as the drive does when idle, and free the space that nothing refers to."""

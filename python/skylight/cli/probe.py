@@ -17,6 +17,7 @@ from pathlib import Path
 
 import click
 
+from skylight.cli import completion
 from skylight.cli.console import DeviceProgress, line
 from skylight.cli.plan import print_plan
 from skylight.cli.result import check_expected, csv_text, print_all, print_result
@@ -50,7 +51,7 @@ HEAD_TRACE = "--head-trace"
 WORDS, JSON, CSV = "words", "json", "csv"
 
 _NAMES = textwrap.fill(
-    ", ".join(test.name for test in (*TESTS, *ZONED_TESTS)), 84, initial_indent="  ", subsequent_indent="  "
+    ", ".join(test.name for test in (*TESTS, *ZONED_TESTS)), 78, initial_indent="  ", subsequent_indent="  "
 )
 _EPILOG = f"""\b
 Tests, for --only:
@@ -61,24 +62,24 @@ Targets:
   sim:NAME             an emulated drive (skylight drives list)
   sim:FILE.toml        an emulated drive from your own profile
   /dev/sdX or a path   a real drive through the kernel, or a plain file
-  recording:DIR        evidence of an earlier run (its --out); no drive is touched
-  fio-log:FILE,..      latency logs of fio of one drive, or a folder of them (--write_lat_log)
+  recording:DIR        evidence of an earlier run, without the drive
+  fio-log:FILE,..      latency logs of fio of one drive, or a folder of them
 
 \b
 Examples:
   skylight probe sim:emulated-smr-1
   skylight probe sim:emulated-smr-1 sim:st4000nc001 --out compared
-  skylight probe sim:st5000as0011 --conditions drawn         as through some host
+  skylight probe sim:st5000as0011 --conditions drawn    as through some host
   skylight probe /dev/sdX                     reads only
-  skylight probe /dev/sdX --destroy-data      the full result, in hours; its data is lost
-  skylight probe /dev/sdX --destroy-data --quick             its kind, in a minute
-  skylight probe --scratch /mnt/data          a drive with data on it: writes to a file of its own
+  skylight probe /dev/sdX --destroy-data      all, in hours; its data is lost
+  skylight probe /dev/sdX --destroy-data --quick        its kind, in a minute
+  skylight probe --scratch /mnt/data          writes to a file of its own
   skylight probe sim:emulated-smr-1 --only band_size,zones
   skylight probe recording:skylight-report/sdX --out again
   skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
-  skylight probe recording:skylight-report/sdX --why         every finding with its reason
+  skylight probe recording:skylight-report/sdX --why    with all reasons
   skylight probe sim:st4000nc001 --json | jq .findings.drive_type.value
-  skylight probe /dev/sdX --destroy-data --quick --expect cmr && echo "may join the pool"
+  skylight probe /dev/sdX --destroy-data --quick --expect cmr && echo good
 
 \b
 Exit codes with --expect:
@@ -360,8 +361,13 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("targets", nargs=-1, metavar="TARGET..")
-@click.option("--only", metavar="TEST,..", help="Run only these tests, and those they depend on.")
+@click.argument("targets", nargs=-1, metavar="TARGET..", shell_complete=completion.targets)
+@click.option(
+    "--only",
+    metavar="TEST,..",
+    shell_complete=completion.suite_tests,
+    help="Run only these tests, and those they depend on.",
+)
 @click.option("--quick", is_flag=True, help="Only determine whether the drive is shingled, and of what kind.")
 @click.option(
     "--out",

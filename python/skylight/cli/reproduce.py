@@ -134,7 +134,7 @@ def _print_rows(rows: list[Row]) -> None:
     headline(result(rows))
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=_EPILOG, short_help="Repeat a paper's measurements on emulated drives.")
 @click.argument("paper", type=click.Choice(["fast15", "swd", "hasmr"]), metavar="fast15|swd|hasmr")
 @click.option("--only", metavar="ROW,..", help="Run only these rows, for example S1a,S3b.")
 @click.option(

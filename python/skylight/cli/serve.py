@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skylight.cli.completion import drive_names
 from skylight.cli.console import Speaker
 from skylight.cli.note import control_of, noted
 from skylight.engines.sim import read_profile
@@ -40,9 +41,9 @@ _LOOK_UP_S = 0.2
 _LAST_WORDS_S = 1.0
 
 _EPILOG = """\b
-DRIVE is a name (skylight drives list) or a profile of your own (FILE.toml); "-" is the drive in the image.
+DRIVE is a name (skylight drives list) or a profile of your own (FILE.toml);
+"-" is the drive in the image.
 
-\b
 A unix: socket is its owner's alone. Any user of this machine can reach a drive at tcp:, and write it, unless
 --tls-required and --tls-clients let in only clients with a certificate.
 
@@ -50,23 +51,26 @@ A unix: socket is its owner's alone. Any user of this machine can reach a drive 
 Timing:
   none      as fast as it goes
   model     each command is answered when the model of the drive says so
-  native    as none, on a raw conventional disk (--on DEVICE), which then sets the time
+  native    as none, on a raw conventional disk (--on DEVICE), at its pace
 
 \b
-Read modes of a raw shingled disk (kind = "swd"), for sectors that a write to another track has overwritten:
-  data                     the data that is there now; one read becomes several
-  performance              a pattern; the read is made as if nothing had happened
-  development              an error, and a line that says which write did it and when
+Read modes of a raw shingled disk (kind = "swd"), for sectors that a write to
+another track has overwritten:
+  data                     the data there now; one read becomes several
+  performance              a pattern; the read is as if nothing had happened
+  development              an error, and a line on which write did it and when
   development-performance  the same, with the read as in performance
 
 \b
 Examples:
   skylight serve st5000as0011 --image smr.img --nbd unix:smr.sock
-  skylight serve emulated-smr-1 --image smr.img --nbd unix:smr.sock --timing model
-  skylight serve st5000as0011 --image sure.img --nbd unix:sure.sock --checksums on
+  skylight serve emulated-smr-1 --image e.img --nbd unix:e.sock --timing model
+  skylight serve st5000as0011 --image a.img --nbd unix:a.sock --checksums on
   skylight serve - --image smr.img --nbd tcp:localhost:10809
-  skylight serve st4000nc001 --image d.img --nbd unix:d.sock --delay-read 8 --fail rate=0.01,op=read
-  skylight serve swd-160gb --image swd.img --nbd unix:swd.sock --read-mode development --shingle-width 4
+  skylight serve st4000nc001 --image d.img --nbd unix:d.sock --delay-read 8 \\
+      --fail rate=0.01,op=read
+  skylight serve swd-160gb --image swd.img --nbd unix:swd.sock \\
+      --read-mode development --shingle-width 4
   skylight status smr.img
 """
 
@@ -234,7 +238,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("drive")
+@click.argument("drive", shell_complete=drive_names)
 @click.option("--image", type=_FILE, help="The file that keeps the data; made if it does not exist.")
 @click.option("--on", "device", type=_FILE, help="A raw block device that keeps the data instead of a file.")
 @click.option(

@@ -48,7 +48,8 @@ def control_socket(where: str) -> tuple[Path, list[int] | None]:
 
 
 @click.command(
-    epilog="\b\nExamples:\n  skylight status smr.img\n  skylight status smr.img.serve.sock --json\n"
+    epilog="\b\nExamples:\n  skylight status smr.img\n  skylight status smr.img.serve.sock --json\n",
+    short_help="Say how a served drive does.",
 )
 @click.argument("where", metavar="PATH-OR-SOCKET")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
