@@ -113,6 +113,17 @@ bench: setup test-tools ## print the rates and ratios of bench/
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
 	$(BIN)/python bench/inference.py
 
+# The oldest glibc that the wheel runs on is that of the machine it is built on; maturin names it in the wheel's tag.
+.PHONY: wheel
+wheel: setup ## build target/wheels/skylight-*.whl for pip: one for Python 3.11 and newer
+	@rm -f target/wheels/skylight-*.whl
+	$(BIN)/maturin build --release --locked --quiet --compatibility pypi --out target/wheels
+	@ls target/wheels/skylight-*.whl
+
+.PHONY: man
+man: setup ## write the man pages into target/man
+	$(BIN)/python -m skylight.cli.man target/man
+
 .PHONY: fuzz
 fuzz: ## give the server and the images any bytes: an hour in all, or FUZZ_SECONDS
 	@scripts/check-rust.sh

@@ -5,6 +5,7 @@ are in tests/test_zones_guest.py.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def test_a_device_that_claims_zones_and_reports_none(device: Loop, tmp_path: Pat
         with pytest.raises(TargetError) as raised:
             ask()
         line = str(raised.value)
-        assert line.startswith(f"{device.path}: ") and "failed: " in line and "(os error " in line
+        assert line.startswith(f"{device.path}: ") and re.search("failed: [A-Z]", line)
+        assert "os error" not in line
         assert line.count("\n") == 0
     engine.close()
 

@@ -346,7 +346,8 @@ class TestFit:
         self, large: tuple[Geometry, Score, Path]
     ) -> None:
         found, _, _ = large
-        assert fit(found, FitOptions()).outliers > 0
+        assert fit(found, FitOptions()).outliers == 0
+        assert fit(found, FitOptions(least_sectors=1000, most_sectors=2200)).outliers > 0
         with pytest.raises(UsageError, match="--max-outlier"):
             fit(found, FitOptions(least_sectors=10, most_sectors=20))
         with pytest.raises(UsageError, match="no zones"):

@@ -82,6 +82,19 @@ def test_fit_writes_a_profile_that_check_accepts(
     assert run(["drives", "check", str(tmp_path / "four.toml")]) == 0
 
 
+def test_a_fit_that_leaves_out_most_of_the_disk_says_so(
+    found: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    zones = json.loads((found / "geometry.json").read_text())["zones"]
+    middle = sorted(zone["sectors_per_track"] for zone in zones)[len(zones) // 2]
+    command = ["geometry", "fit", str(found / "geometry.json"), "-n", "4", "-d", "0", "--no-graphs"]
+    command += ["--out", str(tmp_path), "--name", "part"]
+    assert run([*command, "--min-outlier", str(middle + 1)]) == 1
+    said = capsys.readouterr().err
+    assert "part.toml: holds " in said and "of its tracks were excluded as outliers; widen" in said
+    assert (tmp_path / "part.toml").exists(), "what was asked for is written"
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -376,7 +376,7 @@ def test_values_of_later_tests_read_well(
 
 def test_a_reason_is_said_once() -> None:
     one, other = finding_rows([replace(finding, why="same") for finding in found("cmr", "none")])
-    assert (one.why, other.why) == ("same", "as for drive_type")
+    assert (one.why, other.why) == ("same", "see Drive type")
 
 
 def test_the_numbers_are_those_of_the_evidence(recording: Path) -> None:
@@ -456,12 +456,12 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(
 def test_json_holds_every_part_of_every_finding() -> None:
     one = result()
     document = probe_document([one])
-    assert list(document) == ["schema", "target", "findings", "plan"]
+    assert list(document) == ["schema", "skylight", "target", "findings", "plan"]
     text = document_text(document)
     assert text.endswith("}\n")
     assert "NaN" not in text
     both = probe_document([one, one])
-    assert list(both) == ["schema", "targets"]
+    assert list(both) == ["schema", "skylight", "targets"]
 
 
 def test_logarithmic_axes_have_plain_numbers() -> None:

@@ -20,7 +20,7 @@ from skylight.errors import KeepError, SkylightError, TargetError, UsageError
 from skylight.findings import UNKNOWN, Finding
 from skylight.reproduce import bands, fast15, figures, lab, verdicts
 from skylight.reproduce.page import JSON_NAME, PAGE_NAME
-from skylight.reproduce.rows import Band, Measured, RowSpec, judge
+from skylight.reproduce.rows import Band, Measured, NotMeasured, RowSpec, judge, noted
 
 FAST = "S1b,S1e,S1f,S1g,S3b,S6a"
 FIGURES = Path(__file__).parent.parent / "docs/figures.md"
@@ -274,13 +274,25 @@ def test_a_probe_that_ends_is_a_miss_unless_nothing_can_be_kept(
     assert re.search(r"S1d +verdict +cmr +not found +cmr +MISS", ended.out)
 
 
-def test_without_recordings_row_r1_is_a_miss_that_says_so(
+def test_without_recordings_row_r1_is_skipped_and_says_where_they_are_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SKYLIGHT_DATA", str(tmp_path))
-    ended = call("fast15", "--only", "R1")
-    assert ended.code == 1
-    assert "set SKYLIGHT_DATA to the folder that has them" in ended.out
+    ended = call("fast15", "--only", "R1,S1b")
+    assert ended.code == 0
+    assert "SKYLIGHT_DATA names the folder of the recordings" in ended.out
+    assert "github.com/fenggangwu/fio-scripts" in ended.out and "MISS" not in ended.out
+    assert "1 of 1 row of the paper reproduced, 1 of 1 check. 1 row skipped." in ended.out
+    assert (tmp_path / "st8000as0022-fragmented-reads").exists() is False
+    row = json.loads(call("fast15", "--only", "R1", "--json").out)["rows"][0]
+    assert row["pass"] is None and "SKYLIGHT_DATA" in row["skipped"]
+
+
+def test_what_a_tool_says_on_several_lines_is_one_note() -> None:
+    def failing(lab: object) -> Measured:
+        raise NotMeasured("unknown: no loop device: losetup:\n\tcannot find one\n")
+
+    assert noted(failing)(None).notes == ("unknown: no loop device: losetup: cannot find one",)
 
 
 def test_the_geometry_of_a_real_drive_comes_from_its_logs(
@@ -289,6 +301,7 @@ def test_the_geometry_of_a_real_drive_comes_from_its_logs(
     monkeypatch.setenv("SKYLIGHT_DATA", str(data_dir))
     ended = call("fast15", "--only", "R1", "--json")
     assert ended.code == 0, ended.out
+    assert json.loads(ended.out)["rows"][0]["pass"] is True
 
 
 @pytest.mark.skipif(not LONG, reason="the whole run takes a minute: make test-all has it")

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from skylight.units import (
     format_capacity,
+    format_counted,
     format_duration,
     format_percent,
     format_seconds,
@@ -78,3 +79,8 @@ def test_certainty_is_said_only_of_certainty() -> None:
     assert format_percent(0.0) == "0 %"
     assert format_percent(0.9999) == "99.9 %"
     assert format_percent(0.87) == "87 %"
+
+
+def test_one_of_a_thing_is_singular() -> None:
+    said = [format_counted(count, "read") for count in (0, 1, 22_800)]
+    assert said == ["0 reads", "1 read", "22,800 reads"]

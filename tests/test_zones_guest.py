@@ -256,8 +256,8 @@ def test_an_append_is_a_write_at_the_write_pointer(said: dict[str, Said], kind: 
 @pytest.mark.parametrize(
     ("kind", "device", "why"),
     [
-        ("null", NULL, "Input/output error (os error 5)"),
-        ("managed", SCSI, "Remote I/O error (os error 121)"),
+        ("null", NULL, "Input/output error"),
+        ("managed", SCSI, "Remote I/O error"),
     ],
 )
 def test_a_write_beside_the_write_pointer_fails_in_one_line(

@@ -11,6 +11,7 @@ the code. Any other exception that escapes is a bug of Skylight, not a message.
 | 2 | wrong use: arguments, profile, refused device, unusable recording |
 | 3 | the target failed: I/O error, vanished |
 | 4 | results could not be stored: disk full, no permission for evidence or report |
+| 5 | what was asked for could not be determined |
 | 70 | an internal error of Skylight |
 | 130 | interrupted by Ctrl-C |
 | 141 | standard output was closed by its reader; nothing is printed |
@@ -18,7 +19,9 @@ the code. Any other exception that escapes is a bug of Skylight, not a message.
 
 from __future__ import annotations
 
-INTERNAL, INTERRUPTED, PIPE = 70, 130, 141
+import re
+
+UNDETERMINED, INTERNAL, INTERRUPTED, PIPE = 5, 70, 130, 141
 
 
 def one_line(text: str) -> str:
@@ -27,14 +30,18 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
+# What Rust adds to the words of an error of the system; they say the same.
+_NUMBER = re.compile(r" \(os error \d+\)")
+
+
 class SkylightError(Exception):
     """One line for the user; `exit_code` is the exit code of the command."""
 
     exit_code = 1
 
     def __init__(self, line: str) -> None:
-        """Keeps `line` as the text, folded to a single line."""
-        super().__init__(one_line(" ".join(line.split())))
+        """Keeps `line` as the text, folded to a single line, without the numbers of system errors."""
+        super().__init__(_NUMBER.sub("", one_line(" ".join(line.split()))))
 
 
 class UsageError(SkylightError):

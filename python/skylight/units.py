@@ -18,6 +18,7 @@ from decimal import Decimal
 __all__ = [
     "format_capacity",
     "format_count",
+    "format_counted",
     "format_duration",
     "format_percent",
     "format_rate",
@@ -89,6 +90,11 @@ def format_seconds(duration_s: float) -> str:
 def format_count(count: int) -> str:
     """A count with thousands separators: ``22,800``."""
     return f"{count:,}"
+
+
+def format_counted(count: int, what: str) -> str:
+    """A count of things whose plural ends in s: ``1 read``, ``22,800 reads``."""
+    return f"{format_count(count)} {what}{'' if count == 1 else 's'}"
 
 
 def format_rate(per_second: float) -> str:

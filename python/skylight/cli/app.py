@@ -27,6 +27,7 @@ import click
 from skylight import __version__
 from skylight.cli import (
     camera,
+    completion,
     control,
     devices,
     drives,
@@ -38,7 +39,7 @@ from skylight.cli import (
     status,
     zones,
 )
-from skylight.errors import INTERNAL, INTERRUPTED, PIPE, SkylightError, one_line
+from skylight.errors import INTERNAL, INTERRUPTED, PIPE, UNDETERMINED, SkylightError, one_line
 
 __all__ = ["EXIT_CODES", "cli", "run"]
 
@@ -52,6 +53,7 @@ EXIT_CODES = {
     USAGE: "wrong use: arguments, a profile, a refused device, a foreign recording",
     3: "the target failed: I/O error, or it vanished",
     KEEP: "results could not be stored: disk full, no permission",
+    UNDETERMINED: "what --expect asks could not be determined",
     INTERNAL: "an internal error of skylight",
     INTERRUPTED: "interrupted by Ctrl-C",
     PIPE: "the reader closed standard output",
@@ -88,6 +90,7 @@ cli.add_command(image.image)
 cli.add_command(geometry.geometry)
 cli.add_command(camera.camera)
 cli.add_command(zones.zones)
+cli.add_command(completion.completion)
 
 
 def _say(text: str) -> None:
@@ -140,6 +143,9 @@ def _drop_stdout() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Runs the command line, prints errors, and returns the exit code."""
     try:
+        answered = completion.answer_shell(cli)
+        if answered is not None:
+            return answered
         with cli.make_context("skylight", list(arguments), obj=tuple(arguments)) as context:
             cli.invoke(context)
         sys.stdout.flush()

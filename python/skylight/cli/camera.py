@@ -32,16 +32,16 @@ MOST_FRAMES = 2_000_000
 _EPILOG = """\b
 Examples:
   skylight camera track clip.mov                       what the head does
-  skylight camera track clip.mov -o found              columns, graph and annotated video too
+  skylight camera track clip.mov -o found              with graph and video
   skylight camera track clip.mp4 --rate 1000 --json
-  skylight camera track clip.mp4 --known 0=1 --known 212=0     frames with known positions
+  skylight camera track clip.mp4 --known 0=1 --known 212=0     known positions
   skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
   skylight camera render head.arrows -o window.mp4 --start 3.2 --seconds 2
   skylight camera render head.arrows -o filmed.mp4 --filmed --size 224x160
 """
 
 
-@click.group(epilog=_EPILOG)
+@click.group(epilog=_EPILOG, short_help="Follow a drive's head on film, or film an emulated one.")
 def camera() -> None:
     """Follow a drive's head in a slow-motion clip; film the head of an emulated drive."""
 
@@ -97,7 +97,7 @@ def _number(
     return click.option(name, type=values, default=default, metavar=unit, show_default=shown, help=words)
 
 
-@camera.command(epilog=_EPILOG)
+@camera.command(epilog=_EPILOG, short_help="Follow the head in a video.")
 @click.argument("video", type=click.Path(path_type=Path))
 @click.option(
     "--region", callback=_region, metavar="X,Y,W,H", help="Where the head moves, px. Default: found."
@@ -239,7 +239,7 @@ def _strokes(reading: Reading) -> list[str]:
     return words[:6]
 
 
-@camera.command(epilog=_EPILOG)
+@camera.command(epilog=_EPILOG, short_help="Film the head of an emulated drive.")
 @click.argument("source", type=click.Path(path_type=Path))
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",

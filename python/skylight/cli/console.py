@@ -40,6 +40,9 @@ __all__ = [
     "Speaker",
     "headline",
     "line",
+    "output_width",
+    "pairs",
+    "paragraph",
     "progress_bar",
     "styled_line",
     "table",
@@ -54,10 +57,15 @@ _PLAIN_WIDTH = 100
 _WIDEST = 120
 
 
-def _print(renderable: RenderableType) -> None:
+def output_width() -> int:
+    """Columns of the terminal; where standard output is none, those of a page."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
+
+
+def _print(renderable: RenderableType, widest: int = _WIDEST) -> None:
     """Prints a renderable on standard output, without trailing blanks."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
-    console = Console(file=sys.stdout, width=min(width, _WIDEST), highlight=False, markup=False, emoji=False)
+    width = min(output_width(), widest)
+    console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as capture:
         console.print(renderable)
     click.echo("\n".join(text.rstrip() for text in capture.get().splitlines()).strip("\n"))
@@ -81,8 +89,31 @@ def headline(text: str) -> None:
     _print(Text(one_line(text), style="bold"))
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> None:
-    """Prints a table without a frame; the columns named in ``right`` are right-aligned."""
+def pairs(rows: Iterable[tuple[str, str]], indent: int = 2) -> None:
+    """Prints titles with words beside them; what does not fit the width goes on below the words."""
+    grid = Table.grid(padding=(0, 2, 0, 0))
+    grid.add_column(style="dim", no_wrap=True)
+    grid.add_column(ratio=1, overflow="fold")
+    for title, words in rows:
+        grid.add_row(Text(one_line(title)), Text(one_line(words)))
+    _print(Padding(grid, (0, 0, 0, indent)))
+
+
+def paragraph(text: str, indent: int = 0) -> None:
+    """Prints text as lines that fit the width."""
+    _print(Padding(Text(one_line(text)), (0, 0, 0, indent)))
+
+
+def table(
+    header: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    right: Sequence[int] = (),
+    *,
+    widest: int = _WIDEST,
+    most: int | None = None,
+) -> None:
+    """Prints a table without a frame, ``widest`` characters at most, and ``most`` in a column that is not the
+    last; the columns named in ``right`` are right-aligned."""
     grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
     for number, name in enumerate(header):
         last = number == len(header) - 1
@@ -91,10 +122,11 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[
             justify="right" if number in right else "left",
             overflow="fold",
             ratio=1 if last else None,
+            max_width=None if last else most,
         )
     for row in rows:
         grid.add_row(*(Text(one_line(cell)) for cell in row))
-    _print(Padding(grid, (0, 0, 0, 1)))
+    _print(Padding(grid, (0, 0, 0, 1)), widest)
 
 
 class Speaker:

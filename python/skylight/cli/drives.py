@@ -9,6 +9,7 @@ import json
 
 import click
 
+from skylight.cli.completion import drive_names
 from skylight.cli.console import line, table
 from skylight.engines.conditions import DRAWN, IDEAL, conditions_text
 from skylight.engines.sim import profile_names, read_profile
@@ -24,6 +25,9 @@ KINDS = (
     "host-managed",
     "host-aware",
 )
+
+
+_KIND_HELP = f"One of {', '.join(KINDS)}. Default: random."
 
 
 def _checked(name: str) -> dict[str, object]:
@@ -55,9 +59,10 @@ def _capacity(profile: dict[str, object]) -> str:
 
 
 @click.group(
+    short_help="List, show, check or draw emulated drives, and their truth.",
     epilog="\b\nExamples:\n  skylight drives list\n  skylight drives show emulated-smr-1\n"
     "  skylight drives check my-drive.toml\n"
-    "  skylight drives truth st5000as0011\n  skylight drives random --seed 7 > seven.toml\n"
+    "  skylight drives truth st5000as0011\n  skylight drives random --seed 7 > seven.toml\n",
 )
 def drives() -> None:
     """The emulated drives: list them, show one, check your own profile, print the truth of a profile, or
@@ -99,9 +104,10 @@ def line_json(document: object) -> None:
 @drives.command(
     epilog="\b\nExamples:\n  skylight drives show emulated-smr-1\n"
     "  skylight drives show st4000nc001 > mine.toml\n"
-    "  skylight drives show st4000nc001 --json\n"
+    "  skylight drives show st4000nc001 --json\n",
+    short_help="Print the profile of a drive, TOML to modify and use.",
 )
-@click.argument("name")
+@click.argument("name", shell_complete=drive_names)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON, defaults filled in.")
 def show(name: str, as_json: bool) -> None:
     """Print the profile of a drive: TOML that you can modify and use as sim:FILE.toml."""
@@ -144,9 +150,10 @@ def _unit_of(name: str, unit: str | None) -> str | None:
 
 @drives.command(
     epilog="\b\nExamples:\n  skylight drives truth st5000as0011\n"
-    "  skylight drives truth my-drive.toml --json\n"
+    "  skylight drives truth my-drive.toml --json\n",
+    short_help="Print the findings that a probe of a drive should yield.",
 )
-@click.argument("name", metavar="NAME|FILE")
+@click.argument("name", metavar="NAME|FILE", shell_complete=drive_names)
 @click.option(
     "--json", "as_json", is_flag=True, help="Print as JSON, in the form of the findings of `probe --json`."
 )
@@ -198,7 +205,7 @@ def truth(name: str, as_json: bool, conditions: str | None) -> None:
     required=True,
     help="Seed; the same seed yields the same drive.",
 )
-@click.option("--kind", type=click.Choice(KINDS), help="The kind of drive. Default: random.")
+@click.option("--kind", type=click.Choice(KINDS), metavar="KIND", help=_KIND_HELP)
 @click.option(
     "--conditions",
     metavar="ideal|drawn|FILE",

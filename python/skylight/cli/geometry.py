@@ -6,25 +6,29 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from skylight.cli.completion import targets
 from skylight.cli.console import DeviceProgress, headline, line, table
 from skylight.cli.probe import Interrupted
 from skylight.cli.targets import check_results_folder
 from skylight.engines import Engine, open_target, parse_target
-from skylight.errors import KeepError, UsageError
+from skylight.errors import KeepError, SkylightError, UsageError
 from skylight.recording import RECORDING_DIR, Recording, write_whole
 from skylight.units import format_capacity, format_count, format_duration, format_seconds, format_size
 
 if TYPE_CHECKING:
-    from skylight.geometry.fit import Fitted
+    from skylight.geometry.fit import Fitted, FittedZone
     from skylight.geometry.result import Geometry
 
 GEOMETRY_NAME = "geometry.json"
+# Chosen: a fit that follows sizes of several hundred sectors, rounded to whole ones, is ten times nearer.
+SAME_CAPACITY = 0.01
 SHOWN_ZONES = 12
 
 _EPILOG = """\b
@@ -37,13 +41,13 @@ Examples:
 """
 
 
-@click.group(epilog=_EPILOG)
+@click.group(epilog=_EPILOG, short_help="Find a disk's tracks by reads alone; make a profile of it.")
 def geometry() -> None:
     """Find a disk's tracks, zones, skews, layout and seek curve from the timing of reads; make a profile."""
 
 
-@geometry.command(epilog=_EPILOG)
-@click.argument("target")
+@geometry.command(epilog=_EPILOG, short_help="Find the geometry of a disk with reads alone.")
+@click.argument("target", shell_complete=targets)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -224,7 +228,7 @@ def _layout_words(found: Geometry) -> str:
     return words if found.group_tracks is None else f"{words} of {found.group_tracks:,} tracks"
 
 
-@geometry.command(epilog=_EPILOG)
+@geometry.command(epilog=_EPILOG, short_help="Fit zones to a geometry, and write a profile.")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "-d", "--degree", type=click.IntRange(0, 60), default=13, metavar="D", show_default=True,
@@ -235,12 +239,12 @@ def _layout_words(found: Geometry) -> str:
     help="Number of zones derived from the polynomial.",
 )  # fmt: skip
 @click.option(
-    "--min-outlier", type=click.IntRange(1), default=1000, metavar="SECTORS", show_default=True,
-    help="Exclude tracks with fewer sectors from the fit.",
+    "--min-outlier", type=click.IntRange(1), metavar="SECTORS",
+    help="Exclude tracks with fewer sectors from the fit. Default: none.",
 )  # fmt: skip
 @click.option(
-    "--max-outlier", type=click.IntRange(1), default=2200, metavar="SECTORS", show_default=True,
-    help="Exclude tracks with more sectors from the fit.",
+    "--max-outlier", type=click.IntRange(1), metavar="SECTORS",
+    help="Exclude tracks with more sectors from the fit. Default: none.",
 )  # fmt: skip
 @click.option(
     "--measured", is_flag=True, help="Write the measured zones to the profile, not the fitted ones."
@@ -252,13 +256,13 @@ def _layout_words(found: Geometry) -> str:
 )  # fmt: skip
 @click.option("--name", metavar="NAME", help="Name of the profile. Default: the name of the file's folder.")
 def fit(
-    file: Path, degree: int, zones: int, min_outlier: int, max_outlier: int, measured: bool, no_graphs: bool,
-    out: Path | None, name: str | None,
+    file: Path, degree: int, zones: int, min_outlier: int | None, max_outlier: int | None, measured: bool,
+    no_graphs: bool, out: Path | None, name: str | None,
 ) -> None:  # fmt: skip
     """Fit zones to the geometry in FILE with a polynomial, write a profile, and draw both.
 
-    The options and their defaults are those of the emulator's paper (UCSC-SSRC-12-05, Table 1), where tracks
-    have 1,000 to 2,200 sectors."""
+    The options are those of the emulator's paper (UCSC-SSRC-12-05, Table 1). The exit code is 1 if the
+    profile's capacity is not that of the disk."""
     from skylight.geometry.fit import FitOptions
     from skylight.geometry.fit import fit as fitted_to
     from skylight.geometry.profile import measured_zones, profile_text, safe_name
@@ -279,6 +283,26 @@ def fit(
         for path in save(draw(found, fitted), folder):
             line(f"Figure: {path}")
     line(f"Profile: {profile}")
+    _check_capacity(found, taken, fitted, profile)
+
+
+class Unlike(SkylightError):
+    """A profile that does not represent the disk it was fitted to."""
+
+
+def _check_capacity(found: Geometry, zones: Sequence[FittedZone], fitted: Fitted, profile: Path) -> None:
+    """Raises if the zones of a profile hold more or less than the disk by over `SAME_CAPACITY`."""
+    holds = sum(zone.tracks * zone.sectors_per_track for zone in zones) * found.sector_bytes
+    if abs(holds / found.size_bytes - 1) <= SAME_CAPACITY:
+        return
+    total = sum(zone.tracks for zone in fitted.zones)
+    excluded = ""
+    if fitted.outliers:
+        excluded = f"{100 * fitted.outliers / total:.0f} % of its tracks were excluded as outliers; "
+    raise Unlike(
+        f"{profile}: holds {format_capacity(holds)} of the disk's {format_capacity(found.size_bytes)};"
+        f" {excluded}widen --min-outlier and --max-outlier, raise --zones, or give --measured"
+    )
 
 
 def _keep_profile(path: Path, text: str) -> None:

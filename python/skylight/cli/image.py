@@ -15,7 +15,7 @@ from click.decorators import FC
 from skylight.cli.console import ByteProgress, headline, line, table
 from skylight.cli.drives import line_json
 from skylight.cli.serve import serve_error
-from skylight.units import format_capacity, format_count, format_size
+from skylight.units import format_capacity, format_count, format_counted, format_size
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 
@@ -61,7 +61,7 @@ def _show(info: dict[str, Any]) -> None:
         ("Shut down", "cleanly" if info["clean"] else "not cleanly; the next start recovers it"),
         (
             "In the cache",
-            f"{format_size(info['cached_bytes'])}, {format_count(info['cached_extents'])} extents",
+            f"{format_size(info['cached_bytes'])}, {format_counted(info['cached_extents'], 'extent')}",
         ),
         ("Bands moved", format_count(info["moved_bands"])),
         ("Checksums", "of all data" if info["checksums"] else "no data checksums"),
@@ -79,17 +79,15 @@ def _shingled_rows(disk: dict[str, Any]) -> list[tuple[str, str]]:
     zones = disk["zones"]
     sizes = f"{zones[0]['sectors_per_track']} to {zones[-1]['sectors_per_track']} sectors"
     tracks = f"{format_count(disk['tracks'])} on each of {disk['surfaces']} surfaces, {disk['layout']}"
-    overwritten, fragments = (
-        format_count(disk["overwritten_sectors"]),
-        format_count(disk["overwritten_fragments"]),
-    )
+    overwritten = [
+        format_counted(disk["overwritten_sectors"], "sector"),
+        format_counted(disk["overwritten_fragments"], "fragment"),
+        f"{format_counted(disk['writes'], 'write')} so far",
+    ]
     rows = [
-        ("A write covers", f"{disk['width_tracks']} tracks"),
+        ("A write covers", format_counted(disk["width_tracks"], "track")),
         ("Tracks", f"{tracks}, {sizes} in {len(zones)} recording zones"),
-        (
-            "Overwritten",
-            f"{overwritten} sectors, {fragments} fragments, {format_count(disk['writes'])} writes so far",
-        ),
+        ("Overwritten", ", ".join(overwritten)),
     ]
     if disk["band_tracks"] is not None:
         rows.append(
@@ -138,13 +136,14 @@ def _wrong_lines(path: Path, scrubbed: dict[str, Any]) -> list[str]:
 
 
 @image.command(
+    short_help="Check an image without changing it.",
     epilog="\b\nExamples:\n  skylight image check smr.img\n  skylight image check smr.img --data\n"
-    "  skylight image check smr.img --data --json\n"
+    "  skylight image check smr.img --data --json\n",
 )
 @_arguments
 @click.option("--data", is_flag=True, help="Also read all data and compare it with its checksums.")
 def check(path: Path, cache_on: Path | None, as_json: bool, data: bool) -> None:
-    """Check an image, opened read-only, without changing it; exit code 1 if something is wrong.
+    """Check an image without changing it; exit code 1 if something is wrong.
 
     The check covers the image's own structures and, with --data, the data that the host wrote, if the image
     was created with checksums (skylight serve --checksums). Without checksums a change on the medium cannot
@@ -169,7 +168,8 @@ def check(path: Path, cache_on: Path | None, as_json: bool, data: bool) -> None:
 
 
 @image.command(
-    epilog="\b\nExamples:\n  skylight image repair smr.img\n  skylight image repair smr.img --accept-loss\n"
+    short_help="Rewrite what is damaged from its intact copy.",
+    epilog="\b\nExamples:\n  skylight image repair smr.img\n  skylight image repair smr.img --accept-loss\n",
 )
 @click.option(
     "--accept-loss",
@@ -209,7 +209,10 @@ def _scrub_words(scrubbed: dict[str, Any]) -> str:
     return words
 
 
-@image.command(epilog="\b\nExamples:\n  skylight image compact smr.img\n")
+@image.command(
+    short_help="Clean an image and free unused space.",
+    epilog="\b\nExamples:\n  skylight image compact smr.img\n",
+)
 @_arguments
 def compact(path: Path, cache_on: Path | None, as_json: bool) -> None:
     """Clean an image as the drive does when idle, and free the space that nothing refers to."""

@@ -12,12 +12,15 @@ import shlex
 import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
-from skylight.cli.console import DeviceProgress, headline, line, table
+from skylight.cli import completion
+from skylight.cli.console import DeviceProgress, line
+from skylight.cli.plan import print_plan
+from skylight.cli.result import check_expected, csv_text, print_all, print_result
 from skylight.cli.targets import check_distinct, check_results_folder
 from skylight.engines import Engine, Target, open_target, parse_target
 from skylight.engines.device import DeviceEngine
@@ -26,10 +29,8 @@ from skylight.engines.head_trace import HeadTraceFile
 from skylight.engines.scratch import ScratchFile
 from skylight.engines.sim import SimEngine
 from skylight.errors import INTERRUPTED, SkylightError, UsageError
-from skylight.evidence import TargetFacts
-from skylight.probe import Cost, Test
 from skylight.probe.fragmented.keep import keep_logs
-from skylight.probe.reset import MEANS, Means, words
+from skylight.probe.reset import MEANS, Means
 from skylight.probe.suite import (
     IN_A_FILE,
     TESTS,
@@ -37,20 +38,20 @@ from skylight.probe.suite import (
     SuiteOptions,
     SuiteResult,
     chosen,
-    cost_of,
     infer_suite,
-    left_out,
     run_suite,
 )
-from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, model_of
+from skylight.probe.zoned import model_of
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
-from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
+from skylight.units import format_capacity, format_size
 
 DEFAULT_OUT = Path("skylight-report")
 HEAD_TRACE = "--head-trace"
+# What standard output holds.
+WORDS, JSON, CSV = "words", "json", "csv"
 
 _NAMES = textwrap.fill(
-    ", ".join(test.name for test in (*TESTS, *ZONED_TESTS)), 84, initial_indent="  ", subsequent_indent="  "
+    ", ".join(test.name for test in (*TESTS, *ZONED_TESTS)), 78, initial_indent="  ", subsequent_indent="  "
 )
 _EPILOG = f"""\b
 Tests, for --only:
@@ -61,22 +62,30 @@ Targets:
   sim:NAME             an emulated drive (skylight drives list)
   sim:FILE.toml        an emulated drive from your own profile
   /dev/sdX or a path   a real drive through the kernel, or a plain file
-  recording:DIR        evidence of an earlier run (its --out); no drive is touched
-  fio-log:FILE,..      latency logs of fio of one drive, or a folder of them (--write_lat_log)
+  recording:DIR        evidence of an earlier run, without the drive
+  fio-log:FILE,..      latency logs of fio of one drive, or a folder of them
 
 \b
 Examples:
   skylight probe sim:emulated-smr-1
   skylight probe sim:emulated-smr-1 sim:st4000nc001 --out compared
-  skylight probe sim:st5000as0011 --conditions drawn         as through some host
+  skylight probe sim:st5000as0011 --conditions drawn    as through some host
   skylight probe /dev/sdX                     reads only
-  skylight probe /dev/sdX --destroy-data      the full result, in hours; its data is lost
-  skylight probe /dev/sdX --destroy-data --quick             its kind, in a minute
-  skylight probe --scratch /mnt/data          a drive with data on it: writes to a file of its own
+  skylight probe /dev/sdX --destroy-data      all, in hours; its data is lost
+  skylight probe /dev/sdX --destroy-data --quick        its kind, in a minute
+  skylight probe --scratch /mnt/data          writes to a file of its own
   skylight probe sim:emulated-smr-1 --only band_size,zones
   skylight probe recording:skylight-report/sdX --out again
   skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
+  skylight probe recording:skylight-report/sdX --why    with all reasons
   skylight probe sim:st4000nc001 --json | jq .findings.drive_type.value
+  skylight probe /dev/sdX --destroy-data --quick --expect cmr && echo good
+
+\b
+Exit codes with --expect:
+  0  every target is of that kind
+  1  one is of another kind
+  5  of one it could not be determined, and none is of another kind
 """
 
 
@@ -246,52 +255,6 @@ def _not_in_a_file() -> list[str]:
     return [test.title for test in TESTS if test.name not in IN_A_FILE]
 
 
-def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
-    """The plan's line about the data on the target."""
-    if facts.kind == "sim":
-        return "none; the drive is emulated"
-    if facts.declared.get("scratch") is True:
-        return f"none to your files; up to {format_size(bytes_written)} are written to the scratch file"
-    if not can_write:
-        return "none; nothing is written, so findings may be unknown (--destroy-data allows writes)"
-    return (
-        f"DATA IS LOST: up to {format_size(bytes_written)} are written all over {facts.name} (--destroy-data)"
-    )
-
-
-def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], options: SuiteOptions) -> None:
-    """Prints what will be done to a live target, before it is done."""
-    line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {options.seed}")
-    costs = {test: cost_of(test, facts, writes=can_write, quick=options.quick) for test in tests}
-    planned = {test: cost for test, cost in costs.items() if cost.ios}
-    idle = [test.title for test in tests if test not in planned]
-    for test, cost in planned.items():
-        requests = f"up to {format_count(cost.ios)} requests"
-        line(f"  plan: {test.title}: {requests}, {_times(cost)}, {_written(cost, can_write)}")
-    if idle:
-        line(f"  skipped, since they need --destroy-data: {', '.join(idle)}")
-    whole = Cost(*(sum(getattr(cost, part.name) for cost in planned.values()) for part in fields(Cost)))
-    if len(planned) > 1:
-        line(f"  in total: {_times(whole)}, {_written(whole, can_write)}")
-    if can_write:
-        line(f"  reset: {words(options.reset, virtual=facts.kind == 'sim')}")
-    line(f"  risk: {_risk(facts, can_write, whole.bytes_written)}")
-
-
-def _times(cost: Cost) -> str:
-    """Device time as the plan says it: the likely, and the bound."""
-    likely, other = cost.likely_seconds, cost.unshingled_seconds
-    shingled = "" if likely == other else f" on a shingled disk, {format_seconds(other)} on another"
-    if likely and not other:
-        shingled = " on a shingled disk, nothing on another"
-    return f"likely {format_seconds(likely)}{shingled}, at most {format_seconds(cost.device_seconds)}"
-
-
-def _written(cost: Cost, can_write: bool) -> str:
-    """What is overwritten, as the plan says it."""
-    return f"at most {format_size(cost.bytes_written)} written" if can_write else "reads only"
-
-
 def _forget(job: Job, made: Sequence[Path]) -> None:
     """Removes the results of a run that was refused before its first step was complete: its recording, and
     the folders it created."""
@@ -318,17 +281,11 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
     if done and not quiet:
         line(f"{facts.name}: the run in {job.folder} is already complete; nothing is measured again")
     elif not quiet:
-        _print_plan(facts, engine.can_write, tests, options)
-        if left_out(model):
-            why = {
-                HOST_MANAGED: "a host-managed drive refuses writes that are not at a write pointer",
-                HOST_AWARE: "a host-aware drive writes in place what is at a write pointer",
-            }[model or ""]
-            line(f"  left out, since {why}: {', '.join(test.title for test in left_out(model))}")
+        print_plan(facts, engine.can_write, tests, options, model)
     new = not Recording.is_begun(job.recording)
     made = [path for path in (job.folder, job.folder.parent) if not path.exists()]
     try:
-        with DeviceProgress(quiet=quiet) as progress:
+        with DeviceProgress() as progress:
             return run_suite(engine, job.recording, options, progress.advance)
     except UsageError:
         if new:
@@ -336,30 +293,15 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
         raise
 
 
-def _print_findings(result: SuiteResult) -> None:
-    """Prints the verdict sentence and the table of findings."""
-    from skylight.report.declared import is_raw_shingled
-    from skylight.report.hints import hints
-    from skylight.report.model import finding_rows
-    from skylight.report.words import verdict
-
-    line()
-    found = {finding.name: finding for finding in result.findings}
-    seen = verdict(found, result.target.declared, raw=is_raw_shingled(result.target))
-    headline(seen.headline)
-    if seen.kind == "unknown":
-        for sentence in hints(result.target.declared):
-            line(f"declared: {sentence}")
-    for note in dict.fromkeys(result.notes):
-        line(f"note: {note}")
-    table(
-        ("Property", "Found", "Confidence", "Why"),
-        [
-            (row.name, row.value, format_percent(row.confidence) if row.known else "none", row.why)
-            for row in finding_rows(result.findings)
-        ],
-        right=(2,),
-    )
+def _result_of(
+    job: Job, engine: Engine | DriveLogs | None, options: SuiteOptions, quiet: bool
+) -> SuiteResult:
+    """The result of one target: measured, or inferred from what was recorded or logged."""
+    if engine is None or isinstance(engine, DriveLogs):
+        if engine is not None and not options.resume:
+            keep_logs(engine, job.recording)
+        return infer_suite(job.recording)
+    return _measure(job, engine, options, quiet)
 
 
 def _resume_line(page: Path, out: Path | None) -> str:
@@ -376,6 +318,12 @@ def _resume_line(page: Path, out: Path | None) -> str:
         more += ["--out", str(page)]  # a later run may have a newer default
     again = shlex.join(["skylight", *arguments, *more])
     return f"interrupted; the measurements so far are kept, resume with: {again}"
+
+
+def _reasons(jobs: Sequence[Job]) -> str:
+    """The command that prints all findings with their reasons, without the drives."""
+    kept = [f"recording:{job.folder if job.target.kind != 'recording' else job.target.name}" for job in jobs]
+    return shlex.join(["skylight", "probe", *kept, "--why"])
 
 
 def _keep(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str, Path]:
@@ -413,8 +361,13 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("targets", nargs=-1, metavar="TARGET..")
-@click.option("--only", metavar="TEST,..", help="Run only these tests, and those they depend on.")
+@click.argument("targets", nargs=-1, metavar="TARGET..", shell_complete=completion.targets)
+@click.option(
+    "--only",
+    metavar="TEST,..",
+    shell_complete=completion.suite_tests,
+    help="Run only these tests, and those they depend on.",
+)
 @click.option("--quick", is_flag=True, help="Only determine whether the drive is shingled, and of what kind.")
 @click.option(
     "--out",
@@ -423,7 +376,16 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
     help="Folder for recording and report. Default: skylight-report/ and the target's name, with -2, -3 .."
     " if it exists.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
+@click.option("--why", is_flag=True, help="Print every finding with its confidence and its reason.")
+@click.option(
+    "--json", "form", flag_value=JSON, default=WORDS, help="Print the findings as JSON, and nothing else."
+)
+@click.option("--csv", "form", flag_value=CSV, help="Print the findings as CSV, and nothing else.")
+@click.option(
+    "--expect",
+    type=click.Choice(["cmr", "smr", "not-rotating"]),
+    help="Exit with 1 if a target is of another kind, with 5 if that could not be determined.",
+)
 @click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),
@@ -465,7 +427,9 @@ def probe(
     only: str | None,
     quick: bool,
     out: Path | None,
-    as_json: bool,
+    why: bool,
+    form: str,
+    expect: str | None,
     seed: int,
     resume: bool,
     conditions: str | None,
@@ -492,6 +456,7 @@ def probe(
         _check_head_trace(jobs, resume)
     _check_out(page, jobs, resume)
     check_results_folder(page)
+    quiet = form != WORDS
     results: list[tuple[SuiteResult, Path]] = []
     trace: HeadTraceFile | None = None
     try:
@@ -500,31 +465,33 @@ def probe(
             if scratch is None:
                 engines = _opened(jobs, seed, destroy_data, conditions, stack)
             else:
-                engines = [_opened_scratch(scratch, stack, quiet=as_json)]
+                engines = [_opened_scratch(scratch, stack, quiet=quiet)]
             if head_trace is not None and isinstance(engines[0], SimEngine):
                 trace = stack.enter_context(HeadTraceFile(head_trace, engines[0]))
             for job, engine in zip(jobs, engines, strict=True):
-                if engine is None or isinstance(engine, DriveLogs):
-                    if engine is not None and not (resume and Recording.is_begun(job.recording)):
-                        keep_logs(engine, job.recording)
-                    result = infer_suite(job.recording)
-                else:
-                    begun = resume and Recording.is_begun(job.recording)
-                    options = SuiteOptions(seed=seed, only=names, quick=quick, resume=begun, reset=reset)
-                    result = _measure(job, engine, options, quiet=as_json)
+                begun = resume and Recording.is_begun(job.recording)
+                options = SuiteOptions(seed=seed, only=names, quick=quick, resume=begun, reset=reset)
+                result = _result_of(job, engine, options, quiet=quiet)
                 results.append((result, job.recording))
-                if not as_json:
-                    _print_findings(result)
+                if not quiet:
+                    print_result(result, why=why)
         text, written = _keep(results, page)
     except KeyboardInterrupt as stop:
         interrupted = Interrupted(_resume_line(page, out))
         for note in getattr(stop, "__notes__", ()):
             interrupted.add_note(note)
         raise interrupted from stop
-    if as_json:
-        click.echo(text, nl=False)
+    found = [result for result, _ in results]
+    if quiet:
+        click.echo(text if form == JSON else csv_text(found), nl=False)
     else:
+        if len(found) > 1:
+            print_all(found)
         line()
+        if not why:
+            line(f"Reasons: {_reasons(jobs)}")
         line(f"Report: {written}")
         if trace is not None:
             line(f"Head trace: {trace.summary()}")
+    if expect is not None:
+        check_expected(found, expect)

@@ -120,7 +120,7 @@ def _print_rows(rows: list[Row]) -> None:
                 check.band.paper,
                 check.ours_text,
                 check.band.text,
-                "pass" if check.passed else "MISS",
+                row.words(check.passed).replace("miss", "MISS"),
             )
             for row in rows
             for check in row.checks
@@ -134,7 +134,7 @@ def _print_rows(rows: list[Row]) -> None:
     headline(result(rows))
 
 
-@click.command(epilog=_EPILOG)
+@click.command(epilog=_EPILOG, short_help="Repeat a paper's measurements on emulated drives.")
 @click.argument("paper", type=click.Choice(["fast15", "swd", "hasmr"]), metavar="fast15|swd|hasmr")
 @click.option("--only", metavar="ROW,..", help="Run only these rows, for example S1a,S3b.")
 @click.option(
@@ -150,7 +150,8 @@ def reproduce(paper: str, only: str | None, out: Path | None, as_json: bool) -> 
     fast15 is Skylight (FAST '15); swd is the shingled write disk emulator (UCSC-SSRC-12-05), whose times are
     measured on a file in TMPDIR, compared with the conventional layer; hasmr is the evaluation of a
     host-aware drive (HotStorage '16), with recordings of that drive. Each row is printed with the paper's
-    value, ours, and the band that ours must lie in; the exit code is 1 if one does not."""
+    value, ours, and the band that ours must lie in; the exit code is 1 if one does not. Rows that need
+    recordings of real drives are skipped where there are none."""
     from skylight.report.json import document_text
     from skylight.reproduce.rows import document
 
@@ -176,5 +177,5 @@ def reproduce(paper: str, only: str | None, out: Path | None, as_json: bool) -> 
             line(note)
         if written is not None:
             line(f"Page: {written}")
-    if not all(row.passed for row in rows):
+    if any(row.missed for row in rows):
         raise click.exceptions.Exit(MISSED)

@@ -24,11 +24,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skylight.cli.completion import drive_names
 from skylight.cli.console import Speaker
 from skylight.cli.note import control_of, noted
 from skylight.engines.sim import read_profile
 from skylight.errors import SkylightError, TargetError, UsageError
-from skylight.units import format_capacity, format_count, format_size
+from skylight.units import format_capacity, format_count, format_counted, format_size
 
 if TYPE_CHECKING:
     from skylight._native import DriveServer, _Answers, _FrontDoors, _ServedDrive, _TlsFiles
@@ -40,9 +41,9 @@ _LOOK_UP_S = 0.2
 _LAST_WORDS_S = 1.0
 
 _EPILOG = """\b
-DRIVE is a name (skylight drives list) or a profile of your own (FILE.toml); "-" is the drive in the image.
+DRIVE is a name (skylight drives list) or a profile of your own (FILE.toml);
+"-" is the drive in the image.
 
-\b
 A unix: socket is its owner's alone. Any user of this machine can reach a drive at tcp:, and write it, unless
 --tls-required and --tls-clients let in only clients with a certificate.
 
@@ -50,23 +51,26 @@ A unix: socket is its owner's alone. Any user of this machine can reach a drive 
 Timing:
   none      as fast as it goes
   model     each command is answered when the model of the drive says so
-  native    as none, on a raw conventional disk (--on DEVICE), which then sets the time
+  native    as none, on a raw conventional disk (--on DEVICE), at its pace
 
 \b
-Read modes of a raw shingled disk (kind = "swd"), for sectors that a write to another track has overwritten:
-  data                     the data that is there now; one read becomes several
-  performance              a pattern; the read is made as if nothing had happened
-  development              an error, and a line that says which write did it and when
+Read modes of a raw shingled disk (kind = "swd"), for sectors that a write to
+another track has overwritten:
+  data                     the data there now; one read becomes several
+  performance              a pattern; the read is as if nothing had happened
+  development              an error, and a line on which write did it and when
   development-performance  the same, with the read as in performance
 
 \b
 Examples:
   skylight serve st5000as0011 --image smr.img --nbd unix:smr.sock
-  skylight serve emulated-smr-1 --image smr.img --nbd unix:smr.sock --timing model
-  skylight serve st5000as0011 --image sure.img --nbd unix:sure.sock --checksums on
+  skylight serve emulated-smr-1 --image e.img --nbd unix:e.sock --timing model
+  skylight serve st5000as0011 --image a.img --nbd unix:a.sock --checksums on
   skylight serve - --image smr.img --nbd tcp:localhost:10809
-  skylight serve st4000nc001 --image d.img --nbd unix:d.sock --delay-read 8 --fail rate=0.01,op=read
-  skylight serve swd-160gb --image swd.img --nbd unix:swd.sock --read-mode development --shingle-width 4
+  skylight serve st4000nc001 --image d.img --nbd unix:d.sock --delay-read 8 \\
+      --fail rate=0.01,op=read
+  skylight serve swd-160gb --image swd.img --nbd unix:swd.sock \\
+      --read-mode development --shingle-width 4
   skylight status smr.img
 """
 
@@ -118,7 +122,9 @@ def _checksum_words(sums: dict[str, Any]) -> list[str]:
     """What checksums have found, if that is anything."""
     words = []
     if sums["mismatches"]:
-        words.append(f"{format_count(sums['mismatches'])} checksum mismatches")
+        words.append(
+            f"{format_count(sums['mismatches'])} checksum mismatch{'es' * (sums['mismatches'] != 1)}"
+        )
     if sums["unsure_regions"]:
         size = format_size(sums["unsure_regions"] * sums["region_bytes"])
         words.append(f"up to {size} unsure after a power cut")
@@ -131,16 +137,16 @@ def status_words(status: dict[str, Any]) -> str:
     image = drive.get("image") or {}
     words = [f"{status.get('connections', 0)} connected"]
     commands = (status.get("requests") or {}).get("commands") or {}
-    words.append(f"{commands.get('read', 0)} reads, {commands.get('write', 0)} writes")
+    words += [format_counted(commands.get(kind, 0), kind) for kind in ("read", "write")]
     words.append(f"{format_size(int(image.get('cache_live_bytes') or 0))} in the cache")
     if image.get("write_amplification") is not None:
         words.append(f"write amplification {image['write_amplification']:.2f}")
     if drive.get("idle_units"):
-        words.append(f"{drive['idle_units']} steps of idle cleaning")
+        words.append(f"{format_counted(drive['idle_units'], 'step')} of idle cleaning")
     if shingled := drive.get("shingled"):
         words.append(
-            f"read mode {shingled['read_mode']}, {format_count(shingled['overwritten_sectors'])} sectors "
-            f"overwritten, {format_count(shingled['overwritten_reads'])} reads of such"
+            f"read mode {shingled['read_mode']}, {format_counted(shingled['overwritten_sectors'], 'sector')} "
+            f"overwritten, {format_counted(shingled['overwritten_reads'], 'read')} of such"
         )
     if zones := drive.get("zones"):
         words.append(_zone_words(zones))
@@ -174,7 +180,7 @@ _CONDITIONS = {
 def _zone_words(zones: dict[str, Any]) -> str:
     """How many zones are in each condition that any is in."""
     counts = [f"{format_count(zones[key])} {words}" for key, words in _CONDITIONS.items() if zones.get(key)]
-    return f"{format_count(zones['zones'])} zones: {', '.join(counts)}"
+    return f"{format_counted(zones['zones'], 'zone')}: {', '.join(counts)}"
 
 
 def _wait(server: DriveServer, say: Speaker, quiet: bool) -> None:
@@ -232,7 +238,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("drive")
+@click.argument("drive", shell_complete=drive_names)
 @click.option("--image", type=_FILE, help="The file that keeps the data; made if it does not exist.")
 @click.option("--on", "device", type=_FILE, help="A raw block device that keeps the data instead of a file.")
 @click.option(

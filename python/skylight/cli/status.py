@@ -37,7 +37,7 @@ def control_socket(where: str) -> tuple[Path, list[int] | None]:
         note = read_note(path)
         return note.control, list(note.trusted)
     except FileNotFoundError as error:
-        missing = where if not path.exists() else f"{where}: is not served"
+        missing = f"{where}: {'no such file' if not path.exists() else 'is not served'}"
         raise UsageError(
             f"{missing}; name an image that skylight serve has open, or the control socket of a server"
         ) from error
@@ -48,7 +48,8 @@ def control_socket(where: str) -> tuple[Path, list[int] | None]:
 
 
 @click.command(
-    epilog="\b\nExamples:\n  skylight status smr.img\n  skylight status smr.img.serve.sock --json\n"
+    epilog="\b\nExamples:\n  skylight status smr.img\n  skylight status smr.img.serve.sock --json\n",
+    short_help="Say how a served drive does.",
 )
 @click.argument("where", metavar="PATH-OR-SOCKET")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")

@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING, Literal, cast
 import click
 import numpy as np
 
+from skylight.cli.completion import targets
 from skylight.cli.console import headline, line, styled_line, table
 from skylight.cli.drives import line_json
 from skylight.cli.note import note_of
 from skylight.cli.serve import serve_error
 from skylight.cli.status import control_socket
 from skylight.errors import KeepError, TargetError, UsageError
-from skylight.units import format_capacity, format_count, format_percent, format_size
+from skylight.units import format_capacity, format_count, format_counted, format_percent, format_size
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +74,7 @@ Examples:
   skylight zones /dev/sdX --picture zones.svg
   skylight zones smr.img open --zone 70
   skylight zones smr.img finish --from 64 --to 127
-  skylight zones /dev/sdX reset --all --destroy-data     the data in all zones is lost
+  skylight zones /dev/sdX reset --all --destroy-data     all its data is lost
 """
 
 
@@ -88,16 +89,16 @@ class _Target:
     """Performs an action on the zone of a row, or on all."""
 
 
-@click.command(epilog=_EPILOG)
-@click.argument("target")
+@click.command(epilog=_EPILOG, short_help="Report, reset, open, close or finish the zones of a drive.")
+@click.argument("target", shell_complete=targets)
 @click.argument("action", type=click.Choice((REPORT, *ACTIONS)), default=REPORT)
 @click.option("--zone", type=click.IntRange(0), metavar="N", help="This zone alone; the first is 0.")
 @click.option("--from", "first", type=click.IntRange(0), metavar="N", help="From this zone on.")
 @click.option("--to", "last", type=click.IntRange(0), metavar="N", help="Up to and with this zone.")
 @click.option("--all", "everything", is_flag=True, help="All zones.")
 @click.option(
-    "--filter", "filters", type=click.Choice(FILTERS), multiple=True,
-    help="Report zones of this condition or with this mark; several add up.",
+    "--filter", "filters", type=click.Choice(FILTERS), multiple=True, metavar="WHICH",
+    help=f"Report zones that are {', '.join(FILTERS[:-1])} or {FILTERS[-1]}; several add up.",
 )  # fmt: skip
 @click.option("--every", is_flag=True, help="A row for each zone, not for each run of equal zones.")
 @click.option("--picture", type=click.Path(path_type=Path), metavar="FILE.svg", help="Draw the report, too.")
@@ -155,7 +156,11 @@ def _act(drive: _Target, action: Action, found: Zones, rows: range, everything: 
             drive.act(action, found, row)
         except TargetError as error:
             done = row - rows.start
-            more = f"; {format_count(done)} zones before it are done" if done else ""
+            more = (
+                f"; {format_counted(done, 'zone')} before it {'is' if done == 1 else 'are'} done"
+                if done
+                else ""
+            )
             raise TargetError(f"{error}{more}") from error
 
 
@@ -284,7 +289,8 @@ def _print(drive: _Target, found: Zones, shown: NDArray[np.bool_], every: bool, 
     """The report for people: what the drive is, the chart of all zones, and a table of those asked for."""
     layout = drive.layout
     headline(
-        f"{drive.name}: {format_count(len(found))} zones of {format_size(layout.zone_bytes)}, {layout.model}"
+        f"{drive.name}: {format_counted(len(found), 'zone')} of {format_size(layout.zone_bytes)},"
+        f" {layout.model}"
     )
     for words in _limits(layout, found):
         line(f"  {words}")

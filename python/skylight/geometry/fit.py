@@ -2,8 +2,8 @@
 
 Modern disks adapt the track size to each surface, so measured sizes show a pattern and noise. A polynomial
 over the track number, fitted without the sizes outside two bounds, smooths them; zones with equal numbers of
-tracks then get the mean of the polynomial. Defaults are the paper's: degree 13, 18 zones, bounds of 1,000 and
-2,200 sectors.
+tracks then get the mean of the polynomial. Degree 13 and 18 zones are the paper's. Its bounds of 1,000 and
+2,200 sectors leave out most tracks of a larger disk than its own: without bounds given all tracks count.
 
 Invariant: pure; fitted zones hold whole tracks and together as many tracks as the disk; their sizes are
 rounded to whole sectors.
@@ -22,7 +22,7 @@ from skylight.errors import UsageError
 from skylight.evidence import F64, I64
 from skylight.geometry.result import Geometry
 
-DEGREE, ZONES, LEAST_SECTORS, MOST_SECTORS, CLOSE_FROM = 13, 18, 1000, 2200, 79_000
+DEGREE, ZONES, CLOSE_FROM = 13, 18, 79_000
 MOST_DEGREE = 60
 SAMPLES = 4000
 EDGE = 0.5
@@ -31,12 +31,12 @@ EDGE = 0.5
 @dataclass(frozen=True, slots=True)
 class FitOptions:
     """The options of the paper's Table 1: degree of the polynomial, number of zones, and the sizes (sectors
-    per track) outside which tracks are excluded from the fit."""
+    per track) outside which tracks are excluded from the fit, None for no bound."""
 
     degree: int = DEGREE
     zones: int = ZONES
-    least_sectors: int = LEAST_SECTORS
-    most_sectors: int = MOST_SECTORS
+    least_sectors: int | None = None
+    most_sectors: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,13 @@ def fit(geometry: Geometry, options: FitOptions) -> Fitted:
         raise UsageError(
             f"--zones {options.zones}: the disk has {total:,} tracks; give a number from 1 to {total}"
         )
-    used = (sizes >= options.least_sectors) & (sizes <= options.most_sectors)
+    least = int(sizes.min()) if options.least_sectors is None else options.least_sectors
+    most = int(sizes.max()) if options.most_sectors is None else options.most_sectors
+    used = (sizes >= least) & (sizes <= most)
     if not used.any():
         raise UsageError(
-            f"tracks hold {sizes.min():,} to {sizes.max():,} sectors, all outside {options.least_sectors:,}"
-            f" to {options.most_sectors:,}; widen the range with --min-outlier and --max-outlier"
+            f"tracks hold {sizes.min():,} to {sizes.max():,} sectors, all outside {least:,} to {most:,};"
+            " widen the range with --min-outlier and --max-outlier"
         )
     number, size = _samples(tracks, sizes, used)
     if options.degree >= len(np.unique(number)):

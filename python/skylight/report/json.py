@@ -1,8 +1,8 @@
 """The JSON of a probe.
 
-What for: machines. One target gives ``{"schema": 1, "target": {...}, "findings": {NAME: {...}}, "plan":
-{TEST: {...}}}``; two or more give ``{"schema": 1, "targets": [{"target": {...}, ...}, ...]}`` in the order
-of the command line.
+What for: machines. One target gives ``{"schema": 1, "skylight": VERSION, "target": {...}, "findings": {NAME:
+{...}}, "plan": {TEST: {...}}}``; two or more give ``{"schema": 1, "skylight": VERSION, "targets": [{"target":
+{...}, ...}, ...]}`` in the order of the command line.
 
 Invariants:
 - Every finding has value, unit, interval, confidence and why; a value that is not known is ``"unknown"``.
@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from skylight import __version__
 from skylight.findings import SCHEMA, findings_json
 from skylight.probe.suite import SuiteResult, accounts
 
@@ -25,17 +26,17 @@ __all__ = ["document_text", "probe_document"]
 
 def probe_document(results: Sequence[SuiteResult]) -> dict[str, object]:
     """The document of one ``skylight probe``."""
-    documents = [
+    parts = [
         {
             **findings_json(result.target, result.findings),
             "plan": {account.test: account.to_json() for account in accounts(result)},
         }
         for result in results
     ]
-    if len(documents) == 1:
-        return documents[0]
-    parts = [{name: part for name, part in one.items() if name != "schema"} for one in documents]
-    return {"schema": SCHEMA, "targets": parts}
+    for part in parts:
+        del part["schema"]
+    head: dict[str, object] = {"schema": SCHEMA, "skylight": __version__}
+    return head | (parts[0] if len(parts) == 1 else {"targets": parts})
 
 
 def document_text(document: Mapping[str, object]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from skylight.findings import Known
 from skylight.units import format_count, format_duration, format_rate, format_seconds, format_size
 
-__all__ = ["felt", "lasting", "limits"]
+__all__ = ["felt", "lasting", "limits", "separate_places"]
 
 _LITTLE = 1.5  # a gain below this is not worth a setting
 
@@ -43,9 +43,7 @@ def _burst(known: Known) -> str:
     if fill is not None:
         parts.append(f"{format_size(round(fill))} of random writes")
     if entries is not None:
-        parts.append(
-            f"about {format_count(round(entries / 1000) * 1000)} separate places, whatever their size"
-        )
+        parts.append(f"{separate_places(entries)}, whatever their size")
     if not parts:
         return ""
     more = ""
@@ -56,6 +54,11 @@ def _burst(known: Known) -> str:
         )
     first = " or ".join(parts) + (", whichever comes first" if len(parts) > 1 else "")
     return f"Its cache takes {first}. Then writes wait for bands to be cleaned.{more}"
+
+
+def separate_places(entries: float) -> str:
+    """How many places the map of the cache has entries for, in words."""
+    return f"about {format_count(round(entries / 1000) * 1000)} separate places"
 
 
 def _recovery(known: Known) -> str:

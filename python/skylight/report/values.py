@@ -12,7 +12,7 @@ from skylight.findings import Finding
 from skylight.report.words import finding_title, value_words
 from skylight.units import format_count, format_duration, format_rate, format_size
 
-__all__ = ["DASH", "FindingRow", "finding_row", "finding_rows"]
+__all__ = ["DASH", "FindingRow", "finding_row", "finding_rows", "unit_of_part"]
 
 DASH = "\N{EN DASH}"
 
@@ -61,7 +61,7 @@ def _key(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _unit(name: str, unit: str | None) -> str | None:
+def unit_of_part(name: str, unit: str | None) -> str | None:
     """The unit of a part of a finding: what its name ends with, none for a count, else the finding's."""
     ends = {"_bytes_per_s": "bytes/s", "_per_s": "writes/s", "_bytes": "bytes", "_ns": "ns"}
     own = next((each for end, each in ends.items() if name.endswith(end)), unit)
@@ -75,7 +75,8 @@ def _value(finding: Finding) -> str:
         return words
     if isinstance(finding.value, dict):
         return ", ".join(
-            f"{_key(name)} {_part(part, _unit(name, finding.unit))}" for name, part in finding.value.items()
+            f"{_key(name)} {_part(part, unit_of_part(name, finding.unit))}"
+            for name, part in finding.value.items()
         )
     return finding.value if isinstance(finding.value, str) else _number(finding.value, finding.unit)
 
@@ -109,6 +110,6 @@ def finding_rows(findings: Sequence[Finding]) -> tuple[FindingRow, ...]:
     first: dict[str, str] = {}
     rows = []
     for row in map(finding_row, findings):
-        said = first.setdefault(row.why, row.name)
-        rows.append(row if said == row.name or not row.why else replace(row, why=f"as for {said}"))
+        said = first.setdefault(row.why, row.title)
+        rows.append(row if said == row.title or not row.why else replace(row, why=f"see {said}"))
     return tuple(rows)

@@ -15,14 +15,12 @@ from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import SkylightError
 from skylight.geometry.figures import draw
 from skylight.geometry.fit import CLOSE_FROM, FitOptions, fit, saw_tooth, skew_tracks
-from skylight.geometry.result import Geometry
 from skylight.geometry.run import measure
 from skylight.geometry.scoring import EDGE_PART, SKEW_PART, score, truth_of
 from skylight.reproduce.rows import Band, Measured, Ours
 
 PROFILE = "swd-160gb"
 MOST_READS = 20_000
-OUTLIER_MARGIN = 1.1
 
 BANDS: tuple[Band, ...] = (
     Band("W6", "track sizes", "recovered", "exact", "exact"),
@@ -56,7 +54,7 @@ def w6(folder: Path, profile: str = PROFILE) -> Measured:
     finally:
         engine.close()
     graded = score(found, truth)
-    fitted = fit(found, _options(found))
+    fitted = fit(found, FitOptions())
     tooth, skew = saw_tooth(found), skew_tracks(found)
     true_tracks = truth.rotation_ns / truth.sequential_skew_ns
     figures: dict[str, Ours] = {
@@ -72,15 +70,3 @@ def w6(folder: Path, profile: str = PROFILE) -> Measured:
     }
     note = f"{len(found.zones)} zones, {graded.exact_edges} edges to the sector, {found.reads:,} reads in all"
     return Measured(figures, lambda: draw(found, fitted), (note, *found.notes))
-
-
-def _options(found: Geometry) -> FitOptions:
-    """The paper's defaults, with outlier bounds widened to the disk's track sizes where necessary."""
-    given = FitOptions()
-    sizes = [zone.sectors_per_track for zone in found.zones] or [given.least_sectors]
-    return FitOptions(
-        given.degree,
-        given.zones,
-        min(given.least_sectors, round(min(sizes) / OUTLIER_MARGIN)),
-        max(given.most_sectors, round(max(sizes) * OUTLIER_MARGIN)),
-    )

@@ -34,9 +34,9 @@ class _RowView:
     id: str
     title: str
     source: str
-    passed: bool
+    result: str
     passed_checks: int
-    checks: tuple[Check, ...]
+    checks: tuple[tuple[Check, str], ...]
     notes: tuple[str, ...]
     figures: tuple[RenderedFigure, ...]
 
@@ -48,9 +48,9 @@ def _view(row: Row) -> _RowView:
         row.spec.id,
         row.spec.title,
         row.spec.source,
-        row.passed,
+        row.words(row.passed),
         passed_checks,
-        row.checks,
+        tuple((check, row.words(check.passed)) for check in row.checks),
         row.measured.notes,
         tuple(figures),
     )

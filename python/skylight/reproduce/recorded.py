@@ -18,9 +18,15 @@ from skylight.probe.fragmented import FragmentedReads
 from skylight.probe.fragmented.keep import keep_logs
 from skylight.probe.suite import infer_suite
 from skylight.reproduce.lab import KIB, Lab
-from skylight.reproduce.rows import Measured, Ours
+from skylight.reproduce.rows import Measured, NotAtHand, Ours, noted
 
 LOGS = "st8000as0022-fragmented-reads"
+SOURCES = {
+    LOGS: "github.com/fenggangwu/fio-scripts",
+    "st8000as0022-open-zones": "github.com/fgwu/libzbc",
+    "st8000as0022-sustained-nonseq": "github.com/fgwu/libzbc",
+}
+"""The recordings that rows compare with, by the name of their folder, and who published them."""
 DEFAULT_DATA = Path(__file__).parents[4] / "shared/data"  # beside the repository
 
 
@@ -29,17 +35,25 @@ def data_folder() -> Path:
     return Path(os.environ.get("SKYLIGHT_DATA") or DEFAULT_DATA).resolve()
 
 
+def recording_folder(name: str) -> Path:
+    """The folder of a recording; raises NotAtHand where there is none."""
+    folder = data_folder() / name
+    if not folder.is_dir():
+        raise NotAtHand(
+            f"no recording at {folder}; SKYLIGHT_DATA names the folder of the recordings, and this one is"
+            f" from {SOURCES[name]}"
+        )
+    return folder
+
+
 def _scaled(value: float | None, unit: float) -> float | None:
     return None if value is None else value / unit
 
 
+@noted
 def r1(lab: Lab) -> Measured:
     """Rotation, tracks, skew, seeks to the cache and the steps between cached blocks, from logs alone."""
-    logs = data_folder() / LOGS
-    if not logs.is_dir():
-        return Measured(
-            {}, notes=(f"no recordings at {logs}: set SKYLIGHT_DATA to the folder that has them",)
-        )
+    logs = recording_folder(LOGS)
     kept = lab.folder / LOGS
     try:
         keep_logs(read_logs(str(logs)), kept)

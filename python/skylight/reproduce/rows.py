@@ -20,6 +20,7 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from skylight.probe import Figure
+from skylight.units import format_counted
 
 SMALLEST_DIGITS = 4
 SMALLEST = 10.0**-SMALLEST_DIGITS
@@ -101,12 +102,13 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The result of measuring a row: figures by the name of their check, a function that draws them, and
-    notes without a band."""
+    """The result of measuring a row: figures by the name of their check, a function that draws them, notes
+    without a band, and whether it was skipped, since what it compares with is not here; the notes say why."""
 
     figures: Mapping[str, Ours]
     draw: Draw = nothing_drawn
     notes: tuple[str, ...] = ()
+    skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,19 @@ class Row:
         """Whether every check passed."""
         return all(check.passed for check in self.checks)
 
+    @property
+    def missed(self) -> bool:
+        """Whether a check did not pass of a row that was measured."""
+        return not (self.passed or self.measured.skipped)
+
+    def words(self, passed: bool) -> str:
+        """The result of the row or of a check of it."""
+        return "skipped" if self.measured.skipped else "pass" if passed else "miss"
+
     def to_json(self) -> dict[str, object]:
-        """The JSON of a row."""
+        """The JSON of a row; one that was skipped neither passed nor missed."""
+        if self.measured.skipped:
+            return {"id": self.spec.id, "pass": None, "skipped": "; ".join(self.measured.notes), "checks": []}
         checks = [check.to_json() for check in self.checks]
         return {"id": self.spec.id, "pass": self.passed, "checks": checks}
 
@@ -163,6 +176,10 @@ def judge_each(specs: Sequence[RowSpec], lab: object, on_row: OnRow, bands: Sequ
     return rows
 
 
+class NotAtHand(Exception):
+    """Why a row is skipped, in one line: what it compares with is not on this machine."""
+
+
 class NotMeasured(Exception):
     """Why a row has no figures, in one line."""
 
@@ -176,8 +193,12 @@ def noted(
     def measured(lab: Lab) -> Measured:
         try:
             return measure(lab)
+        except NotAtHand as reason:
+            return Measured({}, notes=(str(reason),), skipped=True)
         except reasons as reason:
-            return Measured({}, notes=(str(reason),))
+            return Measured(
+                {}, notes=(" ".join(str(reason).split()),)
+            )  # a tool's message may have several lines
 
     return measured
 
@@ -189,11 +210,13 @@ def document(rows: Sequence[Row]) -> dict[str, object]:
 
 def headline(rows: Sequence[Row]) -> str:
     """The result as a sentence."""
-    passed_rows = sum(row.passed for row in rows)
-    checks = [check for row in rows for check in row.checks]
-    passed = sum(check.passed for check in checks)
-    of = f"{passed_rows} of {len(rows)} rows" if len(rows) > 1 else f"{passed_rows} of 1 row"
-    return f"{of} of the paper reproduced, {passed} of {len(checks)} checks."
+    measured = [row for row in rows if not row.measured.skipped]
+    checks = [check for row in measured for check in row.checks]
+    passed, passed_rows = sum(check.passed for check in checks), sum(row.passed for row in measured)
+    of = f"{passed_rows} of {format_counted(len(measured), 'row')}"
+    skipped = len(rows) - len(measured)
+    more = f" {format_counted(skipped, 'row')} skipped." if skipped else ""
+    return f"{of} of the paper reproduced, {passed} of {format_counted(len(checks), 'check')}.{more}"
 
 
 def number_text(value: float) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 
 from skylight.errors import UsageError
 from skylight.evidence import F64, I64
-from skylight.reproduce.recorded import data_folder
+from skylight.reproduce.recorded import data_folder, recording_folder
 
 OPEN_ZONES = "st8000as0022-open-zones"
 SUSTAINED = "st8000as0022-sustained-nonseq"
@@ -45,7 +45,7 @@ class Writes:
 
 def _columns(folder: str, name: str) -> Mapping[str, list[str]]:
     """The columns of a recording, as text."""
-    path = data_folder() / folder / name
+    path = recording_folder(folder) / name
     try:
         with (
             gzip.open(path, "rt", encoding="ascii")

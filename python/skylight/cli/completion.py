@@ -1,0 +1,70 @@
+"""``skylight completion SHELL``: what makes a shell complete the verbs, options and names of skylight.
+
+click makes the script and answers the shell, which runs ``skylight`` with ``VARIABLE`` in its environment;
+this module says what the words of our arguments can be.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import click
+from click.shell_completion import CompletionItem, get_completion_class, shell_complete
+
+from skylight.errors import UsageError
+
+__all__ = ["answer_shell", "completion", "drive_names", "suite_tests", "targets"]
+
+PROGRAM = "skylight"
+VARIABLE = "_SKYLIGHT_COMPLETE"
+SHELLS = ("bash", "zsh", "fish")
+
+
+def answer_shell(cli: click.Command) -> int | None:
+    """The exit code of an answer to a shell that asks for completions; None if none asks."""
+    asked = os.environ.get(VARIABLE)
+    return None if asked is None else shell_complete(cli, {}, PROGRAM, VARIABLE, asked)
+
+
+def _beginning(words: Sequence[str], begun: str) -> list[CompletionItem]:
+    return [CompletionItem(word) for word in words if word.startswith(begun)]
+
+
+def drive_names(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """The emulated drives, and files."""
+    from skylight.engines.sim import profile_names
+
+    return [*_beginning(profile_names(), begun), CompletionItem(begun, type="file")]
+
+
+def targets(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Emulated drives as ``sim:NAME``, and files: devices are files."""
+    from skylight.engines.sim import profile_names
+
+    named = [f"sim:{name}" for name in profile_names()]
+    return [*_beginning(named, begun), CompletionItem(begun, type="file")]
+
+
+def suite_tests(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """The tests of the suite, as the last of a list with commas."""
+    from skylight.probe.suite import TESTS, ZONED_TESTS
+
+    before = begun.rpartition(",")[0]
+    head = f"{before}," if before else ""
+    return _beginning([head + test.name for test in (*TESTS, *ZONED_TESTS)], begun)
+
+
+@click.command(
+    epilog="\b\nExamples:\n"
+    '  eval "$(skylight completion bash)"          in ~/.bashrc; zsh: in ~/.zshrc\n'
+    "  skylight completion fish > ~/.config/fish/completions/skylight.fish\n"
+)
+@click.argument("shell", type=click.Choice(SHELLS))
+def completion(shell: str) -> None:
+    """Print a script that makes a shell complete skylight's words."""
+    maker = get_completion_class(shell)
+    if maker is None:
+        raise UsageError(f"{shell}: no completion for this shell; there is one for {', '.join(SHELLS)}")
+    root = click.get_current_context().find_root().command
+    click.echo(maker(root, {}, PROGRAM, VARIABLE).source())

@@ -1,0 +1,66 @@
+"""The man pages: ``python -m skylight.cli.man FOLDER`` writes one for each verb, from its help.
+
+click-man makes a page; this adds what it leaves out: the sections that stand below a verb's options.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+from click_man.man import ManPage
+
+from skylight import __version__
+from skylight.cli.app import cli
+
+__all__ = ["pages"]
+
+# Characters of the line that says what a verb does: those of any first sentence of ours.
+LONGEST_NAME = 150
+
+
+def _sections(epilog: str) -> Iterator[str]:
+    """The paragraphs below the options: ``Title:`` and its lines become a section; after a backspace, which
+    tells click not to fill them, lines are kept as they are."""
+    for part in inspect.cleandoc(epilog).split("\n\n"):
+        kept = part.lstrip("\n ").startswith("\b")
+        lines = [line.replace("\\", "\\e").replace("-", "\\-") for line in part.strip("\b\n ").splitlines()]
+        if not lines:
+            continue
+        title = re.fullmatch(r"([A-Z][a-z]+[^:]*):", lines[0])
+        head = f".SH {title[1].upper()}" if title and len(lines) > 1 else ".SH NOTES"
+        body = lines[1:] if head != ".SH NOTES" else lines
+        yield "\n".join([head, *([".nf"] * kept), *(f"\\&{line}" for line in body), *([".fi"] * kept)])
+
+
+def pages(command: click.Command = cli, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
+    """Every verb's page: the name of its file and its text."""
+    context = click.Context(command, info_name=command.name if parent else "skylight", parent=parent)
+    verbs = getattr(command, "commands", {})
+    page = ManPage(context.command_path)
+    page.version = __version__
+    page.short_help = command.get_short_help_str(LONGEST_NAME)
+    page.description = inspect.cleandoc(command.help or "")
+    page.synopsis = " ".join(command.collect_usage_pieces(context))
+    options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+    page.options = [each.get_help_record(context) for each in options]
+    page.commands = [(name, verb.get_short_help_str(LONGEST_NAME)) for name, verb in verbs.items()]
+    text = str(page) + "\n".join(_sections(command.epilog or "")) + "\n"
+    yield f"{context.command_path.replace(' ', '-')}.1", text
+    for verb in verbs.values():
+        yield from pages(verb, context)
+
+
+def main(folder: Path) -> None:
+    """Writes all pages into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in pages():
+        (folder / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

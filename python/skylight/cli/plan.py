@@ -1,0 +1,79 @@
+"""The plan of a probe: what will be done to a target, printed before it is done.
+
+Invariants: every test that will send a request has a line with its likely device time and its bounds; the
+last line says what becomes of the data on the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from skylight.cli.console import line, paragraph, table
+from skylight.evidence import TargetFacts
+from skylight.probe import Cost, Test
+from skylight.probe.reset import words
+from skylight.probe.suite import SuiteOptions, cost_of, left_out
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED
+from skylight.units import format_capacity, format_count, format_seconds, format_size
+
+__all__ = ["print_plan"]
+
+_LEFT_OUT = {
+    HOST_MANAGED: "a host-managed drive refuses writes that are not at a write pointer",
+    HOST_AWARE: "a host-aware drive writes in place what is at a write pointer",
+}
+
+
+def print_plan(
+    facts: TargetFacts, can_write: bool, tests: Sequence[Test], options: SuiteOptions, model: str | None
+) -> None:
+    """Prints what will be done to a live target; ``model`` is its zone model, None where it has no zones."""
+    costs = {test: cost_of(test, facts, writes=can_write, quick=options.quick) for test in tests}
+    planned = {test: cost for test, cost in costs.items() if cost.ios}
+    idle = [test.title for test in tests if test not in planned]
+    line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {options.seed}")
+    whole = Cost(*(sum(getattr(cost, part.name) for cost in planned.values()) for part in fields(Cost)))
+    rows = [_row(test.title, cost) for test, cost in planned.items()]
+    if len(planned) > 1:
+        rows.append(_row("in total", whole))
+    if planned:
+        header = ("Plan", "Requests", "Likely if shingled", "if not", "At most", "Written")
+        table(header, rows, right=(1, 2, 3, 4, 5))
+    if idle:
+        paragraph(f"skipped, since they need --destroy-data: {', '.join(idle)}", indent=2)
+    if left_out(model):
+        titles = ", ".join(test.title for test in left_out(model))
+        paragraph(f"left out, since {_LEFT_OUT[model or '']}: {titles}", indent=2)
+    if can_write:
+        paragraph(f"reset: {words(options.reset, virtual=facts.kind == 'sim')}", indent=2)
+    paragraph(f"risk: {_risk(facts, can_write, whole.bytes_written)}", indent=2)
+
+
+def _row(title: str, cost: Cost) -> tuple[str, ...]:
+    """A test's line: requests at most; device time, likely and at most; the bound of what is written."""
+
+    def likely(seconds: float) -> str:
+        return format_seconds(seconds) if seconds else "nothing"
+
+    return (
+        title,
+        format_count(cost.ios),
+        likely(cost.likely_seconds),
+        likely(cost.unshingled_seconds),
+        format_seconds(cost.device_seconds),
+        format_size(cost.bytes_written) if cost.bytes_written else "reads only",
+    )
+
+
+def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
+    """What becomes of the data on the target."""
+    if facts.kind == "sim":
+        return "none; the drive is emulated"
+    if facts.declared.get("scratch") is True:
+        return f"none to your files; up to {format_size(bytes_written)} are written to the scratch file"
+    if not can_write:
+        return "none; nothing is written, so findings may be unknown (--destroy-data allows writes)"
+    return (
+        f"DATA IS LOST: up to {format_size(bytes_written)} are written all over {facts.name} (--destroy-data)"
+    )

@@ -1,0 +1,179 @@
+"""What matters most of a drive, in at most five lines of a terminal.
+
+What for: the end of `skylight probe`. The report has sentences, this has what they turn on: for a shingled
+disk how much it takes before writes wait and what is left of its pace then, for others how fast it is.
+
+Invariants:
+- Every number is a finding's that is known; a line without one is left out, and the next takes its place.
+- The numbers are those of the report's sentences (`skylight.report.limits`), never rounded otherwise.
+
+Source: Skylight (FAST '15) section 6, for what matters of a shingled disk.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from skylight.findings import Known
+from skylight.report.limits import separate_places
+from skylight.report.words import value_words
+from skylight.units import (
+    format_count,
+    format_duration,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_size,
+)
+
+__all__ = ["MOST_LINES", "brief"]
+
+MOST_LINES = 5
+"""Lines under the verdict: chosen, because these, the verdict and the report are taken in at a glance."""
+
+SURE_ENOUGH = 0.8
+"""What is less sure says so in its line: the report's words for it are "leaning this way" and "not sure"."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line: its title, the findings that it shows, and what makes words of them, if known."""
+
+    title: str
+    findings: tuple[str, ...]
+    words: Callable[[Known], str]
+
+
+def brief(known: Known) -> tuple[tuple[str, str], ...]:
+    """Pairs of a title and a few words, the most important first."""
+    lines = _ZONED
+    if known.word("zone_model") is None:
+        lines = _SHINGLED if known.word("drive_type") == "smr" else _ANY_DISK
+    said = (
+        (line.title, line.words(known) + _doubt(known, line.findings)) for line in lines if line.words(known)
+    )
+    return tuple(itertools.islice(said, MOST_LINES))
+
+
+def _doubt(known: Known, names: Sequence[str]) -> str:
+    """How sure the least sure of these findings is, where that is worth saying."""
+    sure = [found.confidence for name in names if (found := known.get(name)) is not None and found.known]
+    return f" ({format_percent(min(sure))} sure)" if min(sure, default=1.0) < SURE_ENOUGH else ""
+
+
+def _joined(parts: list[str], between: str = ", ") -> str:
+    return between.join(part for part in parts if part)
+
+
+def _takes(known: Known) -> str:
+    fill, entries = known.number("cache_fill_bytes"), known.number("cache_map_entries")
+    parts = ["" if fill is None else f"{format_size(round(fill))} of random writes"]
+    return _joined([*parts, "" if entries is None else separate_places(entries)], " or ")
+
+
+def _then(known: Known) -> str:
+    before = known.part("random_write_rate", "one_at_a_time")
+    after = known.part("full_cache_rates", "random_per_s")
+    stream = known.part("full_cache_rates", "sequential_bytes_per_s")
+    if after is None:
+        return ""
+    instead = f" instead of {format_rate(before)}" if before else ""
+    parts = [f"{format_rate(after)} random writes a second{instead}"]
+    return _joined([*parts, f"{stream / 1e6:,.0f} MB/s in order" if stream else ""])
+
+
+def _stalls(known: Known) -> str:
+    most, longest = known.part("stall_ns", "p99"), known.part("stall_ns", "longest")
+    every, cost = known.number("map_merge_every"), known.number("map_merge_ns")
+    parts = []
+    if longest is not None:
+        parts.append(f"up to {format_duration(longest)}")
+    if most is not None:
+        parts.append(f"1 % of writes {format_duration(most)}")
+    if every is not None and cost is not None:
+        parts.append(f"every {format_count(int(every))}th {format_duration(cost)}")
+    return _joined(parts)
+
+
+def _recovers(known: Known) -> str:
+    start, drain = known.number("cleaning_start_ns"), known.number("drain_ns")
+    if known.word("cleaning_type") == "lazy":
+        return "not when left alone: it cleans in the middle of the next burst"
+    parts = ["" if start is None else f"after {format_duration(start)} without a request"]
+    return _joined([*parts, "" if drain is None else f"in {format_seconds(drain / 1e9)} from a full cache"])
+
+
+def _fill(known: Known) -> str:
+    fill = known.number("fill_drive_ns")
+    return "" if fill is None else f"{format_seconds(fill / 1e9)} to write the whole drive in order"
+
+
+def _zones(known: Known) -> str:
+    model, size, edge = known.word("zone_model"), known.number("zone_bytes"), known.number("open_zones_edge")
+    if model is None:
+        return ""
+    parts = [model, "" if size is None else f"zones of {format_size(round(size))}"]
+    return _joined(
+        [*parts, "" if edge is None else f"{format_count(round(edge))} of them written at full speed"]
+    )
+
+
+def _out_of_order(known: Known) -> str:
+    takes, spell = known.number("non_sequential_cache_bytes"), known.number("blocking_spell_ns")
+    parts = ["" if takes is None else f"{format_size(round(takes))} before the drive blocks"]
+    return _joined([*parts, "" if spell is None else f"for {format_duration(spell)}"])
+
+
+def _cache(known: Known) -> str:
+    size = known.number("cache_bytes")
+    words = ((name, known.word(name)) for name in ("cache_medium", "cache_location"))
+    place = [value_words(name, word) or word for name, word in words if word]
+    return _joined(["" if size is None else format_size(round(size)), *place])
+
+
+def _rotation(known: Known) -> str:
+    rotation_ns = known.number("rotation_ns")
+    return "" if rotation_ns is None else f"{format_duration(rotation_ns)}, {60e9 / rotation_ns:,.0f} rpm"
+
+
+def _reads(known: Known) -> str:
+    first, last = (known.part("throughput_bytes_per_s", place) for place in ("od", "id"))
+    if first is None or last is None:
+        return ""
+    return f"{first / 1e6:,.0f} MB/s in order at the first addresses, {last / 1e6:,.0f} MB/s at the last"
+
+
+def _writes(known: Known) -> str:
+    lone, deep, cached = (
+        known.part("random_write_rate", way) for way in ("one_at_a_time", "31_waiting", "write_cache_on")
+    )
+    parts = ["" if lone is None else f"{format_rate(lone)} random a second"]
+    parts.append("" if deep is None else f"{format_rate(deep)} with 31 waiting")
+    return _joined([*parts, "" if cached is None else f"{format_rate(cached)} with write cache on"])
+
+
+def _seeks(known: Known) -> str:
+    near, far = known.part("seek_ns", "track"), known.part("seek_ns", "full")
+    if near is None or far is None:
+        return ""
+    return f"{format_duration(near)} to the next track, {format_duration(far)} over all of them"
+
+
+_TAKES = _Line("Takes", ("cache_fill_bytes", "cache_map_entries"), _takes)
+_THEN = _Line("Then", ("full_cache_rates", "random_write_rate"), _then)
+_STALLS = _Line("Stalls", ("stall_ns", "map_merge_every", "map_merge_ns"), _stalls)
+_RECOVERS = _Line("Recovers", ("cleaning_type", "cleaning_start_ns", "drain_ns"), _recovers)
+_FILL = _Line("To fill it", ("fill_drive_ns",), _fill)
+_OPEN_ZONES = _Line("Zones", ("zone_model", "zone_bytes", "open_zones_edge"), _zones)
+_LOOSE = _Line("Out of order", ("non_sequential_cache_bytes", "blocking_spell_ns"), _out_of_order)
+_HELD = _Line("Cache", ("cache_bytes", "cache_medium", "cache_location"), _cache)
+_TURN = _Line("Rotation", ("rotation_ns",), _rotation)
+_READ = _Line("Reads", ("throughput_bytes_per_s",), _reads)
+_WRITTEN = _Line("Writes", ("random_write_rate",), _writes)
+_ARM = _Line("Seeks", ("seek_ns",), _seeks)
+
+_SHINGLED: tuple[_Line, ...] = (_TAKES, _THEN, _STALLS, _RECOVERS, _FILL, _HELD, _TURN, _READ, _WRITTEN)
+_ZONED: tuple[_Line, ...] = (_OPEN_ZONES, _LOOSE, _THEN, _STALLS, _FILL, _TURN, _READ)
+_ANY_DISK: tuple[_Line, ...] = (_TURN, _READ, _WRITTEN, _ARM, _FILL)

@@ -1,0 +1,99 @@
+"""Help, man pages and shell completion of every verb."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from conftest import lacking
+from skylight.cli.app import cli
+
+
+def verbs(command: click.Command = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    yield path
+    for name, verb in getattr(command, "commands", {}).items():
+        yield from verbs(verb, (*path, name))
+
+
+def shown(*verb: str) -> str:
+    """The help of a verb on a terminal of 80 columns."""
+    ended = CliRunner().invoke(cli, [*verb, "--help"], prog_name="skylight", terminal_width=80)
+    assert ended.exit_code == 0
+    return ended.output
+
+
+@pytest.mark.parametrize("verb", [*verbs()], ids=lambda verb: " ".join(verb) or "skylight")
+def test_help_fits_80_columns_is_not_cut_off_and_has_examples(verb: tuple[str, ...]) -> None:
+    text = shown(*verb)
+    assert "Examples:" in text
+    for line in text.splitlines()[1:]:
+        assert len(line) <= 80, line
+        assert not re.match(r"  [a-z]+ .*\.\.\.$", line), f"cut off: {line}"
+
+
+def completed(*words: str) -> list[str]:
+    """What bash offers for the last of these words."""
+    asked = {"_SKYLIGHT_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("skylight", *words))}
+    environment = {**os.environ, **asked, "COMP_CWORD": str(len(words))}
+    done = subprocess.run(
+        [sys.executable, "-m", "skylight"], env=environment, capture_output=True, text=True, check=True
+    )
+    return [line.split(",", 1)[1] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (("prob",), ["probe"]),
+        (("drives", "show", "emulated-smr-"), ["emulated-smr-1", "emulated-smr-2", "emulated-smr-3"]),
+        (("probe", "sim:wsh"), ["sim:wsh722020al"]),
+        (("probe", "--only", "rotation,b"), ["rotation,band_size"]),
+        (("probe", "--expect", "s"), ["smr"]),
+    ],
+)
+def test_a_shell_is_offered(words: tuple[str, ...], offered: list[str]) -> None:
+    assert set(offered) <= set(completed(*words))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_script_of_a_shell_is_one(shell: str) -> None:
+    script = CliRunner().invoke(cli, ["completion", shell], prog_name="skylight")
+    assert script.exit_code == 0 and f"_SKYLIGHT_COMPLETE={shell}_complete" in script.output
+    program = shutil.which(shell)
+    if program is not None:
+        subprocess.run([program, "-n"], input=script.output, text=True, check=True)
+
+
+def test_bash_completes_a_verb_with_the_script(tmp_path: Path) -> None:
+    script = CliRunner().invoke(cli, ["completion", "bash"], prog_name="skylight").output
+    program = tmp_path / "skylight"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m skylight "$@"\n')
+    program.chmod(0o755)
+    asked = f"COMP_WORDS=(skylight geo); COMP_CWORD=1; _skylight_completion {program}; echo ${{COMPREPLY[@]}}"
+    done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["geometry"], done.stderr
+
+
+def test_every_verb_has_a_man_page_that_man_can_read(tmp_path: Path) -> None:
+    try:
+        from skylight.cli.man import main
+    except ModuleNotFoundError as error:
+        lacking(f"{error}: run make setup")
+    main(tmp_path)
+    assert {file.stem for file in tmp_path.iterdir()} == {"-".join(("skylight", *verb)) for verb in verbs()}
+    page = (tmp_path / "skylight-probe.1").read_text()
+    for words in (".SH OPTIONS", "\\-\\-expect", ".SH EXAMPLES", "skylight probe sim:emulated\\-smr\\-1"):
+        assert words in page
+    groff = shutil.which("groff")
+    for file in tmp_path.iterdir() if groff else ():
+        done = subprocess.run(
+            [str(groff), "-man", "-Tutf8", "-ww", "-z", str(file)], capture_output=True, text=True, check=True
+        )
+        assert done.stderr == "", file.name

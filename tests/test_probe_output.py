@@ -1,0 +1,181 @@
+"""What a probe prints at its end: the verdict, what matters most, reasons, CSV, and its exit codes."""
+
+import csv
+import io
+import json
+import re
+
+import pytest
+
+from skylight.cli import console, result
+from skylight.cli.result import Undetermined, Unexpected, check_expected, csv_text, print_result
+from skylight.errors import UNDETERMINED
+from skylight.evidence import TargetFacts
+from skylight.findings import UNKNOWN, Finding, Known, Value
+from skylight.probe.suite import SuiteResult
+from skylight.report.brief import MOST_LINES, brief
+from test_cli import PROBE, Call, call, here  # noqa: F401  # fixtures
+
+WHY = "Random 4 KiB writes take one revolution each, wherever they go, and so they are appended to a log."
+
+
+def of(*findings: Finding, name: str = "sim:a", model: str | None = None) -> SuiteResult:
+    facts = TargetFacts("sim", name, 5_000_000_000_000, 512, {"model": model} if model else {})
+    return SuiteResult(facts, [], list(findings), 1)
+
+
+def found(name: str, value: Value, confidence: float = 0.97, unit: str | None = None) -> Finding:
+    return Finding(name, value, unit, None, confidence, f"{WHY} ({name})")
+
+
+SHINGLED = (
+    found("drive_type", "smr", 0.996),
+    found("cache_medium", "disk"),
+    found("rotation_ns", 10_037_000, unit="ns"),
+    found("cache_fill_bytes", 20 << 30, unit="bytes"),
+    found("cache_map_entries", 200_440, unit="entries"),
+    found("random_write_rate", {"one_at_a_time": 39.2}, unit="writes/s"),
+    found("full_cache_rates", {"random_per_s": 1.56, "sequential_bytes_per_s": 193e6}),
+    found("map_merge_every", 240),
+    found("map_merge_ns", 301_000_000, unit="ns"),
+    found("stall_ns", {"p99": 687_000_000, "longest": 948_000_000}, unit="ns"),
+    found("cleaning_type", "aggressive"),
+    found("cleaning_start_ns", 1_240_000_000, unit="ns"),
+    found("drain_ns", 11_940_000_000_000, unit="ns"),
+    found("fill_drive_ns", 37_680_000_000_000, unit="ns"),
+    found("band_bytes", UNKNOWN, 0.0),
+)
+
+
+def shown_at(width: int, patch: pytest.MonkeyPatch, *, why: bool, of_what: SuiteResult | None = None) -> None:
+    for module in (console, result):
+        patch.setattr(module, "output_width", lambda: width)
+    print_result(of(*SHINGLED) if of_what is None else of_what, why=why)
+
+
+def test_the_five_lines_of_a_shingled_disk_are_its_cliff_and_what_follows() -> None:
+    lines = dict(brief(Known(SHINGLED)))
+    assert list(lines) == ["Takes", "Then", "Stalls", "Recovers", "To fill it"]
+    assert lines["Takes"] == "20 GiB of random writes or about 200,000 separate places"
+    assert lines["Then"] == "1.6 random writes a second instead of 39, 193 MB/s in order"
+    assert lines["Stalls"] == "up to 948 ms, 1 % of writes 687 ms, every 240th 301 ms"
+    assert lines["Recovers"] == "after 1.24 s without a request, in 3 h 19 min from a full cache"
+
+
+def test_a_line_says_how_sure_its_least_sure_finding_is() -> None:
+    doubted = found("drain_ns", 11_940_000_000_000, 0.6, unit="ns")
+    lines = dict(brief(Known([*SHINGLED, doubted])))
+    assert lines["Recovers"].endswith("from a full cache (60 % sure)")
+    assert [title for title, words in lines.items() if "sure" in words] == ["Recovers"]
+
+
+def test_a_line_of_which_nothing_is_known_makes_room_for_the_next() -> None:
+    known = [each for each in SHINGLED if each.name not in ("cache_fill_bytes", "cache_map_entries")]
+    assert [title for title, _ in brief(Known(known))] == [
+        "Then",
+        "Stalls",
+        "Recovers",
+        "To fill it",
+        "Cache",
+    ]
+    assert brief(Known([found("drive_type", UNKNOWN, 0.0)])) == ()
+
+
+def test_a_conventional_disk_has_its_paces() -> None:
+    fast: Value = {"od": 197e6, "md": 161e6, "id": 92e6}
+    known = Known([found("drive_type", "cmr"), SHINGLED[2], found("throughput_bytes_per_s", fast)])
+    assert brief(known) == (
+        ("Rotation", "10.0 ms, 5,978 rpm"),
+        ("Reads", "197 MB/s in order at the first addresses, 92 MB/s at the last"),
+    )
+
+
+@pytest.mark.parametrize("why", [False, True], ids=["verdict", "why"])
+@pytest.mark.parametrize("width", [60, 80, 109, 110, 140, 200])
+def test_all_fits_the_terminal_and_the_verdict_is_last(
+    width: int, why: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown_at(width, monkeypatch, why=why)
+    shown = capsys.readouterr().out
+    lines = shown.strip("\n").splitlines()
+    assert max(map(len, lines)) <= width
+    verdict = next(n for n, text in enumerate(lines) if text.startswith("This is a shingled (SMR) disk"))
+    after = " ".join(" ".join(lines[verdict:]).split())
+    assert "99.6 % sure." in after and "10 h 28 min to write the whole drive in order" in after
+    if width >= 80:
+        assert len(lines) - verdict == 1 + MOST_LINES, "the verdict and five lines, none of them folded"
+    reasons = " ".join(" ".join(lines[:verdict]).split())
+    assert ("Rotation time" in reasons) is why
+    assert (shown.count("(rotation_ns)") == 1) is why
+    if why and width < result.TABLE_FROM:
+        assert f"Rotation time: 10.0 ms (97 %) {WHY} (rotation_ns)." in reasons
+
+
+def test_a_kind_that_is_not_known_says_why_and_what_is_declared(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = of(found("drive_type", UNKNOWN, 0.0), SHINGLED[2], model="ST5000AS0011-1")
+    shown_at(80, monkeypatch, why=False, of_what=one)
+    shown = capsys.readouterr().out
+    assert "A rotating disk, 5,978 rpm; whether it is shingled is not known." in shown
+    assert "(drive_type)" in shown, "why it is not known"
+    assert "declared: Its model, ST5000AS0011-1, is sold as a shingled disk." in shown
+    assert "% sure" not in shown
+
+
+def test_csv_has_a_line_for_each_value_and_each_part() -> None:
+    low = Finding("rotation_ns", 10, "ns", (9.5, 10.5), 0.99, 'a "why", with a comma')
+    rates = found("full_cache_rates", {"random_per_s": 1.5, "sequential_bytes_per_s": 2e8})
+    plateaus = found("plateaus", {"count": 8, "first_bytes": 5}, unit="bytes")
+    rows = list(csv.DictReader(io.StringIO(csv_text([of(low, rates, plateaus), of(low, name="sim:b")]))))
+    assert [(row["target"], row["finding"], row["part"], row["value"], row["unit"]) for row in rows] == [
+        ("sim:a", "rotation_ns", "", "10", "ns"),
+        ("sim:a", "full_cache_rates", "random_per_s", "1.5", "writes/s"),
+        ("sim:a", "full_cache_rates", "sequential_bytes_per_s", "200000000.0", "bytes/s"),
+        ("sim:a", "plateaus", "count", "8", ""),
+        ("sim:a", "plateaus", "first_bytes", "5", "bytes"),
+        ("sim:b", "rotation_ns", "", "10", "ns"),
+    ]
+    assert (rows[0]["low"], rows[0]["high"], rows[0]["confidence"]) == ("9.5", "10.5", "0.99")
+    assert rows[0]["why"] == 'a "why", with a comma'
+
+
+def test_what_is_expected_of_every_target() -> None:
+    smr, cmr, unknown = (
+        of(found("drive_type", kind), name=f"sim:{kind}") for kind in ("smr", "cmr", UNKNOWN)
+    )
+    check_expected([smr, smr], "smr")
+    with pytest.raises(Unexpected, match="expected smr: sim:cmr is cmr") as other:
+        check_expected([smr, unknown, cmr], "smr")
+    assert other.value.exit_code == 1
+    with pytest.raises(Undetermined, match="sim:unknown could not be determined") as doubt:
+        check_expected([smr, unknown], "smr")
+    assert doubt.value.exit_code == UNDETERMINED == 5
+    with pytest.raises(Undetermined):
+        check_expected([of()], "cmr")
+
+
+def test_a_script_asks_whether_a_disk_is_conventional(call: Call) -> None:  # noqa: F811
+    good = call(*PROBE, "sim:st4000nc001", "--csv", "--expect", "cmr", "--out", "good")
+    assert good.code == 0
+    assert next(csv.DictReader(io.StringIO(good.out)))["value"] == "cmr"
+    bad = call("probe", "recording:good", "--json", "--expect", "smr", "--out", "bad")
+    bad.one_line(1, "expected smr: sim:st4000nc001 is cmr")
+    assert json.loads(bad.out)["findings"]["drive_type"]["value"] == "cmr"
+    call("probe", "recording:good", "--expect", "ssd").one_line(2, "--expect", "not-rotating")
+    again = call(*shown_command(call("probe", "recording:good").out))
+    assert "Drive type" in again.out and again.code == 0
+
+
+def shown_command(out: str) -> list[str]:
+    """The arguments of the command that prints the reasons."""
+    (line,) = re.findall(r"^Reasons: skylight (.*)$", out, re.MULTILINE)
+    return str(line).split()
+
+
+def test_several_targets_end_with_a_line_for_each(call: Call) -> None:  # noqa: F811
+    ended = call(*PROBE, "sim:st4000nc001", "sim:emulated-smr-1", "--out", "both")
+    tail = ended.out.splitlines()[-5:]
+    assert tail[0].startswith("sim:st4000nc001     conventional (CMR), ")
+    assert tail[1].startswith("sim:emulated-smr-1  shingled (SMR) with its cache on the disk, ")
+    assert tail[3] == "Reasons: skylight probe recording:both/st4000nc001 recording:both/emulated-smr-1 --why"
