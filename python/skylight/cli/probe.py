@@ -42,7 +42,7 @@ from skylight.probe.suite import (
     left_out,
     run_suite,
 )
-from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, model_of
+from skylight.probe.zoned import HOST_MANAGED, MOST_FILLED_BYTES, model_of
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
 from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
 
@@ -259,7 +259,9 @@ def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
     )
 
 
-def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], options: SuiteOptions) -> None:
+def _print_plan(
+    facts: TargetFacts, can_write: bool, tests: Sequence[Test], options: SuiteOptions, *, zoned: bool
+) -> None:
     """Prints what will be done to a live target, before it is done."""
     line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {options.seed}")
     costs = {test: cost_of(test, facts, writes=can_write, quick=options.quick) for test in tests}
@@ -274,7 +276,9 @@ def _print_plan(facts: TargetFacts, can_write: bool, tests: Sequence[Test], opti
     if len(planned) > 1:
         line(f"  in total: {_times(whole)}, {_written(whole, can_write)}")
     if can_write:
-        line(f"  reset: {words(options.reset, virtual=facts.kind == 'sim')}")
+        line(f"  reset: {words(options.reset, virtual=facts.kind == 'sim', zoned=zoned)}")
+    if can_write and zoned:
+        line(f"  zones that a test reads are filled before: at most {format_size(MOST_FILLED_BYTES)} each")
     line(f"  risk: {_risk(facts, can_write, whole.bytes_written)}")
 
 
@@ -318,12 +322,9 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
     if done and not quiet:
         line(f"{facts.name}: the run in {job.folder} is already complete; nothing is measured again")
     elif not quiet:
-        _print_plan(facts, engine.can_write, tests, options)
+        _print_plan(facts, engine.can_write, tests, options, zoned=model is not None)
         if left_out(model):
-            why = {
-                HOST_MANAGED: "a host-managed drive refuses writes that are not at a write pointer",
-                HOST_AWARE: "a host-aware drive writes in place what is at a write pointer",
-            }[model or ""]
+            why = "a host-managed drive refuses writes that are not at a write pointer"
             line(f"  left out, since {why}: {', '.join(test.title for test in left_out(model))}")
     new = not Recording.is_begun(job.recording)
     made = [path for path in (job.folder, job.folder.parent) if not path.exists()]

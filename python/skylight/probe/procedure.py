@@ -16,6 +16,7 @@ Source: docs/architecture.md, idea 3.
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -39,7 +40,7 @@ from skylight.evidence import (
 from skylight.findings import Finding, Known, Property
 from skylight.probe.reset import Resets, State
 from skylight.probe.session import Session, StepNames
-from skylight.probe.zoned import ZonesSeen
+from skylight.probe.zoned import FILLED, PART, ZonesSeen
 
 if TYPE_CHECKING:
     from skylight.probe import Axis, Cost, Figure
@@ -97,6 +98,11 @@ class Steps(Protocol):
         """The zones as the target reports them now; None, and no step, where it has none."""
         ...
 
+    def written(self, offset: U64, size: int) -> bool:
+        """Makes sure that reads of these offsets, `size` bytes each, reach the medium, where a target has
+        zones that hold what was written to them alone. False where they will not."""
+        ...
+
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone."""
         ...
@@ -133,7 +139,11 @@ class Replay(StepNames):
         self._left_ns: float | None = None
         self._resets = Resets()
         self.target = evidence.target
-        self.size = evidence.target.size_bytes
+        if self._steps and (self._steps[0].name, self._steps[0].kind) == (PART, "zones"):
+            part = ZonesSeen.kept(PART, self._steps[0].params)
+            self.target = replace(self.target, size_bytes=part.usable * part.zone_bytes)
+            self._at = 1
+        self.size = self.target.size_bytes
         self.block_bytes = evidence.target.block_bytes
         self.known = known
         self.can_write = known.writes
@@ -207,6 +217,14 @@ class Replay(StepNames):
         del offsets
         return self._steps[self._at].number("holes", 1.0) if self._at < len(self._steps) else None
 
+    def written(self, offset: U64, size: int) -> bool:
+        """Whether they were, as the step kept it; no step means that nothing had to be."""
+        del offset, size
+        step = self._steps[self._at] if self._at < len(self._steps) else None
+        if step is None or re.fullmatch(rf"{FILLED}(-\d+)?", step.name) is None:
+            return True
+        return self._next_named(FILLED, "run").params.get("written") is True
+
     def zones(self, name: str) -> ZonesSeen | None:
         """As the step kept them."""
         step = self._steps[self._at] if self._at < len(self._steps) else None
@@ -230,7 +248,7 @@ class Replay(StepNames):
         params = self._next_named(name, "erase").params
         if params.get("erased") is True:
             return State.NEW
-        if params.get("trimmed") is True:
+        if params.get("trimmed") is True or params.get("zones_reset") is True:
             return State.CLEAN
         left = params.get("left")
         return self._resets.reach(self, name, tuple(left.split()) if isinstance(left, str) else ())

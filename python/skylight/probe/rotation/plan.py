@@ -77,10 +77,12 @@ class Plan:
         return Analysis(lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.steps.size)
 
     def read(self, name: str, at: F64) -> None:
-        """One step of reads of the blocks that hold some addresses."""
+        """One step of reads of the blocks that hold some addresses; none where these cannot be read."""
         most = self.steps.size // self.io_bytes - 1
         block = np.clip(at // self.io_bytes, 0, most).astype(np.uint64)
         io = IoBatch.reads(block * np.uint64(self.io_bytes), self.io_bytes)
+        if not self.steps.written(io.offset, self.io_bytes):
+            return
         self.logs[name] = self.steps.run(name, io, params={"io_bytes": self.io_bytes})
 
     def turning(self, name: str) -> None:
@@ -155,7 +157,8 @@ def measure(steps: Steps, seen: Seen) -> None:
     """Does the steps, each planned from the ones before; ends early where there is nothing to go on with."""
     if steps.known.word("drive_type") == "not-rotating" or steps.size < LEAST_BYTES:
         return
-    clean = not steps.can_write or steps.erase("erase")
+    zoned = steps.zones("zones") is not None  # what is read there is written in place before
+    clean = not steps.can_write or steps.erase("erase") or zoned
     plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen.logs)
     found = seen.analysis = plan.analysis()
     with steps.settings("settings", write_cache=False, look_ahead=False):
