@@ -16,7 +16,6 @@ Source: docs/architecture.md, idea 3.
 from __future__ import annotations
 
 import math
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -40,7 +39,7 @@ from skylight.evidence import (
 from skylight.findings import Finding, Known, Property
 from skylight.probe.reset import Resets, State
 from skylight.probe.session import Session, StepNames
-from skylight.probe.zoned import FILLED, PART, ZonesSeen
+from skylight.probe.zoned import FILLED, PART, ZonesSeen, is_filled
 
 if TYPE_CHECKING:
     from skylight.probe import Axis, Cost, Figure
@@ -194,6 +193,8 @@ class Replay(StepNames):
     ) -> IoLog:
         """The log of the step; what the budget had left for it is its parameter `left_ns`."""
         del depth, params, share
+        while self._at < len(self._steps) and is_filled(self._steps[self._at].name):
+            self._next_named(FILLED, "run")
         step = self._next_named(name, "run")
         log, limit_ns = step.rows, step.number("left_ns", math.inf)
         over = limit_ns is not None and log.span_ns >= limit_ns
@@ -221,7 +222,7 @@ class Replay(StepNames):
         """Whether they were, as the step kept it; no step means that nothing had to be."""
         del offset, size
         step = self._steps[self._at] if self._at < len(self._steps) else None
-        if step is None or re.fullmatch(rf"{FILLED}(-\d+)?", step.name) is None:
+        if step is None or not is_filled(step.name):
             return True
         return self._next_named(FILLED, "run").params.get("written") is True
 

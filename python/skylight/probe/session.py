@@ -280,6 +280,7 @@ class Session(StepNames):
         self._filling = Filling()
         self._means = first_means(reset)
         self._resets = Resets()
+        self._part = part
         self._engine = engine = engine if part is None else UsablePart(engine, part)
         self._writer = writer
         self._before = [] if before is None else list(before.steps)
@@ -337,6 +338,8 @@ class Session(StepNames):
     ) -> IoLog:
         """Does the batch as one step and returns its log, which is shorter when `until` or the budget ended
         it. Of a budget the step may take that share; what it may take is kept as the parameter `left_ns`."""
+        if name != FILLED:
+            self._fill_ahead(io)
         name = self._named(name)
         limit_ns = None if self._budget is None else self._budget.limit_ns(share)
         kept = self._recorded(name, "run")
@@ -408,6 +411,7 @@ class Session(StepNames):
         name = self._named(name)
         kept = self._recorded(name, "erase")
         if kept is not None and not self._engine.repeatable:
+            self._filling = Filling()
             return kept.params
         allowed = [one for one in means if one in self._means]
         done: dict[str, JsonScalar] = {"erased": "erase" in allowed and self._engine.erase()}
@@ -418,6 +422,9 @@ class Session(StepNames):
         quick = any(done.get(each) for each in ("erased", "zones_reset", "trimmed"))
         if not quick and (left := set(allowed) - set(QUICK)):
             done["left"] = " ".join(sorted(left))
+        if quick:
+            self._filling.met.clear()
+            self._filling.full.clear()
         if kept is None:
             self._writer.begin(name, "erase", done)
             self._writer.end()
@@ -441,6 +448,18 @@ class Session(StepNames):
             with self._bound_of_a_reset():
                 self.run(FILLED, io, params={"written": True})
         return True
+
+    def _fill_ahead(self, io: IoBatch) -> None:
+        """Fills the zones that a batch is the first to touch, where zones stand for the target and the test
+        does not say itself what it reads. A quick answer has no time for it."""
+        engine = self._engine
+        if self._part is None or self._filling.begun or not self.can_write or self._budget is not None:
+            return
+        if isinstance(engine, ZonedEngine):
+            more = self._filling.ahead(engine, self._part.zone_bytes, io)
+            if more is not None:
+                with self._bound_of_a_reset():
+                    self.run(FILLED, more, params={"written": True})
 
     def _not_filled(self) -> None:
         name = self._named(FILLED)

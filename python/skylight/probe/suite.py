@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -44,7 +43,7 @@ from skylight.probe.session import Bound, BoundReached, Budget, Progress, Sessio
 from skylight.probe.write_rates import WriteRates
 from skylight.probe.write_rates.logged import LoggedWrites
 from skylight.probe.zone_cleaning import ZoneCleaning
-from skylight.probe.zoned import FILLED, HOST_AWARE, HOST_MANAGED, ZonesSeen, model_of, zones_of
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, ZonesSeen, is_filled, model_of, zones_of
 from skylight.probe.zones import Zones
 from skylight.recording import PartWriter, Recording, SpentPart
 from skylight.units import format_size
@@ -327,7 +326,7 @@ def accounts(result: SuiteResult) -> list[Account]:
         planned = cost_of(by_name[kept.test], result.target, writes=writes, quick=quick)
         resets = in_resets(steps)
         apart = {step.name for reset in resets for step in reset}
-        apart |= {step.name for step in steps if re.fullmatch(rf"{FILLED}(-\d+)?", step.name)}
+        apart |= {step.name for step in steps if is_filled(step.name)}
         told.append(_account(kept.test, planned, [step for step in steps if step.name not in apart]))
         each = Cost(0, MOST_RESET_S[result.target.kind == "sim"], MOST_RESET_BYTES)
         slow = (reset for reset in resets if len(reset) > 1)

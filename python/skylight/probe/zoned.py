@@ -16,6 +16,7 @@ Source: ZBC-2 (INCITS 550), clauses 4.4 (zone model, conditions) and 5.5 (REPORT
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -151,6 +152,15 @@ def zones_of(engine: Engine) -> ZonesSeen | None:
     return ZonesSeen.of(layout, engine.report_zones())
 
 
+def is_filled(step: str) -> bool:
+    """Whether the step of that name fills zones.
+
+    >>> is_filled("zones-filled-2"), is_filled("zones")
+    (True, False)
+    """
+    return re.fullmatch(rf"{FILLED}(-\d+)?", step) is not None
+
+
 class UsablePart:
     """The usable zones of a target as a target of their own: addresses count from the first of them."""
 
@@ -221,6 +231,8 @@ class Filling:
     full: set[int] = field(default_factory=set)
     begun: bool = False
     filled_bytes: int = 0
+    met: set[int] = field(default_factory=set)
+    """Zones that a step has touched already: what they hold is what the test wanted."""
 
     def batch(self, zones: Zones, offset: U64, size: int) -> IoBatch | None:
         """What is left to be written so that there is data at these offsets, `size` bytes each; nothing where
@@ -242,6 +254,29 @@ class Filling:
         self.begun |= bool(wanted)
         flush = [IoBatch.make(Op.FLUSH, [0], 0)] if wanted else []
         return joined(*begin, *writes, *flush) if wanted else IoBatch.writes([], FILL_BYTES)
+
+
+    def ahead(self, engine: ZonedEngine, zone_bytes: int, io: IoBatch) -> IoBatch | None:
+        """Writes that fill the empty ones among the zones that a step is the first to touch. Writes to a full
+        zone all go to the cache, and reads of one reach the medium, as on a drive without zones. None where
+        there are none, or too many: then the step fills the cache, and nobody looks at their blocks."""
+        touched = (io.op <= int(Op.WRITE)) & (io.size > 0)
+        first = io.offset[touched] // np.uint64(zone_bytes)
+        last = (io.offset[touched] + io.size[touched] - np.uint64(1)) // np.uint64(zone_bytes)
+        new = set(np.unique(np.concatenate([first, last])).tolist()) - self.met
+        if not new or len(new) * zone_bytes > MOST_FILLED_BYTES:
+            return None
+        self.met |= new
+        zones = engine.report_zones()
+        empty = zones.rows(np.array(sorted(new))).only(ZoneCondition.EMPTY)
+        writes = [
+            _whole(int(start), int(capacity))
+            for start, capacity, dirty in zip(
+                empty.start_bytes, empty.capacity_bytes, empty.non_sequential, strict=True
+            )
+            if not dirty
+        ]
+        return joined(*writes, IoBatch.make(Op.FLUSH, [0], 0)) if writes else None
 
 
 def _all_work(zones: Zones, wanted: list[int]) -> bool:
