@@ -42,7 +42,7 @@ from skylight.probe.suite import (
     left_out,
     run_suite,
 )
-from skylight.probe.zoned import HOST_MANAGED, MOST_FILLED_BYTES, model_of
+from skylight.probe.zoned import MOST_FILLED_BYTES, model_of
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
 from skylight.units import format_capacity, format_count, format_percent, format_seconds, format_size
 

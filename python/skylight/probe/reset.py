@@ -206,5 +206,6 @@ def words(chosen: Means, *, virtual: bool, zoned: bool = False) -> str:
         f"at most {format_seconds(MOST_S[virtual])} and {format_size(MOST_BYTES)} written each, beside this"
     )
     if chosen == "auto":
-        return f"by the first that the target has of {', '.join(each[one] for one in ORDER if zoned or one != 'zones')}; {most}"
+        tried = ", ".join(each[one] for one in ORDER if zoned or one != "zones")
+        return f"by the first that the target has of {tried}; {most}"
     return each[chosen] if chosen not in ("idle", "rewrite") else f"{each[chosen]}; {most}"

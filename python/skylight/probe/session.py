@@ -47,6 +47,7 @@ from skylight.evidence import (
     Stop,
 )
 from skylight.findings import Known
+from skylight.probe.budget import Budget
 from skylight.probe.reset import (
     MOST_BYTES,
     MOST_S,
@@ -169,39 +170,6 @@ class Bound:
     def spend_ns(self, device_ns: int) -> None:
         """Subtracts device time."""
         self._left_ns -= device_ns
-
-
-class Budget:
-    """Device time that the steps of a run may take together, ns.
-
-    >>> budget = Budget(50)
-    >>> budget.limit_ns(0.4), budget.piece(8, 20)
-    (20, 8)
-    """
-
-    def __init__(self, total_ns: int) -> None:
-        """Begins with all of it left."""
-        self.total_ns = total_ns
-        self.left_ns = total_ns
-        self._slowest_ns = 1
-
-    def spend(self, step: IoLog) -> None:
-        """Subtracts the time of a whole step."""
-        self.left_ns -= step.span_ns
-        self.saw(step)
-
-    def saw(self, piece: IoLog) -> None:
-        """Notes the slowest command so far."""
-        self._slowest_ns = max(self._slowest_ns, int(piece.latency_ns.max(initial=1)))
-
-    def limit_ns(self, share: float) -> int:
-        """Device time that one step may take, at most that share of the whole budget."""
-        return max(min(self.left_ns, round(share * self.total_ns)), 0)
-
-    def piece(self, ios: int, left_ns: int) -> int:
-        """How many of `ios` commands may be sent before the rest of the budget is checked again, in case each
-        is as slow as the slowest so far."""
-        return max(1, min(ios, left_ns // self._slowest_ns))
 
 
 @dataclass(frozen=True, slots=True)

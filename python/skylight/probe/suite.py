@@ -25,6 +25,7 @@ from skylight.evidence import Evidence, JsonScalar, Op, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
 from skylight.probe import Cost, Figure, Test
 from skylight.probe.band_size import BandSize
+from skylight.probe.budget import Budget
 from skylight.probe.cache_location import CacheLocation
 from skylight.probe.cache_size import CacheSize
 from skylight.probe.cleaning import CleaningTest
@@ -39,7 +40,7 @@ from skylight.probe.reset import MOST_BYTES as MOST_RESET_BYTES
 from skylight.probe.reset import MOST_S as MOST_RESET_S
 from skylight.probe.reset import Means, in_resets
 from skylight.probe.rotation import Rotation
-from skylight.probe.session import Bound, BoundReached, Budget, Progress, Session
+from skylight.probe.session import Bound, BoundReached, Progress, Session
 from skylight.probe.write_rates import WriteRates
 from skylight.probe.write_rates.logged import LoggedWrites
 from skylight.probe.zone_cleaning import ZoneCleaning

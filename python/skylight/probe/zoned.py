@@ -255,7 +255,6 @@ class Filling:
         flush = [IoBatch.make(Op.FLUSH, [0], 0)] if wanted else []
         return joined(*begin, *writes, *flush) if wanted else IoBatch.writes([], FILL_BYTES)
 
-
     def ahead(self, engine: ZonedEngine, zone_bytes: int, io: IoBatch) -> IoBatch | None:
         """Writes that fill the empty ones among the zones that a step is the first to touch. Writes to a full
         zone all go to the cache, and reads of one reach the medium, as on a drive without zones. None where

@@ -228,7 +228,15 @@ pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec
         CacheMedium::Disk => "track by track at the cache",
         CacheMedium::Flash => "on flash",
     };
-    let mut findings = entries(keys.quantum, keys.entry_max);
+    let mut findings = vec![
+        quantum(keys.quantum),
+        TrueFinding::number(
+            "journal_entry_max_bytes",
+            (keys.entry_max.get(), "bytes"),
+            Right::Within(0.1),
+            "most host data in an entry of the journal",
+        ),
+    ];
     findings.push(
         TrueFinding::number(
             "out_of_band_ns",
@@ -241,20 +249,8 @@ pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec
     findings
 }
 
-/// Quantum and largest entry of a journal.
-pub(super) fn entries(quantum: Bytes, entry_max: Bytes) -> Vec<TrueFinding> {
-    vec![
-        TrueFinding::number(
-            "journal_quantum_bytes",
-            (quantum.get(), "bytes"),
-            Right::Within(0.05),
-            "host data in a slot of the journal",
-        ),
-        TrueFinding::number(
-            "journal_entry_max_bytes",
-            (entry_max.get(), "bytes"),
-            Right::Within(0.1),
-            "most host data in an entry of the journal",
-        ),
-    ]
+/// Quantum of a journal.
+pub(super) fn quantum(bytes: Bytes) -> TrueFinding {
+    let why = "host data in a slot of the journal";
+    TrueFinding::number("journal_quantum_bytes", (bytes.get(), "bytes"), Right::Within(0.05), why)
 }

@@ -63,6 +63,9 @@ pub(super) fn lone_writes(keys: &HostAware, slots_each: u64) -> u64 {
 fn non_sequential(keys: &HostAware, whole: u64) -> TrueFinding {
     let why = "slots of the cache until a write waits, or extents of its map up to the watermark";
     let few = (whole < 2).then(|| format!("the drive has only {whole} zones with a write pointer"));
-    let bytes = lone_writes(keys, WRITE_BYTES.div_ceil(keys.quantum.get())) * WRITE_BYTES;
+    // A write goes into entries as large as they may be, and each takes whole slots.
+    let (entry, quantum) = (keys.entry_max.get(), keys.quantum.get());
+    let slots_each = WRITE_BYTES / entry * entry.div_ceil(quantum) + (WRITE_BYTES % entry).div_ceil(quantum);
+    let bytes = lone_writes(keys, slots_each) * WRITE_BYTES;
     TrueFinding::number("non_sequential_cache_bytes", (bytes, "bytes"), Right::Within(0.1), why).unless(few)
 }

@@ -51,7 +51,9 @@ class Cached:
         if zones is None or not zones.usable:
             return Cached(0, steps.size)
         # Not within the first span: there the base is rounded down to before the zones.
-        return Cached(zones.first * zones.zone_bytes + SPAN_BYTES, zones.usable * zones.zone_bytes - SPAN_BYTES)
+        return Cached(
+            zones.first * zones.zone_bytes + SPAN_BYTES, zones.usable * zones.zone_bytes - SPAN_BYTES
+        )
 
 
 def measure(steps: Steps, seen: Seen) -> None:

@@ -2,8 +2,9 @@
 
 Writes go to places of the zones in random order, one at a time with the volatile cache off, so that each is
 on its way to the persistent cache alone. No place is written twice, and when all of some zones are used up
-others follow: what is overwritten in a log is free without any cleaning. A first piece gives the pace; from there on pieces end where many of a few
-writes are far off it, and from then on they are short, until a slow spell is over or has gone on for long.
+others follow: what is overwritten in a log is free without any cleaning. A first piece gives the pace; from
+there on pieces end where many of a few writes are far off it, and from then on they are short, until a slow
+spell is over or has gone on for long.
 
 Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 3.3 and Figure 2.
 """
@@ -21,7 +22,7 @@ from skylight.probe.zoned import RESET_ALL, ZonesSeen
 
 WRITE_BYTES = 512 << 10
 ZONES = 32
-"""Zones written to at a time: the recorded drive takes as many writes before it blocks with 32 as with 128."""
+"""Written to at a time: the recorded drive takes as many writes before it blocks with 32 as with 128."""
 PACE_WRITES, PIECE_WRITES, SHORT_WRITES = 1_024, 8_192, 64
 MOST_BYTES = 256 << 30
 """Written without a slow spell: five times the largest persistent cache known, and then it is given up."""
