@@ -36,6 +36,10 @@ class ZonedTraits:
     write_ns: int = 150_000
     random_ns: int = 15 * MS
     penalty_ns: int = 45 * MS
+    drift_ns: int = 0
+    """What a write costs more with each open zone: seeks over more of them."""
+    any_closes: bool = False
+    """Any zone may be closed for another, not that which was opened first."""
     cache_writes: int = 6_000
     merge_every: int = 240
     merge_ns: int = 900 * MS
@@ -71,6 +75,7 @@ class FakeZoned:
         self.dirty: OrderedDict[int, Dirty] = OrderedDict()
         self.cached = self.random_writes = self.idle_ns = 0
         self.blocking = False
+        self.random = np.random.default_rng(1)
 
     def describe(self) -> TargetFacts:
         return TargetFacts("sim", "sim:fake", self.size, 4096)
@@ -120,6 +125,12 @@ class FakeZoned:
     def _one(self, op: int, offset: int, size: int) -> int:
         """How long a command takes, ns; -1 if it is refused."""
         zone = offset // self.traits.zone_bytes
+        if op == Op.RESET_ZONE and size == 0:
+            self.pointer[:] = 0
+            self.open.clear()
+            self.dirty.clear()
+            self.cached = 0
+            return 1_000
         if op == Op.RESET_ZONE:
             self.pointer[zone] = 0
             self.open.pop(zone, None)
@@ -135,7 +146,7 @@ class FakeZoned:
             return 1_000
         if offset % self.traits.zone_bytes == self.pointer[zone]:
             self.pointer[zone] += size
-            return self.traits.write_ns + self._opened(zone)
+            return self.traits.write_ns + len(self.open) * self.traits.drift_ns + self._opened(zone)
         return -1 if self.traits.model == "host-managed" else self._random(zone, offset, size)
 
     def _opened(self, zone: int) -> int:
@@ -145,7 +156,10 @@ class FakeZoned:
         self.open[zone] = False
         if len(self.open) <= self.traits.open_zones:
             return 0
-        self.open.popitem(last=False)
+        if self.traits.any_closes:
+            del self.open[list(self.open)[int(self.random.integers(len(self.open) - 1))]]
+        else:
+            self.open.popitem(last=False)
         return self.traits.penalty_ns
 
     def _random(self, zone: int, offset: int, size: int) -> int:

@@ -43,6 +43,14 @@ def test_the_edge_of_open_zones_is_found_exactly(limit: int, tmp_path: Path) -> 
     assert known.part("open_zone_penalty", "non_sequential_4_kib") == pytest.approx(1, abs=0.1)
 
 
+@pytest.mark.parametrize("limit", [135, 250])
+def test_what_more_zones_cost_anyway_is_not_taken_for_the_edge(limit: int, tmp_path: Path) -> None:
+    traits = ZonedTraits(open_zones=limit, any_closes=True, drift_ns=500)
+    edge = Known(probed(traits, "open_zones", tmp_path / "r").findings).number("open_zones_edge")
+    assert edge is not None
+    assert limit * 0.98 <= edge <= limit * 1.045
+
+
 def test_without_a_cost_the_edge_is_unknown(tmp_path: Path) -> None:
     result = probed(ZonedTraits(penalty_ns=0), "open_zones", tmp_path / "r")
     known = Known(result.findings)
@@ -110,10 +118,11 @@ def test_a_drive_that_does_not_clean_by_itself_is_unknown(tmp_path: Path) -> Non
     assert result.findings and not any(finding.known for finding in result.findings)
 
 
-def test_a_host_managed_drive_is_asked_the_tests_of_zones_alone() -> None:
-    assert chosen([], model="host-managed") == ZONED_TESTS
-    aware = [test.name for test in chosen([], model="host-aware")]
-    assert aware == [test.name for test in (*TESTS, *ZONED_TESTS) if test.name != "cache_location"]
+def test_a_host_managed_drive_is_asked_what_is_written_in_order_alone() -> None:
+    assert [test.name for test in chosen([], model="host-managed")] == [
+        "rotation", *(test.name for test in ZONED_TESTS)
+    ]  # fmt: skip
+    assert chosen([], model="host-aware") == (*TESTS, *ZONED_TESTS)
     assert chosen([]) == TESTS
     assert chosen(["write_rates"], model="host-managed") == ()
     with pytest.raises(UsageError, match="did you mean open_zones"):

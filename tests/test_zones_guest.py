@@ -33,6 +33,10 @@ def skylight(name: str, *words: str) -> Step:
     return {"name": name, "skylight": ["zones", *words]}
 
 
+def probe(name: str, device: str, only: str) -> Step:
+    return {"name": name, "probe": [device, "--only", only]}
+
+
 def tool(name: str, *words: str) -> Step:
     return {"name": name, "tool": list(words)}
 
@@ -95,6 +99,7 @@ def steps() -> list[Step]:
     return [
         tool("null_blk", *null_blk),
         *life_of_zones("null", NULL),
+        probe("null probed", NULL, "open_zones"),
         {"name": "zonefs", "zonefs": NULL},
         tool("mount", "mount", "-t", "zonefs", NULL, "/mnt"),
         skylight("mounted report", NULL, "report", "--json"),
@@ -107,10 +112,12 @@ def steps() -> list[Step]:
         tool("sd_mod", "modprobe", "sd_mod"),
         tool("settled", *settled),
         *life_of_zones("managed", SCSI),
+        probe("managed probed", SCSI, "open_zones"),
         tool("rmmod", "rmmod", "scsi_debug"),
         tool("scsi_debug aware", *scsi_debug, "zbc=aware"),
         tool("settled aware", *settled),
         *life_of_zones("aware", SCSI),
+        probe("aware probed", SCSI, "drive_type,open_zones"),
         batch("aware refused row", SCSI, (Op.RESET_ZONE, 0, ZONE_BYTES), (Op.READ, 0, 4096)),
     ]
 
@@ -298,3 +305,28 @@ def test_a_host_aware_disk_is_reached_by_scsi_commands(said: dict[str, Said]) ->
     assert said["aware misplaced"].code == 0, "written anywhere, at a price"
     assert zones_of(said, "aware misplaced")[FIRST]["non_sequential"]
     assert not zones_of(said, "aware reset one")[FIRST]["non_sequential"]
+
+
+def found(said: dict[str, Said], name: str) -> dict[str, Any]:
+    """The findings of a probe."""
+    assert said[name].code == 0, said[name]
+    return dict(json.loads(said[name].out)["findings"])
+
+
+@pytest.mark.parametrize(("kind", "device"), [("null", NULL), ("managed", SCSI)])
+def test_a_probe_finds_the_limit_of_a_host_managed_device(
+    said: dict[str, Said], kind: str, device: str
+) -> None:
+    findings = found(said, f"{kind} probed")
+    assert findings["zone_model"]["value"] == "host-managed"
+    assert findings["zone_bytes"]["value"] == ZONE_BYTES
+    assert findings["zone_capacity_bytes"]["value"] == CAPACITY_BYTES[device]
+    assert findings["open_zones_edge"]["value"] == MAX_OPEN
+    assert "refused the next" in findings["open_zones_edge"]["why"]
+
+
+def test_a_probe_of_a_host_aware_device_fills_the_zones_that_it_reads(said: dict[str, Said]) -> None:
+    findings = found(said, "aware probed")
+    assert findings["drive_type"]["value"] == "not-rotating", "memory, whatever it declares"
+    assert findings["zone_model"]["value"] == "host-aware"
+    assert findings["open_zones_edge"]["value"] is None, "it has no limit, and no zone costs more"

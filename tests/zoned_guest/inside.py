@@ -1,8 +1,9 @@
 """What runs in the guest: `python -m zoned_guest.inside STEPS RESULTS`.
 
 A step is an object with its `name` and one of: `tool`, words of a program to run; `skylight`, words of the
-command line, run in this process (an import takes seconds in an emulated processor); `zonefs`, a device that
-gets a zonefs; `batch`, a device and rows of operation, offset and size for the engine of real devices.
+command line, run in this process (an import takes seconds in an emulated processor); `probe`, words of a
+probe, without the idle time in it (devices in memory do nothing meanwhile); `zonefs`, a device that gets a
+zonefs; `batch`, a device and rows of operation, offset and size for the engine of real devices.
 """
 
 import contextlib
@@ -11,11 +12,13 @@ import json
 import struct
 import subprocess
 import sys
+import tempfile
 import traceback
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -63,7 +66,15 @@ def batch(given: dict[str, Any]) -> int:
     return 0
 
 
-STEPS: dict[str, Callable[[Any], int]] = {"tool": tool, "skylight": run, "zonefs": zonefs, "batch": batch}
+def probe(words: list[str]) -> int:
+    """Runs a probe; its findings as JSON."""
+    with mock.patch.object(DeviceEngine, "pause"), tempfile.TemporaryDirectory() as folder:
+        return run(["probe", *words, "--destroy-data", "--json", "--out", f"{folder}/out"])
+
+
+STEPS: dict[str, Callable[[Any], int]] = {
+    "tool": tool, "skylight": run, "probe": probe, "zonefs": zonefs, "batch": batch
+}  # fmt: skip
 
 
 def done(step: dict[str, Any]) -> dict[str, object]:

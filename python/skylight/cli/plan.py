@@ -14,15 +14,12 @@ from skylight.evidence import TargetFacts
 from skylight.probe import Cost, Test
 from skylight.probe.reset import words
 from skylight.probe.suite import SuiteOptions, cost_of, left_out
-from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED
+from skylight.probe.zoned import MOST_FILLED_BYTES
 from skylight.units import format_capacity, format_count, format_seconds, format_size
 
 __all__ = ["print_plan"]
 
-_LEFT_OUT = {
-    HOST_MANAGED: "a host-managed drive refuses writes that are not at a write pointer",
-    HOST_AWARE: "a host-aware drive writes in place what is at a write pointer",
-}
+_LEFT_OUT = "a host-managed drive refuses writes that are not at a write pointer"
 
 
 def print_plan(
@@ -44,9 +41,13 @@ def print_plan(
         paragraph(f"skipped, since they need --destroy-data: {', '.join(idle)}", indent=2)
     if left_out(model):
         titles = ", ".join(test.title for test in left_out(model))
-        paragraph(f"left out, since {_LEFT_OUT[model or '']}: {titles}", indent=2)
+        paragraph(f"left out, since {_LEFT_OUT}: {titles}", indent=2)
     if can_write:
-        paragraph(f"reset: {words(options.reset, virtual=facts.kind == 'sim')}", indent=2)
+        zoned = model is not None
+        paragraph(f"reset: {words(options.reset, virtual=facts.kind == 'sim', zoned=zoned)}", indent=2)
+        if zoned:
+            most = format_size(MOST_FILLED_BYTES)
+            paragraph(f"zones that a test reads are filled before: at most {most} each", indent=2)
     paragraph(f"risk: {_risk(facts, can_write, whole.bytes_written)}", indent=2)
 
 

@@ -157,6 +157,10 @@ class StandIn(ABC):
         """The zones as the target reports them."""
         return self._steps.zones(name)
 
+    def written(self, offset: U64, size: int) -> bool:
+        """Whether reads of these offsets reach the medium."""
+        return self._steps.written(offset, size)
+
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone."""
         self._steps.pause(name, seconds)

@@ -39,7 +39,7 @@ from skylight.evidence import (
 from skylight.findings import Finding, Known, Property
 from skylight.probe.reset import Resets, State
 from skylight.probe.session import Session, StepNames
-from skylight.probe.zoned import ZonesSeen
+from skylight.probe.zoned import FILLED, PART, ZonesSeen, is_filled
 
 if TYPE_CHECKING:
     from skylight.probe import Axis, Cost, Figure
@@ -97,6 +97,11 @@ class Steps(Protocol):
         """The zones as the target reports them now; None, and no step, where it has none."""
         ...
 
+    def written(self, offset: U64, size: int) -> bool:
+        """Makes sure that reads of these offsets, `size` bytes each, reach the medium, where a target has
+        zones that hold what was written to them alone. False where they will not."""
+        ...
+
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone."""
         ...
@@ -133,7 +138,11 @@ class Replay(StepNames):
         self._left_ns: float | None = None
         self._resets = Resets()
         self.target = evidence.target
-        self.size = evidence.target.size_bytes
+        if self._steps and (self._steps[0].name, self._steps[0].kind) == (PART, "zones"):
+            part = ZonesSeen.kept(PART, self._steps[0].params)
+            self.target = replace(self.target, size_bytes=part.usable * part.zone_bytes)
+            self._at = 1
+        self.size = self.target.size_bytes
         self.block_bytes = evidence.target.block_bytes
         self.known = known
         self.can_write = known.writes
@@ -184,6 +193,8 @@ class Replay(StepNames):
     ) -> IoLog:
         """The log of the step; what the budget had left for it is its parameter `left_ns`."""
         del depth, params, share
+        while self._at < len(self._steps) and is_filled(self._steps[self._at].name):
+            self._next_named(FILLED, "run")
         step = self._next_named(name, "run")
         log, limit_ns = step.rows, step.number("left_ns", math.inf)
         over = limit_ns is not None and log.span_ns >= limit_ns
@@ -206,6 +217,14 @@ class Replay(StepNames):
         """As the next step kept it."""
         del offsets
         return self._steps[self._at].number("holes", 1.0) if self._at < len(self._steps) else None
+
+    def written(self, offset: U64, size: int) -> bool:
+        """Whether they were, as the step kept it; no step means that nothing had to be."""
+        del offset, size
+        step = self._steps[self._at] if self._at < len(self._steps) else None
+        if step is None or not is_filled(step.name):
+            return True
+        return self._next_named(FILLED, "run").params.get("written") is True
 
     def zones(self, name: str) -> ZonesSeen | None:
         """As the step kept them."""
@@ -230,7 +249,7 @@ class Replay(StepNames):
         params = self._next_named(name, "erase").params
         if params.get("erased") is True:
             return State.NEW
-        if params.get("trimmed") is True:
+        if params.get("trimmed") is True or params.get("zones_reset") is True:
             return State.CLEAN
         left = params.get("left")
         return self._resets.reach(self, name, tuple(left.split()) if isinstance(left, str) else ())

@@ -3,6 +3,7 @@
 | means | what is done | the state after it |
 |---|---|---|
 | `erase` | a secure erase | `NEW` |
+| `zones` | a reset of all zones | `CLEAN` |
 | `trim` | TRIM of the whole target | `CLEAN` |
 | `idle` | idle time, until looks find marks that were written before it at their native place | `CLEAN` |
 | `rewrite` | one region is written over and over: a log moves on until nothing else is left in it | `CLEAN` |
@@ -39,13 +40,13 @@ from skylight.units import format_seconds, format_size
 if TYPE_CHECKING:
     from skylight.probe.procedure import Steps
 
-Means = Literal["auto", "erase", "trim", "idle", "rewrite", "none"]
+Means = Literal["auto", "erase", "zones", "trim", "idle", "rewrite", "none"]
 """What a person may choose."""
 
-MEANS: tuple[Means, ...] = ("auto", "erase", "trim", "idle", "rewrite", "none")
-ORDER: tuple[Means, ...] = ("erase", "trim", "idle", "rewrite")
+MEANS: tuple[Means, ...] = ("auto", "erase", "zones", "trim", "idle", "rewrite", "none")
+ORDER: tuple[Means, ...] = ("erase", "zones", "trim", "idle", "rewrite")
 """What `auto` tries: quick ones first."""
-QUICK = ORDER[:2]
+QUICK = ORDER[:3]
 """Those that take no time worth a thought."""
 
 
@@ -188,7 +189,7 @@ def in_resets(steps: Sequence[Step]) -> list[list[Step]]:
     return found
 
 
-def words(chosen: Means, *, virtual: bool) -> str:
+def words(chosen: Means, *, virtual: bool, zoned: bool = False) -> str:
     """What resets do, for the plan that is printed.
 
     >>> words("trim", virtual=False)
@@ -198,12 +199,13 @@ def words(chosen: Means, *, virtual: bool) -> str:
     rewrite = f"{format_size(MOST_REWRITTEN)} written over and over in one place"
     rewrite += "" if virtual else f", at most {MOST_REWRITES} times a test"
     each: dict[Means, str] = {
-        "erase": "secure erase", "trim": "TRIM of the whole target", "idle": idle, "rewrite": rewrite,
-        "none": "none; what needs a known state may be unknown",
+        "erase": "secure erase", "zones": "reset of all zones", "trim": "TRIM of the whole target",
+        "idle": idle, "rewrite": rewrite, "none": "none; what needs a known state may be unknown",
     }  # fmt: skip
     most = (
         f"at most {format_seconds(MOST_S[virtual])} and {format_size(MOST_BYTES)} written each, beside this"
     )
     if chosen == "auto":
-        return f"by the first that the target has of {', '.join(each[one] for one in ORDER)}; {most}"
+        tried = ", ".join(each[one] for one in ORDER if zoned or one != "zones")
+        return f"by the first that the target has of {tried}; {most}"
     return each[chosen] if chosen not in ("idle", "rewrite") else f"{each[chosen]}; {most}"

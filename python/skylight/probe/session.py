@@ -31,7 +31,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from skylight.engines import Engine, TellsHoles, Trims
+from skylight.engines import Engine, TellsHoles, Trims, ZonedEngine
 from skylight.errors import KeepError, SkylightError, UsageError
 from skylight.evidence import (
     EMPTY_LOG,
@@ -47,6 +47,7 @@ from skylight.evidence import (
     Stop,
 )
 from skylight.findings import Known
+from skylight.probe.budget import Budget
 from skylight.probe.reset import (
     MOST_BYTES,
     MOST_S,
@@ -57,7 +58,16 @@ from skylight.probe.reset import (
     State,
     first_means,
 )
-from skylight.probe.zoned import ZonesSeen, zones_of
+from skylight.probe.zoned import (
+    FILLED,
+    PART,
+    RESET_ALL,
+    Filling,
+    UsablePart,
+    ZonesSeen,
+    holds_data,
+    zones_of,
+)
 from skylight.recording import PartWriter, SpentPart
 from skylight.units import format_seconds, format_size
 
@@ -162,39 +172,6 @@ class Bound:
         self._left_ns -= device_ns
 
 
-class Budget:
-    """Device time that the steps of a run may take together, ns.
-
-    >>> budget = Budget(50)
-    >>> budget.limit_ns(0.4), budget.piece(8, 20)
-    (20, 8)
-    """
-
-    def __init__(self, total_ns: int) -> None:
-        """Begins with all of it left."""
-        self.total_ns = total_ns
-        self.left_ns = total_ns
-        self._slowest_ns = 1
-
-    def spend(self, step: IoLog) -> None:
-        """Subtracts the time of a whole step."""
-        self.left_ns -= step.span_ns
-        self.saw(step)
-
-    def saw(self, piece: IoLog) -> None:
-        """Notes the slowest command so far."""
-        self._slowest_ns = max(self._slowest_ns, int(piece.latency_ns.max(initial=1)))
-
-    def limit_ns(self, share: float) -> int:
-        """Device time that one step may take, at most that share of the whole budget."""
-        return max(min(self.left_ns, round(share * self.total_ns)), 0)
-
-    def piece(self, ios: int, left_ns: int) -> int:
-        """How many of `ios` commands may be sent before the rest of the budget is checked again, in case each
-        is as slow as the slowest so far."""
-        return max(1, min(ios, left_ns // self._slowest_ns))
-
-
 @dataclass(frozen=True, slots=True)
 class ProgressReport:
     """How far a test is: I/Os done and expected, device time spent and expected to remain (ns); `place` says
@@ -262,13 +239,17 @@ class Session(StepNames):
         progress: Progress | None = None,
         place: str = "",
         reset: Means = "auto",
+        part: ZonesSeen | None = None,
     ) -> None:
         """`before` is what an interrupted recording holds, `bound` that of the plan, none without one;
-        `reset` is how the target may be brought to a known state."""
+        `reset` is how the target may be brought to a known state; `part` the zones that stand for the whole
+        target, None for all of it."""
         super().__init__()
+        self._filling = Filling()
         self._means = first_means(reset)
         self._resets = Resets()
-        self._engine = engine
+        self._part = part
+        self._engine = engine = engine if part is None else UsablePart(engine, part)
         self._writer = writer
         self._before = [] if before is None else list(before.steps)
         self._done_steps = 0
@@ -290,6 +271,9 @@ class Session(StepNames):
         if bound is not None and before is not None and not engine.repeatable:
             for cut in before.cut:  # it was done to the target, though nobody uses it
                 bound.spend(cut.rows)
+        if part is not None and self._recorded(PART, "zones") is None:
+            writer.begin(PART, "zones", part.params())
+            writer.end()
 
     def rng(self, name: str) -> np.random.Generator:
         """A generator of its own for each name, from the seed alone: what a step draws never depends on
@@ -322,6 +306,8 @@ class Session(StepNames):
     ) -> IoLog:
         """Does the batch as one step and returns its log, which is shorter when `until` or the budget ended
         it. Of a budget the step may take that share; what it may take is kept as the parameter `left_ns`."""
+        if name != FILLED:
+            self._fill_ahead(io)
         name = self._named(name)
         limit_ns = None if self._budget is None else self._budget.limit_ns(share)
         kept = self._recorded(name, "run")
@@ -353,6 +339,13 @@ class Session(StepNames):
             self._writer.end()
         raise BoundReached(name)
 
+    def _reset_zones(self) -> bool:
+        """Resets all zones, if the target has some with a write pointer."""
+        zones = zones_of(self._engine)
+        if zones is None or not zones.usable or not self.can_write:
+            return False
+        return not self._engine.run(RESET_ALL).failed.any()
+
     def erase(self, name: str) -> bool:
         """Secure erase, as one step: the target is as new. False where it has none, or may not be erased: it
         is as it was."""
@@ -364,7 +357,7 @@ class Session(StepNames):
         done = self._emptied(name, ORDER if slow else QUICK)
         if done.get("erased") is True:
             return State.NEW
-        if done.get("trimmed") is True:
+        if done.get("trimmed") is True or done.get("zones_reset") is True:
             return State.CLEAN
         with self._bound_of_a_reset():
             return self._resets.reach(self, name, tuple(str(done.get("left", "")).split()))
@@ -386,17 +379,61 @@ class Session(StepNames):
         name = self._named(name)
         kept = self._recorded(name, "erase")
         if kept is not None and not self._engine.repeatable:
+            self._filling = Filling()
             return kept.params
         allowed = [one for one in means if one in self._means]
         done: dict[str, JsonScalar] = {"erased": "erase" in allowed and self._engine.erase()}
-        if not done["erased"] and "trim" in allowed:
+        if not done["erased"] and "zones" in allowed:
+            done["zones_reset"] = self._reset_zones()
+        if not done["erased"] and not done.get("zones_reset") and "trim" in allowed:
             done["trimmed"] = isinstance(self._engine, Trims) and self._engine.trim()
-        if not done["erased"] and not done.get("trimmed") and (left := set(allowed) - set(QUICK)):
+        quick = any(done.get(each) for each in ("erased", "zones_reset", "trimmed"))
+        if not quick and (left := set(allowed) - set(QUICK)):
             done["left"] = " ".join(sorted(left))
+        if quick:
+            self._filling.met.clear()
+            self._filling.full.clear()
         if kept is None:
             self._writer.begin(name, "erase", done)
             self._writer.end()
         return done
+
+    def written(self, offset: U64, size: int) -> bool:
+        """Makes sure that there is data at these offsets, `size` bytes each: fills the zones that they lie
+        in, as one step with a bound of its own. False where there is none, and none can be written."""
+        if not isinstance(self._engine, ZonedEngine) or self._engine.zone_layout() is None:
+            return True
+        zones = self._engine.report_zones()
+        if not self.can_write:
+            if not (there := holds_data(zones, offset, size)):
+                self._not_filled()
+            return there
+        io = self._filling.batch(zones, offset, size)
+        if io is None:
+            self._not_filled()
+            return False
+        if len(io):
+            with self._bound_of_a_reset():
+                self.run(FILLED, io, params={"written": True})
+        return True
+
+    def _fill_ahead(self, io: IoBatch) -> None:
+        """Fills the zones that a batch is the first to touch, where zones stand for the target and the test
+        does not say itself what it reads. A quick answer has no time for it."""
+        engine = self._engine
+        if self._part is None or self._filling.begun or not self.can_write or self._budget is not None:
+            return
+        if isinstance(engine, ZonedEngine):
+            more = self._filling.ahead(engine, self._part.zone_bytes, io)
+            if more is not None:
+                with self._bound_of_a_reset():
+                    self.run(FILLED, more, params={"written": True})
+
+    def _not_filled(self) -> None:
+        name = self._named(FILLED)
+        if self._recorded(name, "run") is None:
+            self._writer.begin(name, "run", {"written": False})
+            self._writer.end()
 
     def zones(self, name: str) -> ZonesSeen | None:
         """The zones as the target reports them now, as one step; None, and no step, where it has none."""

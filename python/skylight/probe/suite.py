@@ -25,6 +25,7 @@ from skylight.evidence import Evidence, JsonScalar, Op, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
 from skylight.probe import Cost, Figure, Test
 from skylight.probe.band_size import BandSize
+from skylight.probe.budget import Budget
 from skylight.probe.cache_location import CacheLocation
 from skylight.probe.cache_size import CacheSize
 from skylight.probe.cleaning import CleaningTest
@@ -39,11 +40,11 @@ from skylight.probe.reset import MOST_BYTES as MOST_RESET_BYTES
 from skylight.probe.reset import MOST_S as MOST_RESET_S
 from skylight.probe.reset import Means, in_resets
 from skylight.probe.rotation import Rotation
-from skylight.probe.session import Bound, BoundReached, Budget, Progress, Session
+from skylight.probe.session import Bound, BoundReached, Progress, Session
 from skylight.probe.write_rates import WriteRates
 from skylight.probe.write_rates.logged import LoggedWrites
 from skylight.probe.zone_cleaning import ZoneCleaning
-from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, model_of
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, ZonesSeen, is_filled, model_of, zones_of
 from skylight.probe.zones import Zones
 from skylight.recording import PartWriter, Recording, SpentPart
 from skylight.units import format_size
@@ -175,18 +176,26 @@ def chosen(only: Sequence[str], *, quick: bool = False, model: str | None = None
     return tuple(test for test in asked if test not in left_out(model))
 
 
-IN_PLACE = ("cache_location",)
-"""Tests that need every write to go to the persistent cache, and data in every place: a host-aware drive
-writes in place what is at a write pointer or in a conventional zone, and has nothing beyond a write
-pointer."""
+WHOLE = ("rotation", "cache_location", "zones")
+"""Tests that look at the whole of a zoned target. The others look for a persistent cache, which a host-aware
+drive has for its zones with a write pointer: these stand for the whole."""
+
+IN_ORDER = ("rotation",)
+"""Tests that a host-managed target can be asked: what they write is in order."""
 
 
 def left_out(model: str | None) -> tuple[Test, ...]:
     """The tests that a target of this zone model cannot be asked: a host-managed one refuses writes that are
-    not at a write pointer, a host-aware one writes some of them in place."""
-    if model == HOST_MANAGED:
-        return TESTS
-    return tuple(test for test in TESTS if model == HOST_AWARE and test.name in IN_PLACE)
+    not at a write pointer."""
+    return tuple(test for test in TESTS if model == HOST_MANAGED and test.name not in IN_ORDER)
+
+
+def part_of(test: Test, engine: Engine) -> ZonesSeen | None:
+    """The zones that stand for the whole target in a test; None where it looks at all of it."""
+    if test not in TESTS or test.name in WHOLE or model_of(engine) != HOST_AWARE:
+        return None
+    seen = zones_of(engine)
+    return seen if seen is not None and seen.usable else None
 
 
 def run_suite(
@@ -250,6 +259,7 @@ def _measured(
             progress=progress,
             place=place,
             reset=reset,
+            part=part_of(test, engine),
         )
         with suppress(BoundReached):  # the evidence says so, and the next test goes on
             test.measure(session)
@@ -317,6 +327,7 @@ def accounts(result: SuiteResult) -> list[Account]:
         planned = cost_of(by_name[kept.test], result.target, writes=writes, quick=quick)
         resets = in_resets(steps)
         apart = {step.name for reset in resets for step in reset}
+        apart |= {step.name for step in steps if is_filled(step.name)}
         told.append(_account(kept.test, planned, [step for step in steps if step.name not in apart]))
         each = Cost(0, MOST_RESET_S[result.target.kind == "sim"], MOST_RESET_BYTES)
         slow = (reset for reset in resets if len(reset) > 1)

@@ -4,24 +4,58 @@ A zoned target declares its zones, so a test need not find them; what it does no
 them cost. `Steps.zones` asks for the report; the step keeps what tests decide by (`ZonesSeen`), so a replay
 takes the same turns. Zones are reset in the batch that writes to them anew.
 
-Invariant: a target without zones has no step of it; nothing about it is kept.
+The ordinary tests take a target for a run of bytes that may be written anywhere and read everywhere. Of a
+host-aware one that is true of the zones with a write pointer alone (`UsablePart`), and only what was written
+lies on the medium: a place that is to be read there is written first (`Filling`).
+
+Invariants: a target without zones has no step of it; nothing about it is kept. What is filled is full, so
+that it takes no resource of an open zone.
 
 Source: ZBC-2 (INCITS 550), clauses 4.4 (zone model, conditions) and 5.5 (REPORT ZONES).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, fields, replace
 
 import numpy as np
 
-from skylight.engines import Engine, ZonedEngine
+from skylight.engines import Engine, TellsHoles, Trims, ZonedEngine
 from skylight.errors import UsageError
-from skylight.evidence import I64, IoBatch, JsonScalar, Op
-from skylight.zoned.zones import ZoneCondition, ZoneKind, ZoneLayout, Zones
+from skylight.evidence import (
+    I64,
+    U64,
+    Bools,
+    IoBatch,
+    IoLog,
+    JsonScalar,
+    Op,
+    SettingsReport,
+    Stop,
+    TargetFacts,
+)
+from skylight.zoned.zones import NO_POINTER, ZoneCondition, ZoneKind, ZoneLayout, Zones
 
 HOST_AWARE, HOST_MANAGED = "host-aware", "host-managed"
+
+PART = "part"
+"""The step that keeps which zones a test was given for the whole target: addresses of its steps count from
+the first of them."""
+
+FILLED = "zones-filled"
+"""The step that fills zones, so that reads of them reach the medium."""
+
+FILL_BYTES = 1 << 20
+"""Bytes of one write that fills a zone."""
+
+MOST_FILLED_BYTES = 64 << 30
+"""Written by one test to fill zones. Chosen: ten minutes at 100 MB/s, and 32 zones of the largest size."""
+
+RESET_ALL = IoBatch.make(Op.RESET_ZONE, [0], 0)
+"""A reset of all zones: a size of 0 means all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +109,7 @@ class ZonesSeen:
     @staticmethod
     def kept(name: str, params: Mapping[str, JsonScalar]) -> ZonesSeen:
         """As a step kept it; refuses a recording that does not hold it."""
-        names = [field.name for field in fields(ZonesSeen)]
+        names = [each.name for each in fields(ZonesSeen)]
         limits = ("max_open", "max_active", "recommended_non_sequential")
         for each in names:
             value = params.get(each)
@@ -116,6 +150,153 @@ def zones_of(engine: Engine) -> ZonesSeen | None:
     if layout is None or not isinstance(engine, ZonedEngine):
         return None
     return ZonesSeen.of(layout, engine.report_zones())
+
+
+def is_filled(step: str) -> bool:
+    """Whether the step of that name fills zones.
+
+    >>> is_filled("zones-filled-2"), is_filled("zones")
+    (True, False)
+    """
+    return re.fullmatch(rf"{FILLED}(-\d+)?", step) is not None
+
+
+class UsablePart:
+    """The usable zones of a target as a target of their own: addresses count from the first of them."""
+
+    def __init__(self, engine: Engine, seen: ZonesSeen) -> None:
+        """The part of `engine` that `seen` says."""
+        self._engine = engine
+        self._seen = seen
+        self._base = np.uint64(seen.first * seen.zone_bytes)
+        self.size = seen.usable * seen.zone_bytes
+        self.can_write = engine.can_write
+        self.repeatable = engine.repeatable
+
+    def describe(self) -> TargetFacts:
+        """The target's identity, and the size of the part."""
+        return replace(self._engine.describe(), size_bytes=self.size)
+
+    def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        """Runs the batch behind the base; the log has the addresses that were asked for."""
+        placed = io.size > 0  # a FLUSH and a command for all zones have no place
+        there = IoBatch(io.op, np.where(placed, io.offset + self._base, io.offset), io.size)
+        log = self._engine.run(there, depth=depth, until=until)
+        return replace(log, offset=io.offset[: len(log)])
+
+    def pause(self, seconds: float) -> None:
+        """Leaves the target idle."""
+        self._engine.pause(seconds)
+
+    def settings(self, *, write_cache: bool, look_ahead: bool) -> AbstractContextManager[SettingsReport]:
+        """The target's settings."""
+        return self._engine.settings(write_cache=write_cache, look_ahead=look_ahead)
+
+    def erase(self) -> bool:
+        """Erases the whole target."""
+        return self._engine.erase()
+
+    def trim(self) -> bool:
+        """TRIM of the whole target."""
+        return isinstance(self._engine, Trims) and self._engine.trim()
+
+    def holes(self, offsets: U64) -> float | None:
+        """The share of these offsets at which nothing is stored."""
+        return self._engine.holes(offsets + self._base) if isinstance(self._engine, TellsHoles) else None
+
+    def zone_layout(self) -> ZoneLayout | None:
+        """What the target declares of its zones, of the part alone."""
+        layout = layout_of(self._engine)
+        return None if layout is None else replace(layout, zones=self._seen.usable, conventional_zones=0)
+
+    def report_zones(self) -> Zones:
+        """The state of the zones of the part."""
+        if not isinstance(self._engine, ZonedEngine):
+            raise UsageError("a target without zones has no part of them")
+        rows = self._engine.report_zones().rows(slice(self._seen.first, self._seen.first + self._seen.usable))
+        pointer = np.where(
+            rows.write_pointer_bytes == NO_POINTER, NO_POINTER, rows.write_pointer_bytes - self._base
+        )
+        return replace(rows, start_bytes=rows.start_bytes - self._base, write_pointer_bytes=pointer)
+
+    def close(self) -> None:
+        """Releases the target."""
+        self._engine.close()
+
+
+@dataclass(slots=True)
+class Filling:
+    """The zones that a test has filled so far, and how much it wrote to them."""
+
+    full: set[int] = field(default_factory=set)
+    begun: bool = False
+    filled_bytes: int = 0
+    met: set[int] = field(default_factory=set)
+    """Zones that a step has touched already: what they hold is what the test wanted."""
+
+    def batch(self, zones: Zones, offset: U64, size: int) -> IoBatch | None:
+        """What is left to be written so that there is data at these offsets, `size` bytes each; nothing where
+        all is there. None where that cannot be: behind the capacity of a zone, or beyond what a test may
+        fill. The first begins with a reset of all zones: what lies in a cache for them is gone."""
+        end = offset + np.uint64(size) - np.uint64(1)
+        first, last = (np.searchsorted(zones.start_bytes, each, side="right") - 1 for each in (offset, end))
+        number = np.unique(np.concatenate([first, last]))
+        pointed = zones.kind[number] != int(ZoneKind.CONVENTIONAL)
+        beyond = end - zones.start_bytes[last] >= zones.capacity_bytes[last]
+        wanted = [each for each in number[pointed].tolist() if each not in self.full]
+        more = int(zones.capacity_bytes[wanted].sum())
+        if bool(beyond.any()) or self.filled_bytes + more > MOST_FILLED_BYTES or not _all_work(zones, wanted):
+            return None
+        self.filled_bytes += more
+        self.full |= set(wanted)
+        writes = [_whole(int(zones.start_bytes[each]), int(zones.capacity_bytes[each])) for each in wanted]
+        begin = [] if self.begun or not wanted else [RESET_ALL]
+        self.begun |= bool(wanted)
+        flush = [IoBatch.make(Op.FLUSH, [0], 0)] if wanted else []
+        return joined(*begin, *writes, *flush) if wanted else IoBatch.writes([], FILL_BYTES)
+
+    def ahead(self, engine: ZonedEngine, zone_bytes: int, io: IoBatch) -> IoBatch | None:
+        """Writes that fill the empty ones among the zones that a step is the first to touch. Writes to a full
+        zone all go to the cache, and reads of one reach the medium, as on a drive without zones. None where
+        there are none, or too many: then the step fills the cache, and nobody looks at their blocks."""
+        touched = (io.op <= int(Op.WRITE)) & (io.size > 0)
+        first = io.offset[touched] // np.uint64(zone_bytes)
+        last = (io.offset[touched] + io.size[touched] - np.uint64(1)) // np.uint64(zone_bytes)
+        new = set(np.unique(np.concatenate([first, last])).tolist()) - self.met
+        if not new or len(new) * zone_bytes > MOST_FILLED_BYTES:
+            return None
+        self.met |= new
+        zones = engine.report_zones()
+        empty = zones.rows(np.array(sorted(new))).only(ZoneCondition.EMPTY)
+        writes = [
+            _whole(int(start), int(capacity))
+            for start, capacity, dirty in zip(
+                empty.start_bytes, empty.capacity_bytes, empty.non_sequential, strict=True
+            )
+            if not dirty
+        ]
+        return joined(*writes, IoBatch.make(Op.FLUSH, [0], 0)) if writes else None
+
+
+def _all_work(zones: Zones, wanted: list[int]) -> bool:
+    """Whether all these zones can be written to."""
+    bad = (int(ZoneCondition.READ_ONLY), int(ZoneCondition.OFFLINE))
+    return not bool(np.isin(zones.condition[wanted], bad).any())
+
+
+def _whole(start: int, capacity: int) -> IoBatch:
+    """Writes of a zone from its start to its capacity, in order."""
+    into = np.arange(0, capacity, FILL_BYTES, dtype=np.uint64)
+    size = np.minimum(np.uint64(capacity) - into, np.uint64(FILL_BYTES)).astype(np.uint32)
+    return IoBatch(np.full(len(into), int(Op.WRITE), np.uint8), into + np.uint64(start), size)
+
+
+def holds_data(zones: Zones, offset: U64, size: int) -> bool:
+    """Whether all these offsets, `size` bytes each, lie below write pointers or in zones without one."""
+    number = np.searchsorted(zones.start_bytes, offset, side="right") - 1
+    pointed: Bools = zones.kind[number] != int(ZoneKind.CONVENTIONAL)
+    below = offset + np.uint64(size) <= zones.write_pointer_bytes[number]
+    return bool(np.all(below | ~pointed))
 
 
 def joined(*batches: IoBatch) -> IoBatch:

@@ -23,7 +23,7 @@ use skylight_layer::Medium;
 
 use super::finding::{Right, TrueFinding};
 use crate::drive::Drive;
-use crate::profile::{CacheMedium, Journaled, Layer, Profile};
+use crate::profile::{Bytes, CacheMedium, Journaled, Layer, Profile};
 
 /// A limit is measurable only if it is below this fraction of what a test can reach before the other limit.
 const REACHABLE_FRACTION: f64 = 0.95;
@@ -164,13 +164,18 @@ pub(super) fn findings(profile: &Profile, depth: u32) -> Vec<TrueFinding> {
 /// The band that contains an address: first byte and size.
 pub(super) fn band_at(profile: &Profile, address: u64) -> Option<(u64, u64)> {
     match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => None,
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => None,
+        // A zone is what goes home as a whole.
+        Layer::Zoned(keys) => {
+            let zone = keys.zone_size.get();
+            keys.host_aware.as_ref().map(|_| (address - address % zone, zone))
+        }
         Layer::SetAssociative(keys) => Some((address - address % keys.band.get(), keys.band.get())),
         Layer::FullyAssociative(keys) => Some((address - address % keys.band.get(), keys.band.get())),
         Layer::Journaled(keys) => {
             let mut start = 0;
             for run in &keys.bands {
-                let end = run.until.map_or(profile.capacity.get(), crate::profile::Bytes::get);
+                let end = run.until.map_or(profile.capacity.get(), Bytes::get);
                 if address < end {
                     return Some((address - (address - start) % run.band.get(), run.band.get()));
                 }
@@ -223,19 +228,16 @@ pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec
         CacheMedium::Disk => "track by track at the cache",
         CacheMedium::Flash => "on flash",
     };
-    vec![
-        TrueFinding::number(
-            "journal_quantum_bytes",
-            (keys.quantum.get(), "bytes"),
-            Right::Within(0.05),
-            "host data in a slot of the journal",
-        ),
+    let mut findings = vec![
+        quantum(keys.quantum),
         TrueFinding::number(
             "journal_entry_max_bytes",
             (keys.entry_max.get(), "bytes"),
             Right::Within(0.1),
             "most host data in an entry of the journal",
         ),
+    ];
+    findings.push(
         TrueFinding::number(
             "out_of_band_ns",
             (out_of_band, "ns"),
@@ -243,5 +245,12 @@ pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec
             format!("time of {} before an entry, {medium}", keys.out_of_band),
         )
         .unless(none.then(|| "the drive writes no out-of-band data".to_owned())),
-    ]
+    );
+    findings
+}
+
+/// Quantum of a journal.
+pub(super) fn quantum(bytes: Bytes) -> TrueFinding {
+    let why = "host data in a slot of the journal";
+    TrueFinding::number("journal_quantum_bytes", (bytes.get(), "bytes"), Right::Within(0.05), why)
 }

@@ -24,7 +24,7 @@ use serde::ser::{SerializeMap, Serializer};
 use serde_json::json;
 
 use crate::drive::Drive;
-use crate::profile::{Conditions, Layer, Profile, ProfileError};
+use crate::profile::{Conditions, Layer, Profile, ProfileError, Zoned};
 pub(crate) use cache::CacheFill;
 pub use finding::{Right, TrueFinding, Value};
 
@@ -55,8 +55,12 @@ impl Truth {
         }
         if let Layer::Journaled(keys) = &profile.layer {
             findings.extend(cache::journal(&drive, profile, keys));
-            findings.extend(work::map_merges(profile, keys)?);
         }
+        if let Layer::Zoned(Zoned { host_aware: Some(keys), .. }) = &profile.layer {
+            // Its largest entry shows in no write: waiting writes share one in the volatile cache alone.
+            findings.push(cache::quantum(keys.quantum));
+        }
+        findings.extend(work::map_merges(profile)?);
         findings.extend(work::cleaning(profile, depth)?);
         findings.extend(platters::plateaus(profile, &drive));
         findings.extend(zones::findings(profile));

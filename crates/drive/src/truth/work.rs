@@ -14,10 +14,10 @@ use skylight_layer::{Medium, Purpose};
 
 use super::cache::{band_at, isolated_writes, usable};
 use super::finding::{Right, TrueFinding};
-use super::quiet;
+use super::{quiet, zones};
 use crate::batch::Batch;
 use crate::drive::Drive;
-use crate::profile::{CleaningType, Duration, Journaled, Layer, Profile, ProfileError, SetAssociative};
+use crate::profile::{CleaningType, Duration, Layer, Profile, ProfileError, SetAssociative, Zoned};
 use skylight_command::code;
 
 const BLOCK: u64 = 4096;
@@ -188,10 +188,43 @@ pub(super) fn cleaning(profile: &Profile, depth: u32) -> Result<Vec<TrueFinding>
     Ok(findings)
 }
 
+/// The log of a drive that merges a map: the period of merges, entries; lone writes until cleaning starts; the first address
+/// from which on all writes out of order go to the log, bytes; and how many copies a merge writes.
+struct Log {
+    every: u64,
+    isolated: u64,
+    base: u64,
+    copies: u32,
+}
+
+impl Log {
+    fn of(profile: &Profile) -> Option<Self> {
+        match &profile.layer {
+            Layer::Journaled(keys) => Some(Self {
+                every: keys.map_merge_every?,
+                isolated: isolated_writes(keys),
+                base: 0,
+                copies: 1,
+            }),
+            Layer::Zoned(zoned) => {
+                let keys = zoned.host_aware.as_ref()?;
+                Some(Self {
+                    every: keys.map_merge_every?,
+                    isolated: zones::lone_writes(keys, 1),
+                    // A block behind the write pointer of the first zone that has one.
+                    base: u64::from(zoned.conventional_zones) * zoned.zone_size.get() + BLOCK,
+                    copies: keys.map_copies,
+                })
+            }
+            _ => None,
+        }
+    }
+}
+
 /// Period and cost of map merges.
-pub(super) fn map_merges(profile: &Profile, keys: &Journaled) -> Result<Vec<TrueFinding>, ProfileError> {
-    let Some(every) = keys.map_merge_every else { return Ok(Vec::new()) };
-    let isolated = isolated_writes(keys);
+pub(super) fn map_merges(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileError> {
+    let Some(log) = Log::of(profile) else { return Ok(Vec::new()) };
+    let Log { every, isolated, .. } = log;
     let few = (isolated < MIN_MERGES * every).then(|| {
         format!("cleaning starts after {isolated} isolated writes, too few for a period of {every}")
     });
@@ -204,13 +237,16 @@ pub(super) fn map_merges(profile: &Profile, keys: &Journaled) -> Result<Vec<True
         )
         .unless(few.clone()),
     ];
-    findings.extend(merge_ns(profile, keys)?.map(|(ns, apart)| {
+    findings.extend(merge_ns(profile, &log)?.map(|(ns, apart)| {
         let why = format!("how much longer an isolated write with a merge takes, mean over {MERGES} merges");
         let reason = few.or_else(|| {
             let apart_percent = 100.0 * apart;
             let unlike =
                 format!("merges take different numbers of revolutions: {apart_percent:.0} % off their mean");
             (apart > MERGE_TOLERANCE).then_some(unlike)
+        });
+        let reason = reason.or_else(|| {
+            (log.copies > 1).then(|| format!("{} copies are written, each before another entry", log.copies))
         });
         TrueFinding::number("map_merge_ns", (ns, "ns"), Right::Within(MERGE_TOLERANCE), why).unless(reason)
     }));
@@ -220,17 +256,24 @@ pub(super) fn map_merges(profile: &Profile, keys: &Journaled) -> Result<Vec<True
 /// The mean extra time of the first merges on a copy that merges at the drive's own period, and their
 /// standard deviation as a fraction of it. A merge includes rotational delays there and back, so its time
 /// depends on the position of the journal at that moment; any other period would change the result.
-fn merge_ns(profile: &Profile, keys: &Journaled) -> Result<Option<(u64, f64)>, ProfileError> {
-    let Some(every) = keys.map_merge_every else { return Ok(None) };
+fn merge_ns(profile: &Profile, log: &Log) -> Result<Option<(u64, f64)>, ProfileError> {
+    let every = log.every;
     let mut copy = quiet(profile);
-    if let Layer::Journaled(keys) = &mut copy.layer {
-        keys.idle = None;
-        keys.cleaning = CleaningType::Lazy;
+    match &mut copy.layer {
+        Layer::Journaled(keys) => (keys.idle, keys.cleaning) = (None, CleaningType::Lazy),
+        Layer::Zoned(Zoned { host_aware: Some(keys), .. }) => {
+            (keys.idle, keys.cleaning) = (None, CleaningType::Lazy);
+        }
+        _ => {}
     }
     let mut drive = Drive::new(&copy, 0)?;
-    let count = (MERGES * every).min(isolated_writes(keys).saturating_sub(1));
-    let blocks = Sectors(drive.capacity().get()).bytes() / BLOCK;
-    let addresses: Vec<u64> = (0..count).map(|index| index * (blocks / (count + 1)) * BLOCK).collect();
+    let count = (MERGES * every).min(log.isolated.saturating_sub(1));
+    let blocks = (Sectors(drive.capacity().get()).bytes().saturating_sub(log.base)) / BLOCK;
+    if blocks <= count {
+        return Ok(None);
+    }
+    let addresses: Vec<u64> =
+        (0..count).map(|index| log.base + index * (blocks / (count + 1)) * BLOCK).collect();
     let latency = write(&mut drive, &addresses, BLOCK, 1);
     // The head position before the first write is arbitrary.
     let (merges, plain): (Vec<_>, Vec<_>) = latency

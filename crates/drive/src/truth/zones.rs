@@ -1,6 +1,7 @@
 //! What a drive with zones declares of them, its model and the size and capacity of its zones; how many it serves at full
 //! speed; what a host-aware one takes out of order before it blocks.
 
+use super::cache::usable;
 use super::finding::{Right, TrueFinding};
 use crate::profile::{HostAware, Layer, Profile, ZoneModel, Zoned};
 
@@ -45,13 +46,26 @@ fn open_zones(keys: &Zoned, whole: u64) -> Option<TrueFinding> {
     Some(TrueFinding::number("open_zones_edge", (most, "zones"), Right::Within(0.05), why).unless(few))
 }
 
+/// Slots of the cache that lone writes take before one of them waits: those above the watermark are a reserve, for which a
+/// write waits as long as `throttle` says.
+pub(super) fn slots(keys: &HostAware) -> u64 {
+    if keys.throttle.nanos().get() == 0 { keys.places } else { usable(keys.places, keys.place_watermark) }
+}
+
+/// Lone writes that are not in order, to different places, each of so many slots, until one waits: all slots are in use, or
+/// all extents of the map.
+pub(super) fn lone_writes(keys: &HostAware, slots_each: u64) -> u64 {
+    let entries = keys.map_entries.map_or(u64::MAX, |entries| usable(entries, keys.map_watermark));
+    (slots(keys) / slots_each.max(1)).min(entries)
+}
+
 /// Bytes that lone writes to random places put into the persistent cache before one of them waits.
 fn non_sequential(keys: &HostAware, whole: u64) -> TrueFinding {
-    let places =
-        (keys.places as f64 * keys.place_watermark) as u64 / WRITE_BYTES.div_ceil(keys.quantum.get());
-    let entries = keys.map_entries.map_or(u64::MAX, |entries| (entries as f64 * keys.map_watermark) as u64);
-    let why = "slots of the cache, or extents of its map, up to the watermark";
+    let why = "slots of the cache until a write waits, or extents of its map up to the watermark";
     let few = (whole < 2).then(|| format!("the drive has only {whole} zones with a write pointer"));
-    let bytes = places.min(entries) * WRITE_BYTES;
+    // A write goes into entries as large as they may be, and each takes whole slots.
+    let (entry, quantum) = (keys.entry_max.get(), keys.quantum.get());
+    let slots_each = WRITE_BYTES / entry * entry.div_ceil(quantum) + (WRITE_BYTES % entry).div_ceil(quantum);
+    let bytes = lone_writes(keys, slots_each) * WRITE_BYTES;
     TrueFinding::number("non_sequential_cache_bytes", (bytes, "bytes"), Right::Within(0.1), why).unless(few)
 }

@@ -9,6 +9,8 @@ write out what it holds.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from skylight.evidence import U64, IoBatch, IoLog, Op
@@ -29,39 +31,61 @@ WRITTEN_OUT_S = 0.1
 no drive is known that begins to clean so soon."""
 
 
-def start_of(region: str, size: int) -> int:
-    """Where a region begins, bytes: near the first, the middle or the last address."""
-    share = {"low": 0.002, "mid": 0.5, "high": 0.995}[region]
-    return int(size * share) // SPAN_BYTES * SPAN_BYTES
+@dataclass(frozen=True, slots=True)
+class Cached:
+    """The addresses whose writes go to the cache, bytes: all, or of a target with zones those with a write
+    pointer."""
+
+    base: int
+    size: int
+
+    def start_of(self, region: str) -> int:
+        """Where a region begins: near the first, the middle or the last of these addresses."""
+        share = {"low": 0.002, "mid": 0.5, "high": 0.995}[region]
+        return self.base // SPAN_BYTES * SPAN_BYTES + int(self.size * share) // SPAN_BYTES * SPAN_BYTES
+
+    @staticmethod
+    def of(steps: Steps) -> Cached:
+        """Those of the target. Where zones have no write pointer, in front of others, writes go home."""
+        zones = steps.zones("zones")
+        if zones is None or not zones.usable:
+            return Cached(0, steps.size)
+        # Not within the first span: there the base is rounded down to before the zones.
+        return Cached(
+            zones.first * zones.zone_bytes + SPAN_BYTES, zones.usable * zones.zone_bytes - SPAN_BYTES
+        )
 
 
 def measure(steps: Steps, seen: Seen) -> None:
     """Fragmented reads, then cache to cache, then the profile."""
-    if steps.size < LEAST_BYTES:
+    cached_at = Cached.of(steps)
+    if steps.size < LEAST_BYTES or cached_at.size < LEAST_BYTES:
         return
     for region in REGIONS:
-        seen.fragmented[region] = _fragments(steps, region).latency_ns
+        seen.fragmented[region] = _fragments(steps, region, cached_at.start_of(region)).latency_ns
     steps.reset("erase-profile", slow=False)
-    cached = {region: _cache(steps, region) for region in REGIONS}
+    shares = [(number + 0.5) / PLACES for number in range(PLACES)]
+    homes = np.array([_home(steps, share) for share in shares], np.uint64)
+    if not steps.written(homes, SPAN_BYTES):
+        return
+    cached = {region: _cache(steps, region, cached_at.start_of(region)) for region in REGIONS}
     for one, other in (("low", "low"), ("low", "high"), ("low", "mid")):
         name = f"cached-{one}-{other}"
         log = _in_turn(steps, name, cached[one], cached[other], None)
         seen.cached[f"{one}-{other}"] = log.latency_ns[1:]
         seen.rows.append(name)
     pool = np.concatenate(list(cached.values()))
-    for number in range(PLACES):
-        share = (number + 0.5) / PLACES
-        name = f"profile-{number + 1}"
-        log = _in_turn(steps, name, pool, _native(steps, name, share), share)
+    for number, (share, home) in enumerate(zip(shares, homes.tolist(), strict=True), 1):
+        name = f"profile-{number}"
+        log = _in_turn(steps, name, pool, _native(steps, name, home), share)
         seen.profile[share] = log.latency_ns[1:]
         seen.rows.append(name)
 
 
-def _fragments(steps: Steps, region: str) -> IoLog:
+def _fragments(steps: Steps, region: str, start: int) -> IoLog:
     """Test 2 of the paper at one region."""
     block = max(BLOCK, steps.block_bytes)
     steps.reset(f"erase-{region}", slow=False)
-    start = start_of(region, steps.size)
     offsets = start + np.arange(2 * FRAGMENTS, dtype=np.uint64) * np.uint64(block)
     _write(steps, f"fragment-{region}", offsets[::2], block)
     return steps.run(f"fragmented-{region}", IoBatch.reads(offsets, block))
@@ -74,24 +98,26 @@ def _write(steps: Steps, name: str, offsets: U64, size: int) -> None:
     steps.pause(f"{name}-out", WRITTEN_OUT_S)
 
 
-def _cache(steps: Steps, region: str) -> U64:
+def _cache(steps: Steps, region: str, start: int) -> U64:
     """Writes a few large pieces of a region, which go to the cache; blocks of them, in random order."""
     block = max(BLOCK, steps.block_bytes)
     span = SPAN_BYTES // WRITES
-    starts = (
-        start_of(region, steps.size) + np.arange(WRITES, dtype=np.uint64) * np.uint64(span) + np.uint64(block)
-    )
+    starts = start + np.arange(WRITES, dtype=np.uint64) * np.uint64(span) + np.uint64(block)
     _write(steps, f"cache-{region}", starts, WRITE_BYTES)
     inside = np.arange(WRITE_BYTES // block, dtype=np.uint64) * np.uint64(block)
     blocks = (starts[:, None] + inside[None, :]).ravel()
     return np.asarray(steps.rng(f"cache-{region}").permutation(blocks), np.uint64)
 
 
-def _native(steps: Steps, name: str, share: float) -> U64:
-    """Blocks at their native places near a share of the address space, in random order."""
-    block = max(BLOCK, steps.block_bytes)
+def _home(steps: Steps, share: float) -> int:
+    """Where blocks at their native places begin, near a share of the address space."""
     start = int(steps.size * share) // SPAN_BYTES * SPAN_BYTES + 2 * SPAN_BYTES
-    start = min(start, steps.size - SPAN_BYTES)
+    return min(start, steps.size - SPAN_BYTES)
+
+
+def _native(steps: Steps, name: str, start: int) -> U64:
+    """Blocks at their native places from there on, in random order."""
+    block = max(BLOCK, steps.block_bytes)
     chosen = steps.rng(name).choice(SPAN_BYTES // block, size=CYCLES, replace=False)
     return (start + chosen * block).astype(np.uint64)
 

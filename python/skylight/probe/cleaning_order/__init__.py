@@ -68,11 +68,13 @@ class CleaningOrder(ProcedureTest[Seen]):
             return
         if steps.size < trials.LEAST_TARGET_BYTES:
             return
-        idle_s = idle_ns / 1e9
-        band_s = band_ns / 1e9 if band_ns is not None else max(0.3, idle_s / 8)
+        idle_s, zones = idle_ns / 1e9, steps.zones("zones")
         with steps.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
             ground = trials.begin(steps, report)
             seen.ground = ground
+            band_s = band_ns / 1e9 if band_ns is not None else max(0.3, idle_s / 8)
+            if zones is not None:  # half of it is read and written, and that again on its way
+                band_s = 2 * zones.zone_bytes / float(np.median(ground.bytes_a_second))
             bands = _cache_bands(known)
             if bands is not None and bands.count < parades.MARKS:
                 if bands.count > 1:

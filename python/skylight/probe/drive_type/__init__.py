@@ -144,13 +144,17 @@ class DriveType(ProcedureTest[Observed]):
 
     def procedure(self, steps: Steps, seen: Observed) -> None:
         """Reads, then writes if they are allowed, then narrower writes as long as those vary."""
-        plan = Plan(steps)
+        zones = steps.zones("zones") if steps.can_write else None
+        seen.zoned = zones is not None and zones.usable > 0
+        plan = Plan(steps, zones if seen.zoned else None)
         if plan.reach < LEAST_TARGET_BYTES:
             raise UsageError(
                 f"{steps.target.name}: {steps.size} bytes are too small to probe; at least"
                 f" {LEAST_TARGET_BYTES >> 20} MiB are needed"
             )
         seen.quick, seen.writes_allowed = plan.quick, steps.can_write
+        if not plan.fill():
+            return
         reads_ios = plan.places * VISITS
         steps.expect(reads_ios + (plan.wide_writes + 2 * PAIRS + reads_ios if steps.can_write else 0))
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:

@@ -69,6 +69,7 @@ class Observed:
 
     writes_allowed: bool = True
     quick: bool = False  # a quick answer, whose time is bounded
+    zoned: bool = False  # the target declares zones with write pointers
     holes: float = 0.0  # share of places that hold nothing but zeros, as far as the engine knows
     reads_ns: I64 = field(default_factory=_no_latencies)
     reads: Coherence = NONE

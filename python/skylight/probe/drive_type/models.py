@@ -80,6 +80,7 @@ CHANCES = {
     "part unclear, in place": 0.2,  # a part looks like neither, where the start showed writes in place
     "part unclear, elsewhere": 0.5,  # the same of writes that go to a log or a cache, packed or busy cleaning
     "part in place": 0.3,  # a part of a disk in part written in place is
+    "zones declared, not shingled": 0.01,  # zones with write pointers on a disk that could do without them
     "slow FLUSH, flash": 0.2,  # of flash that has no power for its own caches
     "slow FLUSH, a disk behind": 0.9,
 }
@@ -134,6 +135,13 @@ def cost(*, with_band: bool, words: str, rows: tuple[str, ...]) -> Clue:
     return Clue(
         lambda model: 1.0 if (model.with_band if with_band else model.alone) else mistaken, words, rows
     )
+
+
+def zones_declared() -> Clue:
+    """The target declares zones with write pointers: shingled disks do, and flash."""
+    mistaken = CHANCES["zones declared, not shingled"]
+    words = "It declares zones that are to be written in order."
+    return Clue(lambda model: 1.0 if model.with_band or not model.rotates else mistaken, words, ("zones",))
 
 
 def stalls() -> Clue:

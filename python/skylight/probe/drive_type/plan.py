@@ -13,6 +13,7 @@ from skylight.evidence import U64, IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.probe.drive_type.mixed import PAIRS, STALL_NS
 from skylight.probe.drive_type.writes import TELLING_NS
 from skylight.probe.procedure import Steps
+from skylight.probe.zoned import ZonesSeen
 
 IO_BYTES = 4096
 PLACES = 64
@@ -21,6 +22,7 @@ PLACES_PER_ROUND = 16
 ROUND_IOS = PLACES_PER_ROUND * VISITS
 WIDE_BYTES = 1 << 30
 QUICK_BYTES = 4 << 30  # a quick answer stays within these, at the start
+DATA_BYTES = 8 << 30  # of a drive with zones: as much as reading back needs, filled in a minute or two
 WIDE_WRITES = 512
 NARROW_BYTES = (16 << 20, 4 << 20)
 PARTS = (0.2, 0.45, 0.7, 0.95)  # of the addresses: a drive may write in place at the start alone
@@ -37,6 +39,9 @@ class Plan:
     """Offsets of each step, from the seed of the run alone. A quick answer takes half of the samples."""
 
     steps: Steps
+    zones: ZonesSeen | None = None
+    """The zones with a write pointer that stand for the target; None where it has none, or no leave to write
+    to them."""
 
     @property
     def quick(self) -> bool:
@@ -55,8 +60,19 @@ class Plan:
 
     @property
     def reach(self) -> int:
-        """Bytes of the target that are sampled, in whole places."""
+        """Bytes of the target that are sampled, in whole places: those that hold data."""
+        if self.zones is not None and not self.quick:
+            # Whole zones, since they are filled as a whole.
+            zone = self.zones.zone_bytes
+            return self.region(-(-DATA_BYTES // zone) * zone)
         return self.region(QUICK_BYTES if self.quick else self.steps.size)
+
+    def fill(self) -> bool:
+        """Fills the zones that are sampled; False where that cannot be. A quick answer has no time for it."""
+        if self.zones is None or self.quick:
+            return True
+        begin = np.arange(0, self.reach, self.zones.zone_bytes, dtype=np.uint64)
+        return self.steps.written(begin, self.io_bytes)
 
     @property
     def io_bytes(self) -> int:

@@ -105,7 +105,7 @@ def _some(moved: Moved) -> bool:
 def settle(plan: Plan, period_ns: float) -> Settled:
     """Writes places all over the target and watches whether they move; see the module's page."""
     steps, before_count = plan.steps, len(plan.steps.names)
-    units = plan.reach // (UNIT_BLOCKS * plan.io_bytes)
+    units = _places(plan)
     if units < 4 * (SAMPLE + CONTROLS):
         return Settled()
     first = _Trial.begin(plan, "settle", SAMPLE)
@@ -139,6 +139,27 @@ def settle(plan: Plan, period_ns: float) -> Settled:
     )
 
 
+def _places(plan: Plan) -> int:
+    """How many places there are to choose from: of a target with zones one in each, since a zone goes home as
+    a whole."""
+    unit = UNIT_BLOCKS * plan.io_bytes
+    return plan.reach // unit if plan.zones is None or plan.quick else plan.zones.usable
+
+
+def _chosen(plan: Plan, rng: np.random.Generator, count: int) -> U64:
+    """Places of a trial, by number, and then the controls; of a target with zones these lie where data is."""
+    unit = UNIT_BLOCKS * plan.io_bytes
+    zones = plan.zones
+    if zones is None or plan.quick:
+        return rng.choice(plan.reach // unit, size=count + CONTROLS, replace=False).astype(np.uint64)
+    each = zones.zone_bytes // unit
+    zone = rng.choice(zones.usable, size=count, replace=False)
+    # Not at a write pointer, at the start of a zone: that would be written in place.
+    written = zone * each + rng.integers(1, zones.capacity_bytes // unit, count)
+    free = np.setdiff1d(np.arange(plan.reach // unit), written)
+    return np.concatenate([written, rng.choice(free, size=CONTROLS, replace=False)]).astype(np.uint64)
+
+
 @dataclass(frozen=True, slots=True)
 class _Trial:
     """Places that were written, and a sample of them read with places that were not."""
@@ -155,7 +176,7 @@ class _Trial:
         """Writes the places, then reads the last block of each of the sample."""
         unit = UNIT_BLOCKS * plan.io_bytes
         rng = plan.steps.rng(name)
-        chosen = rng.choice(plan.reach // unit, size=count + CONTROLS, replace=False).astype(np.uint64)
+        chosen = _chosen(plan, rng, count)
         writes = IoBatch.writes(chosen[:count] * np.uint64(unit), unit)
         io = IoBatch(  # a FLUSH at the end, in case a volatile cache is on
             np.append(writes.op, np.uint8(Op.FLUSH)),

@@ -1,8 +1,10 @@
 """Sustained non-sequential writes to a few zones: until the drive blocks, and until it recovers.
 
-Writes go to random places of the zones, one at a time with the volatile cache off, so that each is on its way
-to the persistent cache alone. A first piece gives the pace; from there on pieces end where many of a few
-writes are far off it, and from then on they are short, until a slow spell is over or has gone on for long.
+Writes go to places of the zones in random order, one at a time with the volatile cache off, so that each is
+on its way to the persistent cache alone. No place is written twice, and when all of some zones are used up
+others follow: what is overwritten in a log is free without any cleaning. A first piece gives the pace; from
+there on pieces end where many of a few writes are far off it, and from then on they are short, until a slow
+spell is over or has gone on for long.
 
 Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 3.3 and Figure 2.
 """
@@ -16,11 +18,11 @@ import numpy as np
 from skylight.evidence import I64, IoBatch, IoLog, Stop
 from skylight.infer.zone_writes import PACES, Spell, slow_spells, usual_pace_ns
 from skylight.probe.procedure import Steps
-from skylight.probe.zoned import ZonesSeen
+from skylight.probe.zoned import RESET_ALL, ZonesSeen
 
 WRITE_BYTES = 512 << 10
 ZONES = 32
-"""Zones written to: the recorded drive takes as many writes before it blocks with 32 as with 128."""
+"""Written to at a time: the recorded drive takes as many writes before it blocks with 32 as with 128."""
 PACE_WRITES, PIECE_WRITES, SHORT_WRITES = 1_024, 8_192, 64
 MOST_BYTES = 256 << 30
 """Written without a slow spell: five times the largest persistent cache known, and then it is given up."""
@@ -66,31 +68,41 @@ class Seen:
         return spell is not None and len(self.log) - spell.end >= max(AFTER_WRITES, spell.writes)
 
 
-def _plan(steps: Steps, zones: ZonesSeen, size: int, name: str, count: int) -> IoBatch:
-    """Writes at random places of the zones, none at the write pointer of an empty zone."""
-    draw = steps.rng(name)
-    zone = draw.integers(0, min(ZONES, zones.usable), count)
-    places = draw.integers(1, zones.capacity_bytes // size, count)
-    return IoBatch.writes((zones.start_bytes(zone) + places * size).astype(np.uint64), size)
+def _plan(steps: Steps, zones: ZonesSeen, size: int, done: int, count: int) -> IoBatch:
+    """The next writes after so many: every place but the write pointer of an empty zone once, some zones
+    after the other; fewer at the end of the last zone."""
+    each = zones.capacity_bytes // size - 1
+    number = np.arange(done, min(done + count, zones.usable * each), dtype=np.int64)
+    where = np.empty(len(number), np.int64)
+    for group in np.unique(number // (ZONES * each)).tolist():
+        first = group * ZONES
+        order = steps.rng(f"places-{group}").permutation(min(ZONES, zones.usable - first) * each)
+        mine = number // (ZONES * each) == group
+        zone, place = np.divmod(order[number[mine] - first * each], each)
+        where[mine] = zones.start_bytes(first + zone) + (place + 1) * size
+    return IoBatch.writes(where.astype(np.uint64), size)
 
 
 def sustain(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     """Writes until the drive has blocked and recovered, or is given up."""
-    steps.run("reset", zones.reset(np.arange(min(ZONES, zones.usable), dtype=np.int64)))
+    steps.reset("erase", slow=False)
+    steps.run("reset", RESET_ALL)
     size = seen.size_bytes
-    seen.log = steps.run("pace", _plan(steps, zones, size, "pace", PACE_WRITES))
+
+    def more(name: str, count: int, until: Stop | None = None) -> IoLog:
+        piece = steps.run(name, _plan(steps, zones, size, len(seen.log), count), until=until)
+        seen.log = IoLog.joined([seen.log, piece])
+        return piece
+
+    more("pace", PACE_WRITES)
     slow = Stop(round(PACES * usual_pace_ns(seen.latency_ns)), SLOW, AMONG)
     while len(seen.log) * size < MOST_BYTES and seen.spell is None:
-        number = len(steps.names)
-        piece = steps.run("fast", _plan(steps, zones, size, f"fast-{number}", PIECE_WRITES), until=slow)
-        seen.log = IoLog.joined([seen.log, piece])
-        if slow.reached(piece):
+        piece = more("fast", PIECE_WRITES, slow)
+        if slow.reached(piece) or not len(piece):
             break
-    while slow.reached(seen.log) and not _done(seen):
-        number = len(steps.names)
-        piece = steps.run("blocked", _plan(steps, zones, size, f"blocked-{number}", SHORT_WRITES))
-        seen.log = IoLog.joined([seen.log, piece])
-    steps.run("reset-after", zones.reset(np.arange(min(ZONES, zones.usable), dtype=np.int64)))
+    while slow.reached(seen.log) and not _done(seen) and len(more("blocked", SHORT_WRITES)):
+        pass
+    steps.run("reset-after", RESET_ALL)
 
 
 def _done(seen: Seen) -> bool:

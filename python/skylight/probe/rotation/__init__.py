@@ -59,7 +59,12 @@ class Rotation(ProcedureTest[Seen]):
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """Rotation, track sizes and arm times."""
-        return judge(_analysis(seen, steps.size), steps.known, measured=len(seen.logs.get("turn", ())) > 0)
+        why = "Completions of reads follow no rotation."
+        if seen.unreadable:
+            why = "Zones there hold less than their size, or could not be filled: not all can be read."
+        elif not len(seen.logs.get("turn", ())):
+            why = "Nothing was measured."
+        return judge(_analysis(seen, steps.size), steps.known, without=why)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Angles against addresses, latencies against angles, and the seek curve."""

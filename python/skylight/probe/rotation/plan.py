@@ -60,12 +60,27 @@ Pairs = list[tuple[int, int]]
 
 
 @dataclass(slots=True)
+class Seen:
+    """The reads by the names of their steps, and what they say; None before the first. Whether some places
+    could not be read, of a target with zones."""
+
+    logs: dict[str, IoLog] = field(default_factory=dict)
+    analysis: Analysis | None = None
+    unreadable: bool = False
+
+
+@dataclass(slots=True)
 class Plan:
     """Reads, kept by the name of their step; `base` is where the start is measured."""
 
     steps: Steps
     base: int
-    logs: dict[str, IoLog]
+    seen: Seen
+
+    @property
+    def logs(self) -> dict[str, IoLog]:
+        """The logs so far."""
+        return self.seen.logs
 
     @property
     def io_bytes(self) -> int:
@@ -77,10 +92,13 @@ class Plan:
         return Analysis(lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.steps.size)
 
     def read(self, name: str, at: F64) -> None:
-        """One step of reads of the blocks that hold some addresses."""
+        """One step of reads of the blocks that hold some addresses; none where these cannot be read."""
         most = self.steps.size // self.io_bytes - 1
         block = np.clip(at // self.io_bytes, 0, most).astype(np.uint64)
         io = IoBatch.reads(block * np.uint64(self.io_bytes), self.io_bytes)
+        if not self.steps.written(io.offset, self.io_bytes):
+            self.seen.unreadable = True
+            return
         self.logs[name] = self.steps.run(name, io, params={"io_bytes": self.io_bytes})
 
     def turning(self, name: str) -> None:
@@ -143,20 +161,13 @@ def _anywhere(place: Tracks, rng: np.random.Generator, count: int) -> F64:
     return np.asarray(place.begin[piece] + rng.random(count) * length[piece], np.float64)
 
 
-@dataclass(slots=True)
-class Seen:
-    """The reads by the names of their steps, and what they say; None before the first."""
-
-    logs: dict[str, IoLog] = field(default_factory=dict)
-    analysis: Analysis | None = None
-
-
 def measure(steps: Steps, seen: Seen) -> None:
     """Does the steps, each planned from the ones before; ends early where there is nothing to go on with."""
     if steps.known.word("drive_type") == "not-rotating" or steps.size < LEAST_BYTES:
         return
-    clean = not steps.can_write or steps.erase("erase")
-    plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen.logs)
+    zoned = steps.zones("zones") is not None  # what is read there is written in place before
+    clean = not steps.can_write or steps.erase("erase") or zoned
+    plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen)
     found = seen.analysis = plan.analysis()
     with steps.settings("settings", write_cache=False, look_ahead=False):
         plan.turning("turn")

@@ -34,18 +34,17 @@ def within(error: float, width: float) -> float:
     return erf(width / (sqrt(2.0) * SAFETY * error)) if error > 0 else 1.0
 
 
-def judge(found: Analysis, known: Known, *, measured: bool) -> list[Finding]:
-    """Rotation, tracks and seeks; none for what does not rotate."""
+def judge(found: Analysis, known: Known, *, without: str) -> list[Finding]:
+    """Rotation, tracks and seeks; none for what does not rotate. `without` is why there is no rotation."""
     if known.word("drive_type") == "not-rotating":
         return []
-    return [_rotation(found, measured), _tracks(found), _seeks(found)]
+    return [_rotation(found, without), _tracks(found), _seeks(found)]
 
 
-def _rotation(found: Analysis, measured: bool) -> Finding:
+def _rotation(found: Analysis, without: str) -> Finding:
     turn = found.turn
     if turn is None:
-        why = "Completions of reads follow no rotation." if measured else "Nothing was measured."
-        return ROTATION.unknown(why)
+        return ROTATION.unknown(without)
     error = max(turn.error, 1e-6)
     if within(error, TURN_WIDTH) < 0.9:
         why = f"Two halves of the reads disagree by {100 * error:.2g} % of a revolution."

@@ -8,7 +8,8 @@ and halving (`walk.py`), then stroke after stroke until one pattern explains the
 drive whose walk stays on one surface for thousands of tracks, in one order and back (`sizes.py`). The same
 sizes and bursts tell recording zones apart (`recording.py`).
 
-Invariants: reads only. Drives whose tracks only become shorter have no plateaus, and no finding of them.
+Invariants: reads only, but for the zones of a zoned target, which are filled before they are read. Drives
+whose tracks only become shorter have no plateaus, and no finding of them.
 
 Source: Skylight (FAST '15) section 4.9, Test 11, Figures 17 and 18; docs/figures.md, row S11a.
 """
@@ -82,7 +83,9 @@ class Zones(ProcedureTest[Seen]):
             shingled = steps.known.word("drive_type") == "smr"
             steps.reset("erase", slow=shingled and steps.known.word("cleaning_type") != "lazy")
         with steps.settings("settings-profile", write_cache=False, look_ahead=True):
-            seen.profile = profile_of(steps.run(PROFILE, _bursts(steps.size), params={"bursts": BURSTS}))
+            bursts = _bursts(steps.size)
+            if steps.written(bursts.offset, READ_BYTES):
+                seen.profile = profile_of(steps.run(PROFILE, bursts, params={"bursts": BURSTS}))
         guess = _Guess.of(steps.known, steps.size)
         if guess is None:
             return
@@ -151,8 +154,10 @@ class _Places:
 
     def ask(self, at: float) -> Size | None:
         """The track size around an address (bytes); None where it cannot be told, or after too many."""
-        number = self._count
-        log = self._steps.run(step_name(number), self._guess.reads(at), params={"place": number})
+        number, reads = self._count, self._guess.reads(at)
+        if not self._steps.written(reads.offset, IO_BYTES):
+            return None
+        log = self._steps.run(step_name(number), reads, params={"place": number})
         self._count += 1
         if self._count > MOST_PLACES:
             return None

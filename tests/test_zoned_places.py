@@ -1,0 +1,132 @@
+"""Where the ordinary tests go on a zoned target: zones with a write pointer, which hold data where they are
+read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fake_zoned import MIB, FakeZoned, ZonedTraits
+from skylight import _native
+from skylight.engines.conditions import engine_over
+from skylight.engines.sim import SimEngine
+from skylight.evidence import Evidence, IoBatch, Op, TargetFacts
+from skylight.findings import Known
+from skylight.probe.procedure import Replay
+from skylight.probe.reset import State
+from skylight.probe.session import Session
+from skylight.probe.suite import SuiteOptions, infer_suite, run_suite
+from skylight.probe.zoned import FILL_BYTES, MOST_FILLED_BYTES, Filling, UsablePart, zones_of
+from skylight.recording import Recording
+
+CONVENTIONAL_FIRST = 8805
+"""A random host-aware drive, nearly all of whose zones are conventional."""
+ZONE = ZonedTraits().zone_bytes
+
+
+def part_of(engine: FakeZoned) -> UsablePart:
+    """The zones with a write pointer."""
+    seen = zones_of(engine)
+    assert seen is not None
+    return UsablePart(engine, seen)
+
+
+def test_addresses_of_a_part_count_from_its_first_zone() -> None:
+    engine = FakeZoned(ZonedTraits(zones=20, conventional=16))
+    part = part_of(engine)
+    assert part.size == part.describe().size_bytes == 4 * ZONE
+    log = part.run(IoBatch.writes([0, 4096, ZONE], 4096))
+    assert log.offset.tolist() == [0, 4096, ZONE]
+    assert engine.pointer[16:18].tolist() == [8192, 4096] and not engine.pointer[:16].any()
+    zones = part.report_zones()
+    assert zones.start_bytes.tolist() == [0, ZONE, 2 * ZONE, 3 * ZONE]
+    assert zones.write_pointer_bytes.tolist()[:2] == [8192, ZONE + 4096]
+    layout = part.zone_layout()
+    assert layout is not None and (layout.zones, layout.conventional_zones) == (4, 0)
+    part.run(IoBatch.make(Op.RESET_ZONE, [0], 0))
+    assert not engine.pointer.any(), "all zones: a size of 0 has no place"
+
+
+def test_what_is_read_is_filled_once_and_in_order() -> None:
+    engine, filling = FakeZoned(ZonedTraits(zones=32, conventional=4)), Filling()
+    at = np.array([2 * ZONE, 10 * ZONE + 5, 11 * ZONE - 1], np.uint64)
+    batch = filling.batch(engine.report_zones(), at, 4096)
+    assert batch is not None
+    assert (batch.op[0], batch.size[0]) == (int(Op.RESET_ZONE), 0)
+    engine.run(batch)
+    assert np.flatnonzero(engine.pointer).tolist() == [10, 11], "a conventional zone has no write pointer"
+    assert engine.pointer[10] == ZONE and int(batch.size.max()) == FILL_BYTES
+    again = filling.batch(engine.report_zones(), at, 4096)
+    assert again is not None and len(again) == 0
+    more = filling.batch(engine.report_zones(), np.array([20 * ZONE], np.uint64), 4096)
+    assert more is not None and Op.RESET_ZONE not in more.op, "what was filled stays"
+
+
+@pytest.mark.parametrize(("traits", "at"), [
+    (ZonedTraits(zones=32, capacity_bytes=48 * MIB), 20 * ZONE + 48 * MIB - 2048),
+    (ZonedTraits(zones=8_192), None),
+])  # fmt: skip
+def test_what_cannot_be_filled_is_said_to_be(traits: ZonedTraits, at: int | None) -> None:
+    where = np.arange(20, traits.zones) * ZONE if at is None else np.array([at])
+    assert Filling().batch(FakeZoned(traits).report_zones(), where.astype(np.uint64), 4096) is None
+
+
+def test_zones_are_full_before_a_step_touches_them_first() -> None:
+    engine = FakeZoned(ZonedTraits(zones=2_048, conventional=0))
+    filling, writes = Filling(), IoBatch.writes([5 * ZONE + 4096, 9 * ZONE - 1024], 4096)
+    ahead = filling.ahead(engine, ZONE, writes)
+    assert ahead is not None
+    engine.run(ahead)
+    assert np.flatnonzero(engine.pointer == ZONE).tolist() == [5, 8, 9]
+    assert filling.ahead(engine, ZONE, writes) is None
+    engine.run(IoBatch.writes([7 * ZONE + 4096], 4096))
+    assert filling.ahead(engine, ZONE, IoBatch.reads([7 * ZONE], 4096)) is None, "what lies there is wanted"
+    many = IoBatch.writes(np.arange(MOST_FILLED_BYTES // ZONE + 5, dtype=np.uint64) * np.uint64(ZONE), 4096)
+    assert filling.ahead(engine, ZONE, many) is None, "it fills a cache"
+    assert filling.ahead(engine, ZONE, IoBatch.make(Op.FLUSH, [0], 0)) is None
+
+
+def drive(conditions: str = "[conditions]\n") -> SimEngine:
+    """A drive whose first zones are conventional."""
+    text = _native.random_profile(CONVENTIONAL_FIRST, "host-aware")
+    sim = _native.SimDrive(text, "drive.toml", CONVENTIONAL_FIRST, conditions)
+    return engine_over(sim, TargetFacts("sim", "sim:drive.toml", sim.size_bytes, sim.block_bytes))
+
+
+def test_a_reset_of_all_zones_leaves_the_cache_empty(tmp_path: Path) -> None:
+    engine = drive('[conditions]\nerase = "none"\nclock = "1 us"\n')
+    seen = zones_of(engine)
+    recording = Recording.create(tmp_path / "r", engine.describe(), {}, 1)
+    with recording.part("any") as writer:
+        session = Session(engine, writer, test="any", seed=1, known=Known(), part=seen)
+        session.run("use", IoBatch.writes([MIB, 5 * MIB], 4096))
+        assert engine.counters()["cache_live_bytes"] == 8192
+        assert session.reset("reset") is State.CLEAN
+        assert engine.counters()["cache_live_bytes"] == 0
+        session.run("use-again", IoBatch.writes([MIB, 5 * MIB], 4096))
+        writer.complete()
+    evidence = recording.evidence("any")
+    assert isinstance(evidence, Evidence)
+    replay = Replay(evidence, Known(writes=True))
+    assert replay.size == session.size < engine.size
+    replay.run("use", IoBatch.writes([MIB, 5 * MIB], 4096))
+    assert replay.reset("reset") is State.CLEAN
+    replay.run("use-again", IoBatch.writes([MIB, 5 * MIB], 4096))
+    assert replay.names == session.names
+    assert [name for name in replay.names if name.startswith("zones-filled")] == [
+        "zones-filled", "zones-filled-2"
+    ], "a reset leaves them empty"  # fmt: skip
+
+
+def test_a_drive_is_shingled_although_its_first_zones_are_conventional(tmp_path: Path) -> None:
+    result = run_suite(drive(), tmp_path / "r", SuiteOptions(only=("cache_location",)))
+    known = Known(result.findings)
+    assert (known.word("drive_type"), known.word("cache_medium")) == ("smr", "disk")
+    text = _native.random_profile(CONVENTIONAL_FIRST, "host-aware")
+    truth = _native.profile_truth(text, "drive.toml")
+    assert f'"{known.word("cache_location")}"' in truth and known.word("cache_location") == "od"
+    turn_ns = known.number("rotation_ns")
+    assert turn_ns is not None and known.part("track_bytes", "id") is not None
+    assert infer_suite(tmp_path / "r").findings == result.findings
