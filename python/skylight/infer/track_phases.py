@@ -43,6 +43,7 @@ MOST_SIGMA = 0.05
 FEWEST_PAIRS = 8
 PEAK = 0.1  # revolutions over the longest time: farther off lies no longer the same peak
 ROUGH = 3e-3  # how far off a period may be that is to be refined
+SLOPE_ROOM = 0.1  # by which a slope may leave the coarse one, and the range it was looked for in
 CUT_PENALTY_PER_LOG = 2.0  # two parameters a cut, and twice the criterion's half log n
 LONGEST_PIECE_TURNS = 1.25
 CELLS = 1 << 14  # of a table held at once
@@ -181,6 +182,8 @@ def fit_tracks(x: F64, phase: F64, low: float, high: float, tick_turns: float = 
     starts = _cuts(where, turn, slope)
     for _ in range(3):
         slope, _ = _common_slope(where, turn, slope, starts, off_turns)
+        if not (1 - SLOPE_ROOM) / high <= slope <= (1 + SLOPE_ROOM) / low:
+            return None
         before, starts = starts, _cuts(where, turn, slope)
         if np.array_equal(before, starts):
             break
@@ -300,7 +303,7 @@ def _columns_of(where: F64, turn: F64, slopes: F64) -> tuple[F64, F64, U64]:
 def _slope_by_cuts(where: F64, turn: F64, slope: float) -> float:
     """The slope near a coarse one whose pieces agree best, on the first rows."""
     rows = min(len(where), 240)
-    tried = slope * np.linspace(0.9, 1.1, 21)
+    tried = slope * np.linspace(1 - SLOPE_ROOM, 1 + SLOPE_ROOM, 21)
     return float(tried[int(np.argmax(_most_agreed(where[:rows], turn[:rows], tried)))])
 
 
