@@ -37,12 +37,13 @@ Complex = NDArray[np.complex128]
 
 SHORT_WINDOW, LONG_WINDOW = 0.35, 0.7  # revolutions within which phases must rise evenly
 LEAST_SIGMA = 1e-3  # revolutions: 10 us at 10 ms; no log is finer
-OUTLIER_TURNS = 0.12
+OUTLIER_TURNS = 0.12  # beside what the tick of the clock adds
 MOST_SIGMA = 0.05
 """Revolutions, beside what the tick of the clock adds; jitter of 3 % and 200 us is 0.02 of the fastest."""
 FEWEST_PAIRS = 8
 PEAK = 0.1  # revolutions over the longest time: farther off lies no longer the same peak
 ROUGH = 3e-3  # how far off a period may be that is to be refined
+SLOPE_ROOM = 0.1  # by which a slope may leave the coarse one, and the range it was looked for in
 CUT_PENALTY_PER_LOG = 2.0  # two parameters a cut, and twice the criterion's half log n
 LONGEST_PIECE_TURNS = 1.25
 CELLS = 1 << 14  # of a table held at once
@@ -171,18 +172,22 @@ def fit_tracks(x: F64, phase: F64, low: float, high: float, tick_turns: float = 
     slope = _coarse_slope(where, turn, 1.0 / high, 1.0 / low)
     if slope is None:
         return None
-    kept = _without_outliers(where, turn, slope)
+    kept = _without_outliers(where, turn, slope, OUTLIER_TURNS + tick_turns)
     where, turn = where[kept], turn[kept]
     if len(where) < 24:
         return None
     slope = _slope_by_cuts(where, turn, slope)
+    # Rows left out for what the tick alone moved them would hold a slope where it is, whatever the others say.
+    off_turns = OUTLIER_TURNS + tick_turns / 2
     starts = _cuts(where, turn, slope)
     for _ in range(3):
-        slope, _ = _common_slope(where, turn, slope, starts)
+        slope, _ = _common_slope(where, turn, slope, starts, off_turns)
+        if not (1 - SLOPE_ROOM) / high <= slope <= (1 + SLOPE_ROOM) / low:
+            return None
         before, starts = starts, _cuts(where, turn, slope)
         if np.array_equal(before, starts):
             break
-    slope, error = _common_slope(where, turn, slope, starts)
+    slope, error = _common_slope(where, turn, slope, starts, off_turns)
     found = _tracks(where, turn, slope, error, starts)
     return found if found.sigma <= hypot(MOST_SIGMA, TICK_DEVIATION * tick_turns) else None
 
@@ -248,12 +253,13 @@ def _coherences(rising: F64, vectors: Complex, window: float) -> F64:
     return np.where(pairs >= rows, agreeing / np.maximum(pairs, 1.0), 0.0)
 
 
-def _without_outliers(where: F64, turn: F64, slope: float) -> NDArray[np.bool_]:
-    """Rows whose phase some neighbours on one side share: cached blocks and slow commands stand alone."""
+def _without_outliers(where: F64, turn: F64, slope: float, apart: float) -> NDArray[np.bool_]:
+    """Rows whose phase some neighbours on one side share, to so many revolutions: cached blocks and slow
+    commands stand alone."""
     rest = turn - slope * where
     near = np.zeros(len(rest), np.int64)
     for step in (1, 2, 3, 4):
-        agree = np.abs(centred(rest[step:] - rest[:-step])) < OUTLIER_TURNS
+        agree = np.abs(centred(rest[step:] - rest[:-step])) < apart
         near[step:] += agree
         near[:-step] += agree
     return near >= 3
@@ -297,12 +303,15 @@ def _columns_of(where: F64, turn: F64, slopes: F64) -> tuple[F64, F64, U64]:
 def _slope_by_cuts(where: F64, turn: F64, slope: float) -> float:
     """The slope near a coarse one whose pieces agree best, on the first rows."""
     rows = min(len(where), 240)
-    tried = slope * np.linspace(0.9, 1.1, 21)
+    tried = slope * np.linspace(1 - SLOPE_ROOM, 1 + SLOPE_ROOM, 21)
     return float(tried[int(np.argmax(_most_agreed(where[:rows], turn[:rows], tried)))])
 
 
-def _common_slope(where: F64, turn: F64, slope: float, starts: Ints) -> tuple[float, float]:
-    """The slope within pieces by least squares, and its standard error."""
+def _common_slope(
+    where: F64, turn: F64, slope: float, starts: Ints, off_turns: float
+) -> tuple[float, float]:
+    """The slope within pieces by least squares of rows that are off by no more than so many revolutions, and
+    its standard error."""
     count = np.diff(np.append(starts, len(where)))
     piece = np.repeat(np.arange(len(starts)), count)
     rest = turn - slope * where
@@ -311,7 +320,7 @@ def _common_slope(where: F64, turn: F64, slope: float, starts: Ints) -> tuple[fl
     mean_x = np.add.reduceat(where, starts) / count
     mean_off = np.add.reduceat(off, starts) / count
     from_x, from_off = where - mean_x[piece], off - mean_off[piece]
-    fine = np.abs(from_off) < OUTLIER_TURNS
+    fine = np.abs(from_off) < off_turns
     weight = float((from_x[fine] ** 2).sum())
     if weight <= 0:
         return slope, slope

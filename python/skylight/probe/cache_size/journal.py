@@ -55,6 +55,8 @@ SLOWEST_TURN_NS = 60e9 / 3_600
 STAYED, STAYED_BETWEEN, MOST_GONE = 40, (0.03, 0.5), 0.1
 """Looks at writes of a fill, between which shares of it, and how many may be home: cleaning that began a
 tenth of the fill ago has moved a tenth of them, and a few are misread at the end of a track."""
+SHORT_GROUPS = 1
+"""By so many groups of waiting writes a fill that is made again is shorter: cleaning set in within one."""
 ASKED, SOME_GONE = 8, 2
 """Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
 MOST_PARTS = 200
@@ -250,7 +252,7 @@ def _filled(steps: Steps, name: str, sizes: tuple[tuple[int, int], ...], quantum
         fills.append(_deep_fill(check, f"{name}-{number}", size, quanta, (done, count), pace))
         if fills[-1].ended:
             break
-    if fills[-1].ended and not check.most_stayed(fills):
+    if fills[-1].ended and not (check.most_stayed(fills) or check.again(fills)):
         fills[-1] = replace(fills[-1], ended=False)
     return fills
 
@@ -286,10 +288,25 @@ class _Check:
         if self.plain(fills[-1].writes_an_entry):
             return True
         count = sum(fill.writes for fill in fills if fill.size == self.size)
+        return self._gone(count) <= (MOST_GONE + fills[-1].beyond / max(fills[-1].writes, 1)) * STAYED
+
+    def again(self, fills: list[Fill]) -> bool:
+        """Whether hardly any write is home when the same fill ends right before cleaning set in. Of few bands
+        one holds many of the writes, so those that were cleaned since may have taken most of them home."""
+        if {fill.size for fill in fills} != {self.size} or self.steps.reset(f"{self.name}-again-erase") is (
+            State.UNKNOWN
+        ):
+            return False
+        count = sum(fill.writes for fill in fills)
+        short = max(count - SHORT_GROUPS * DEPTH, 0)
+        self.steps.run(f"{self.name}-again", _writes(self.steps, 0, short, self.size), depth=DEPTH)
+        return self._gone(short) <= MOST_GONE * STAYED
+
+    def _gone(self, count: int) -> int:
+        """How many of some of the earlier of so many writes are home."""
         early, late = (round(share * count) for share in STAYED_BETWEEN)
         where = spread(self.steps.size, late + 1, self.size)[np.linspace(early, late, STAYED, dtype=np.int64)]
-        gone = int(np.count_nonzero(_home(self.steps, f"{self.name}-stayed", where[where > 0])))
-        return gone <= (MOST_GONE + fills[-1].beyond / max(fills[-1].writes, 1)) * STAYED
+        return int(np.count_nonzero(_home(self.steps, f"{self.name}-stayed", where[where > 0])))
 
 
 def _home(steps: Steps, name: str, blocks: U64) -> Bools:
@@ -481,6 +498,8 @@ def _limits(
     used = blocks.writes / an_entry * -(-an_entry * BLOCK // quantum)
     if flushed:
         used = blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
+    if places is None and used > sum(fill.places for fill in fills):
+        return None, None  # as many places were never seen to be there
     if places is not None and abs(writes - blocks.writes) <= max(SAME * blocks.writes, 2 * DEPTH):
         return None, blocks.writes  # the fill ended where the map was full
     if places is not None and used >= (1 - 2 * SAME) * places:

@@ -302,8 +302,8 @@ class Search:
         if math.isinf(high_s) or not alone:
             return True
         steps, anchors_ns = self.ground.steps, list[int]()
-        pause_s = max(trial.pause_s for trial in alone)
-        for number in range(1, CONTROLS + 1):
+        longest_s = max(trial.pause_s for trial in alone)
+        for number, pause_s in enumerate([high_s, longest_s] * CONTROLS, 1):
             if steps.reset(f"{CONTROL}erase") is State.UNKNOWN:
                 self.controls.late_ns = math.inf
                 return False

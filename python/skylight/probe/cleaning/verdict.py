@@ -141,21 +141,35 @@ def _start(seen: Seen) -> Finding:
 
 
 def _start_before(seen: Seen, first_s: float) -> Finding:
-    """When cleaning begins, from the time after which a first band was clean and what a band takes."""
+    """When cleaning begins, from the time after which a first band was clean and what a band takes. The read
+    behind the pause waits for a unit of cleaning to end, which may be the one that makes the band clean."""
     one, (low_s, high_s) = rate.best(seen.rounds), trials.bracket(seen.trials)
     first = f"a first band was clean after {format_duration(first_s * 1e9)}"
     bands, begun = seen.cache_bands, (0.0, high_s * 1e9)
     if one is None and not bands.measured:
         return START.unknown(f"{first}, but how long it was cleaned is not known", interval=begun)
     band_s = bands.more_ns / 1e9 if one is None else one.band_s
-    start_s = first_s - band_s
-    apart_s = math.hypot((high_s - low_s) / math.sqrt(12), FIRST_BAND_ERROR * band_s)
-    why = f"{first}, and a band takes {format_duration(band_s * 1e9)}"
+    waited_s, unsure_s = _waited(seen.trials, first_s - band_s, high_s)
+    start_s = first_s + waited_s - band_s
+    apart_s = math.hypot((high_s - low_s) / math.sqrt(12), FIRST_BAND_ERROR * band_s, unsure_s)
+    waited = f" and the {format_duration(waited_s * 1e9)} that a read waited for it" if waited_s > 0 else ""
+    why = f"{first}{waited}, and a band takes {format_duration(band_s * 1e9)}"
     confidence = chance_within(START_WITHIN, apart_s / start_s) if start_s > 0 else 0.0
     if confidence < LEAST_CONFIDENCE:
         return START.unknown(f"{why}: what is left is too little to be known", _rows(seen.trials), begun)
     interval = (max(start_s - 2 * apart_s, 0.0) * 1e9, (start_s + 2 * apart_s) * 1e9)
     return START.found(round(start_s * 1e9), confidence, why, _rows(seen.trials), interval)
+
+
+def _waited(seen: Sequence[Trial], least_s: float, high_s: float) -> tuple[float, float]:
+    """How long the read behind the shortest pause with a clean band waited for cleaning, s, and how far that
+    may be off: by as much as reads waited behind pauses too short for cleaning to have begun."""
+    took_s = [trial.anchor_ns / 1e9 for trial in seen if trial.pause_s == high_s and trial.cleaned]
+    before_s = [trial.anchor_ns / 1e9 for trial in seen if trial.pause_s <= max(least_s, trials.SHORTEST_S)]
+    if not took_s or not before_s:
+        return 0.0, high_s
+    usual_s = float(np.median(before_s))
+    return max(float(np.median(took_s)) - usual_s, 0.0), max(before_s) - usual_s
 
 
 def _band(seen: Seen, rows: Sequence[str]) -> Finding:

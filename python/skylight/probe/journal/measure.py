@@ -28,6 +28,7 @@ from skylight.probe.journal.entries import (
 )
 from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
+from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.write_through import Volatile
 from skylight.probe.procedure import Steps
 
@@ -63,8 +64,8 @@ class Many:
 
 @dataclass(slots=True)
 class Runs:
-    """What was measured: lone writes by size; waiting writes of some sizes, and of growing ones; many lone
-    writes; the first entry, written and read again and again; FLUSHes; blocks that were written together;
+    """What was measured: lone writes by size; waiting writes of some sizes, and of growing ones; lone
+    writes as long as entries; many lone writes; the first entry, written and read again and again; FLUSHes; blocks that were written together;
     what the volatile cache does, and what a command takes that finds nothing to do (ns)."""
 
     footprints: Footprints = field(default_factory=lambda: Footprints(None, None))
@@ -74,6 +75,7 @@ class Runs:
     first: dict[str, list[IoLog]] = field(default_factory=lambda: {"write": [], "read": []})
     flushes: IoLog = EMPTY_LOG
     together: IoLog = EMPTY_LOG
+    splits: Splits | None = None
     volatile: Volatile = "none"
     way_ns: float = 0.0
 
@@ -197,6 +199,8 @@ def measure(bench: Bench) -> None:
     if bench.seen.depth >= FEWEST_DEPTH:
         find_bound(bench, edge)
         climb(bench, edge)
+    else:
+        split(bench, edge)
     find_out_of_band(bench)
     find_merges(bench)  # last: it may fill the cache
 
@@ -242,6 +246,21 @@ def find_bound(bench: Bench, quantum: int) -> None:
         size = next_queue_size(bound, size, bench.block, seen.depth)
         if size is not None and size > min(LARGEST_QUEUED_BYTES, bench.steps.size // (4 * DEPTH)):
             return
+
+
+def split(bench: Bench, quantum: int) -> None:
+    """Lone writes of growing size until one does not fit into an entry."""
+
+    def measure(size: int, writes: int, number: int) -> Run:
+        erased = bench.fresh()
+        params: dict[str, JsonScalar] = {"size_bytes": size, "erased": erased}
+        io = IoBatch.writes(bench.offsets(writes, size), size)
+        return Run.of(size, erased, bench.steps.run(f"long-{size}-{number}", io, params=params))
+
+    medium = "flash" if bench.flash else "disk"
+    step_ns = bench.footprints.shift_ns(quantum + bench.block)
+    splits = bench.seen.splits = Splits(bench.block, quantum, medium, bench.rotation_ns, step_ns)
+    find_split(splits, measure, REPEATS["disk"], bench.steps.size // 16)
 
 
 def climb(bench: Bench, quantum: int) -> None:

@@ -31,6 +31,7 @@ from skylight.probe.journal.findings import (
 from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints
 from skylight.probe.journal.measure import DEPTH, Many, Runs
 from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash
+from skylight.probe.journal.splits import Splits
 from skylight.units import format_duration, format_size
 
 RESAMPLES = 100
@@ -181,7 +182,7 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
             QUANTUM.unknown(why),
             ENTRY_MAX.unknown(why),
         ]
-    findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen)]
+    findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen, runs.splits)]
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
     return [*findings, _out_of_band(seen, seen.quantum, runs, known), *_merge_findings(seen)]
@@ -210,7 +211,30 @@ def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
     return QUANTUM.found(quantum.low, quantum.confidence, why, rows, (quantum.low, quantum.high))
 
 
-def _entry_finding(seen: Seen) -> Finding:
+def _split_finding(splits: Splits) -> Finding:
+    rows = tuple(f"long-{size}-1" for size in sorted(splits.runs))
+    if splits.split is None:
+        most = format_size(max(splits.whole, splits.quantum))
+        why = f"lone writes of up to {most} go into one entry, and longer ones were not tried"
+        return ENTRY_MAX.unknown(why, rows)
+    if not splits.confirmed():
+        why = (
+            f"lone writes of {format_size(splits.split)} take longer than those of {format_size(splits.whole)},"
+            " but what follows does not look like a second entry"
+        )
+        return ENTRY_MAX.unknown(why, rows)
+    confidence = splits.confidence()
+    why = (
+        f"lone writes of up to {format_size(splits.whole)} take as long as any of as many quanta, and from"
+        f" {format_size(splits.split)} on as with another entry, into which a quantum more goes"
+    )
+    value = (splits.whole + splits.split) // 2
+    return ENTRY_MAX.found(value, confidence, why, rows, (splits.whole, splits.split))
+
+
+def _entry_finding(seen: Seen, splits: Splits | None) -> Finding:
+    if splits is not None:
+        return _split_finding(splits)
     if not seen.queues:
         return ENTRY_MAX.unknown("hardly any writes wait together in the drive, so none fills an entry")
     bound = seen.bound

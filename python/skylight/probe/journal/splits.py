@@ -1,0 +1,168 @@
+"""The most that one entry holds, from single writes that are longer.
+
+Where hardly any writes wait together none fills an entry, but one write may: what it has beyond the most that
+an entry holds begins another, with out-of-band data, a gap and a quantum of its own. Sizes that need as many
+quanta take as long, so one of them that takes longer than the smallest was split. Sizes are doubled until the
+largest of so many quanta was split, then the number of quanta is halved to, then the size.
+
+The control is the second entry: up to a quantum more goes into its first, and takes no longer; then its
+second begins. Where that is not so, something else than the end of an entry made the write longer.
+
+Invariants: pure functions of runs, but for `find_split`; an entry that ends where a quantum does leaves no
+sign, and is unknown.
+Source: Skylight (FAST '15) section 4.3.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skylight.infer.robust import BOOTSTRAP_SEED, share
+from skylight.probe.journal.levels import SURE, Footprints, Run
+
+MOST_QUANTA = 64
+"""Chosen: no journal is known whose entries hold more than a dozen (docs/figures.md, row S1g)."""
+LARGEST_WRITE_BYTES = 32 << 20
+"""The longest write that ATA has: 65,536 sectors (ACS-3, WRITE DMA EXT)."""
+RUN_BYTES, FEWEST_WRITES, MOST_WRITES = 48 << 20, 6, 24
+"""What a run writes, and in how many writes: chosen so that the search takes a few GiB."""
+NARROW = 0.03
+"""Of an entry: how far the search goes. Chosen: a third of what is right, for each step writes many entries."""
+MORE_ROUNDS = 4
+RESAMPLES = 100
+
+Measure = Callable[[int, int, int], Run]
+"""Runs so many lone writes of a size; the number of the run is given last."""
+
+
+def writes_of(size: int) -> int:
+    """How many lone writes of that size a run has."""
+    return max(FEWEST_WRITES, min(MOST_WRITES, RUN_BYTES // size))
+
+
+@dataclass(slots=True)
+class Splits:
+    """Lone writes of many quanta, each of which adds about `step_ns`. `whole` bytes were not split; those of
+    `split` were, if that was met."""
+
+    block: int
+    quantum: int
+    medium: str
+    rotation_ns: float | None
+    step_ns: float
+    runs: dict[int, list[Run]] = field(default_factory=dict)
+    whole: int = 0
+    split: int | None = None
+
+    def pair(self, reference: int, size: int) -> Footprints:
+        """What the runs of two sizes say of each other; the smaller is the reference."""
+        runs = {each: self.runs[each] for each in (reference, size)}
+        return Footprints(self.medium, self.rotation_ns, runs)
+
+    def longer(self, reference: int, size: int) -> bool:
+        """Whether writes of a size take more space than those of a smaller one: where no angles tell, whether
+        they take longer by more than half a quantum, of which another entry takes a whole one at least."""
+        pair = self.pair(reference, size)
+        if pair.aligned or pair.stepping:
+            return pair.more(size)
+        return pair.shift_ns(size) > self.step_ns / 2
+
+    def doubtful(self, reference: int, size: int) -> bool:
+        """Whether more repeats are needed to tell."""
+        pair = self.pair(reference, size)
+        if pair.aligned or pair.stepping:
+            return pair.doubtful(size)
+        return abs(pair.shift_ns(size) - self.step_ns / 2) < SURE * pair.noise_ns
+
+    def first_of(self, quanta: int) -> int:
+        """The smallest size that takes so many quanta."""
+        return (quanta - 1) * self.quantum + self.block
+
+    @property
+    def reference(self) -> int:
+        """The smallest size that takes as many quanta as the largest that was not split."""
+        return self.first_of(-(-self.whole // self.quantum))
+
+    @property
+    def controls(self) -> tuple[int, int, int]:
+        """Sizes between the first two of which the second entry has one quantum, and two at the third."""
+        first = self.split or self.whole
+        return first, self.whole + self.quantum - self.block, first + self.quantum
+
+    def confirmed(self) -> bool:
+        """Whether the second entry takes a quantum, and then another."""
+        one, same, more = self.controls
+        if any(size not in self.runs for size in self.controls) or same <= one:
+            return False
+        return not self.longer(one, same) and self.longer(same, more)
+
+    def confidence(self) -> float:
+        """How often repeats drawn anew show the split where it is."""
+        if self.split is None:
+            return 0.0
+        rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+        hits = 0
+        for _ in range(RESAMPLES):
+            drawn = Splits(self.block, self.quantum, self.medium, self.rotation_ns, self.step_ns)
+            for size in {self.reference, self.whole, self.split}:
+                runs = self.runs[size]
+                drawn.runs[size] = [runs[index] for index in rng.integers(0, len(runs), size=len(runs))]
+            flat = self.whole == self.reference or not drawn.longer(self.reference, self.whole)
+            hits += flat and drawn.longer(self.reference, self.split)
+        return share(hits, RESAMPLES)
+
+
+def find_split(splits: Splits, measure: Measure, repeats: int, most: int) -> None:
+    """Searches for the most that a write may have and still be one entry, up to `most` bytes."""
+    most = min(LARGEST_WRITE_BYTES, most, MOST_QUANTA * splits.quantum)
+
+    def run(size: int) -> None:
+        runs = splits.runs.setdefault(size, [])
+        runs += [measure(size, writes_of(size), len(runs) + number + 1) for number in range(repeats)]
+
+    def longer(reference: int, size: int) -> bool:
+        """Whether writes of a size take more space than those of the other, measured until it is plain."""
+        for each in (reference, size):
+            if each not in splits.runs:
+                run(each)
+        for _ in range(MORE_ROUNDS):
+            if not splits.doubtful(reference, size):
+                break
+            run(reference)
+            run(size)
+        return splits.longer(reference, size)
+
+    low, high = 1, 2  # quanta
+    while high * splits.quantum <= most and not longer(splits.first_of(high), high * splits.quantum):
+        low, high = high, 2 * high
+    splits.whole = low * splits.quantum
+    if high * splits.quantum > most:
+        return
+    while high - low > 1:
+        middle = (low + high) // 2
+        if longer(splits.first_of(middle), middle * splits.quantum):
+            high = middle
+        else:
+            low = middle
+    _narrow(splits, high, longer)
+    one, same, more = splits.controls
+    if same > one and more <= most + splits.quantum:
+        longer(one, same)
+        longer(same, more)
+
+
+def _narrow(splits: Splits, quanta: int, longer: Callable[[int, int], bool]) -> None:
+    """Halves what is left between the smallest and the largest size of so many quanta."""
+    block = splits.block
+    first = splits.whole = splits.first_of(quanta)
+    split = quanta * splits.quantum
+    while split - splits.whole > max(block, NARROW * splits.whole):
+        middle = (splits.whole + split) // 2 // block * block
+        if longer(first, middle):
+            split = middle
+        else:
+            splits.whole = middle
+    splits.split = split
