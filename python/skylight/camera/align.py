@@ -28,7 +28,7 @@ I64 = NDArray[np.int64]
 TOLERANCE_FRAMES = 2.0
 # Between the beginning of a service and that of its seek: the overheads of host and command.
 OVERHEAD_S = 0.5e-3
-# Lags that are looked at closely: the highest of the cross-correlation. Chosen: the best one and its neighbours
+# Lags that are looked at closely: the highest of the cross-correlation. Chosen: the best and its neighbours
 # take three, and the runner-up is among the others.
 CANDIDATES = 64
 # Bins of the cross-correlation at most, which take 0.5 GB: 9 hours at 480 frames/s.
