@@ -142,8 +142,9 @@ class Appearance:
         bend = before - 2 * at + after
         step = np.where(bend < 0, 0.5 * (before - after) / np.where(bend < 0, bend, -1), 0)
         shift = np.where(inner == best, inner + np.clip(step, -0.5, 0.5), best)
-        visible = np.maximum(self.polar.visible, 1e-6)
-        energy = (sums**2 / visible).sum(axis=(1, 2))
+        # Of the pixels, not of the bins: what a bin averages is less the larger the bins are, and their
+        # size depends on the pivot.
+        energy = np.einsum("ij,ij->i", masks, masks)
         explained = gain[rows, best] / np.maximum(energy, 1e-6)
         return shift, np.clip(explained, 0, 1), masks.sum(axis=1, dtype=np.float64)
 

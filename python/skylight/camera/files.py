@@ -15,10 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from skylight.camera.align import Alignment
 from skylight.camera.rate import Rate
 from skylight.camera.reading import Reading
 from skylight.camera.track import Track
 from skylight.errors import KeepError
+from skylight.evidence import IoLog, Op
 
 FORMAT = "skylight-head-position"
 SCHEMA = 1
@@ -35,8 +37,21 @@ def frame_times_s(found: Track, rate: Rate) -> np.ndarray[tuple[int], np.dtype[n
     return np.asarray(play_s * found.clip.playback_hz / rate.capture_hz, np.float64)
 
 
-def summary(found: Track, rate: Rate, reading: Reading) -> dict[str, Any]:
-    """All that was found but the columns, as JSON has it."""
+def command_of(log: IoLog, row: int | None) -> dict[str, Any] | None:
+    """A row of a log as JSON has it; times in s, on the recording's clock."""
+    if row is None:
+        return None
+    return {
+        "row": row, "op": Op(int(log.op[row])).name.lower(), "offset": int(log.offset[row]),
+        "size": int(log.size[row]), "submit_s": int(log.submit_ns[row]) / 1e9,
+        "complete_s": int(log.complete_ns[row]) / 1e9,
+    }  # fmt: skip
+
+
+def summary(
+    found: Track, rate: Rate, reading: Reading, io: tuple[IoLog, Alignment] | None = None
+) -> dict[str, Any]:
+    """All that was found but the columns, as JSON has it; with `io`, the command of each seek."""
     clip = found.clip
     milliseconds = None if rate.capture_hz is None else 1e3 / rate.capture_hz
 
@@ -44,7 +59,7 @@ def summary(found: Track, rate: Rate, reading: Reading) -> dict[str, Any]:
         return None if milliseconds is None else round(frames * milliseconds, 4)
 
     cycle = reading.cycle
-    return {
+    facts: dict[str, Any] = {
         "format": FORMAT,
         "schema": SCHEMA,
         "clip": {
@@ -83,9 +98,17 @@ def summary(found: Track, rate: Rate, reading: Reading) -> dict[str, Any]:
         ],
         "notes": list(found.notes),
     }  # fmt: skip
+    if io is not None:
+        log, aligned = io
+        facts["io"] = {"frame_0_s": aligned.frame_0_s, "why": aligned.why}
+        for seek, row in zip(facts["seeks"], aligned.rows, strict=True):
+            seek["io"] = command_of(log, row)
+    return facts
 
 
-def keep(folder: Path, found: Track, rate: Rate, reading: Reading) -> list[Path]:
+def keep(
+    folder: Path, found: Track, rate: Rate, reading: Reading, io: tuple[IoLog, Alignment] | None = None
+) -> list[Path]:
     """Writes the columns and the summary into a folder; returns the paths."""
     import pyarrow as pa
 
@@ -97,7 +120,7 @@ def keep(folder: Path, found: Track, rate: Rate, reading: Reading) -> list[Path]
         pa.array(found.position, pa.float32()),
         pa.array(found.confidence, pa.float32()),
     ]
-    facts = summary(found, rate, reading)
+    facts = summary(found, rate, reading, io)
     head = {name: facts[name] for name in ("format", "schema", "clip", "capture_hz", "capture_why", "scale")}
     table = pa.table(dict(zip(COLUMNS, columns, strict=True)))
     table = table.replace_schema_metadata({KEY: json.dumps(head, sort_keys=True).encode()})

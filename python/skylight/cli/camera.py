@@ -16,12 +16,16 @@ import click
 from skylight.cli.console import ByteProgress, headline, line, table
 from skylight.cli.targets import check_results_folder
 from skylight.errors import UsageError
-from skylight.units import format_count, format_percent
+from skylight.units import format_count, format_percent, format_size
 
 if TYPE_CHECKING:
+    from skylight.camera.align import Alignment
     from skylight.camera.rate import Rate
     from skylight.camera.reading import Reading
     from skylight.camera.track import Options, Track
+    from skylight.evidence import IoLog
+
+    Io = tuple[IoLog, Alignment]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,6 +39,7 @@ Examples:
   skylight camera track clip.mov -o found              with graph and video
   skylight camera track clip.mp4 --rate 1000 --json
   skylight camera track clip.mp4 --known 0=1 --known 212=0     known positions
+  skylight camera track clip.mp4 --io recording:found          command of each seek
   skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
   skylight camera render head.arrows -o window.mp4 --start 3.2 --seconds 2
   skylight camera render head.arrows -o filmed.mp4 --filmed --size 224x160
@@ -125,6 +130,10 @@ def _number(
     "--mirrored", is_flag=True, help="The clip was shot through a mirror: the ID is at the other end."
 )
 @click.option(
+    "--io", metavar="EVIDENCE",
+    help="I/O of the same run, recording:DIR or fio-log:FILE: finds the command of each seek.",
+)  # fmt: skip
+@click.option(
     "-o",
     "--out",
     type=click.Path(path_type=Path),
@@ -135,8 +144,8 @@ def _number(
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
 def track(
     video: Path, region: tuple[int, int, int, int] | None, rate: float | None, io_period: float | None,
-    rpm: float | None, known: tuple[tuple[int, float], ...], mirrored: bool, out: Path | None, no_video: bool,
-    as_json: bool,
+    rpm: float | None, known: tuple[tuple[int, float], ...], mirrored: bool, io: str | None, out: Path | None,
+    no_video: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Follow the head in VIDEO, any format that ffmpeg reads: position, seeks, dwells, cycles."""
     from skylight.camera.files import summary
@@ -147,13 +156,51 @@ def track(
     options = Options(region, known, mirrored, rate, None if io_period is None else io_period / 1e3, rpm)
     if out is not None:
         check_results_folder(out)
+    log = None if io is None else _log_of(io)
     found, captured, reading = _tracked(video, options)
+    aligned = None if log is None else (log, _aligned(log, found, captured, reading))
     if out is not None:
-        _keep(out, found, captured, reading, video=not no_video, quiet=as_json)
+        _keep(out, found, captured, reading, aligned, video=not no_video, quiet=as_json)
     if as_json:
-        click.echo(json.dumps(summary(found, captured, reading), indent=1))
+        click.echo(json.dumps(summary(found, captured, reading, aligned), indent=1))
         return
-    _print(found, captured, reading)
+    _print(found, captured, reading, aligned)
+
+
+def _log_of(source: str) -> IoLog:
+    """All I/O of a recording or of fio's logs."""
+    from skylight.engines import parse_target
+    from skylight.engines.fio_log import read_logs
+    from skylight.evidence import IoLog
+    from skylight.probe.suite import TESTS
+    from skylight.recording import Recording, recording_dir
+
+    target = parse_target(source)
+    if target.kind == "fio-log":
+        log = IoLog.joined([one.rows for one in read_logs(target.name).logs])
+    elif target.kind == "recording":
+        kept = Recording.open(recording_dir(Path(target.name)))
+        tests = [kept.evidence(test.name) for test in TESTS]
+        log = IoLog.joined([step.rows for one in tests if one is not None for step in one.done])
+    else:
+        raise UsageError(f"--io {source}: give evidence that is kept, recording:DIR or fio-log:FILE")
+    if len(log) == 0:
+        raise UsageError(f"--io {source}: contains no I/O; give the recording of the run that was filmed")
+    return log
+
+
+def _aligned(log: IoLog, found: Track, captured: Rate, reading: Reading) -> Alignment:
+    import numpy as np
+
+    from skylight.camera.align import align
+    from skylight.camera.files import frame_times_s
+
+    times_s = frame_times_s(found, captured)
+    if times_s is None:
+        raise UsageError("--io: the film's clock is unknown without its rate of capture; give --rate HZ")
+    ends = np.array([(one.start, one.end) for one in reading.seeks], np.float64).reshape(-1, 2)
+    start_s, end_s = np.interp(ends.T, np.arange(found.frames), times_s)
+    return align(start_s, end_s, float(np.median(np.diff(times_s))), log)
 
 
 def _tracked(video: Path, options: Options) -> tuple[Track, Rate, Reading]:
@@ -168,12 +215,14 @@ def _tracked(video: Path, options: Options) -> tuple[Track, Rate, Reading]:
     return found, captured, read(found.position, found.confidence, captured.capture_hz)
 
 
-def _keep(out: Path, found: Track, captured: Rate, reading: Reading, *, video: bool, quiet: bool) -> None:
+def _keep(
+    out: Path, found: Track, captured: Rate, reading: Reading, aligned: Io | None, *, video: bool, quiet: bool
+) -> None:
     from skylight.camera.annotate import VIDEO_NAME, annotated
     from skylight.camera.figures import GRAPH_NAME, graph
     from skylight.camera.files import keep
 
-    paths = keep(out, found, captured, reading)
+    paths = keep(out, found, captured, reading, aligned)
     graph(out / GRAPH_NAME, found, captured, reading)
     paths.append(out / GRAPH_NAME)
     if video:
@@ -185,7 +234,7 @@ def _keep(out: Path, found: Track, captured: Rate, reading: Reading, *, video: b
             line(f"Written: {path}")
 
 
-def _print(found: Track, captured: Rate, reading: Reading) -> None:
+def _print(found: Track, captured: Rate, reading: Reading, aligned: Io | None) -> None:
     """Prints what the clip shows."""
     each_ms = None if captured.capture_hz is None else 1e3 / captured.capture_hz
 
@@ -213,12 +262,18 @@ def _print(found: Track, captured: Rate, reading: Reading) -> None:
         (f"Cleaning: {phase.name}", f"{long(phase.end - phase.start)} at {phase.position:.2f}")
         for phase in reading.cleaning
     ]
+    if aligned is not None:
+        at = aligned[1].frame_0_s
+        rows.append(("I/O", "not aligned" if at is None else f"frame 0 is at {at:.4f} s of the recording"))
+        rows.append(("", aligned[1].why))
     table(("Property", "Found"), rows)
     if reading.seeks:
+        commands = [""] * len(reading.seeks) if aligned is None else _commands(*aligned)
         table(
-            ("Seek", "Start", "End", "Takes", "From", "To"),
+            ("Seek", "Start", "End", "Takes", "From", "To", *(("I/O",) if aligned else ())),
             [(str(number + 1), f"{one.start:.1f}", f"{one.end:.1f}", long(one.end - one.start),
-              f"{one.source:.3f}", f"{one.target:.3f}" + ("" if one.whole else " (cut)"))
+              f"{one.source:.3f}", f"{one.target:.3f}" + ("" if one.whole else " (cut)"),
+              *((commands[number],) if aligned else ()))
              for number, one in enumerate(reading.seeks[:SHOWN_SEEKS])],
             right=(0, 1, 2, 3, 4),
         )  # fmt: skip
@@ -226,6 +281,17 @@ def _print(found: Track, captured: Rate, reading: Reading) -> None:
         line(f"{len(reading.seeks) - SHOWN_SEEKS} more seeks are in the output of --json")
     for note in found.notes:
         line(f"note: {note}")
+
+
+def _commands(log: IoLog, aligned: Alignment) -> list[str]:
+    """The command of each seek in words."""
+    from skylight.camera.files import command_of
+
+    found = [command_of(log, row) for row in aligned.rows]
+    return [
+        "none" if one is None else f"{one['op']} {format_size(one['size'])} at {format_size(one['offset'])}"
+        for one in found
+    ]
 
 
 def _strokes(reading: Reading) -> list[str]:

@@ -1,0 +1,116 @@
+"""The camera and a run of an emulated drive: the command of each seek, and what a film of the drive shows."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from skylight.camera import scene
+from skylight.camera.align import align
+from skylight.camera.motion import Traced, read_trace
+from skylight.camera.reading import Reading, read
+from skylight.camera.render import Clip, Film, through_window, write
+from skylight.camera.scale import Arm
+from skylight.camera.track import Track, track
+from skylight.engines.head_trace import HeadTraceFile
+from skylight.evidence import IoLog, Op
+from skylight.reproduce.lab import MIB, Bench
+
+F64 = NDArray[np.float64]
+SIZE = (224, 160)
+
+
+def film(
+    trace: Traced, path: Path, start_s: float, frames: int, rate_hz: float
+) -> tuple[Clip, Track, Reading]:
+    """A film through the window, and what it shows."""
+    clip = Clip(trace.motion, start_s, frames, Film(rate_hz))
+    write(path, through_window(clip, scene.window_view(*SIZE, Arm())), SIZE, clip.film, lambda _done: None)
+    found = track(path)
+    return clip, found, read(found.position, found.confidence, rate_hz)
+
+
+# --- Alignment.
+
+
+@dataclass(frozen=True)
+class Served:
+    """Commands one at a time, and their seeks: start and end (s on the log's clock), row of the command."""
+
+    log: IoLog
+    start_s: F64
+    end_s: F64
+
+
+def served(rng: np.random.Generator, count: int, period_s: float | None = None) -> Served:
+    """Commands of random length, or of one length; each moves the arm first."""
+    seeks_s = rng.uniform(0.004, 0.016, count) if period_s is None else np.full(count, 0.008)
+    takes_s = seeks_s + rng.uniform(0.0005, 0.012, count) if period_s is None else np.full(count, period_s)
+    pauses_s = rng.exponential(0.002, count) if period_s is None else np.zeros(count)
+    submit_s = 3600 + np.cumsum(pauses_s) + np.concatenate([[0], np.cumsum(takes_s)[:-1]])
+    ns = np.round(1e9 * np.stack([submit_s, submit_s + takes_s])).astype(np.uint64)
+    log = IoLog(
+        np.full(count, Op.READ, np.uint8),
+        rng.integers(0, 1 << 40, count, np.uint64),
+        np.full(count, 4096, np.uint32),
+        *ns,
+    )
+    return Served(log, submit_s + 0.0002, submit_s + 0.0002 + seeks_s)
+
+
+def test_a_film_is_found_in_a_longer_recording(rng: np.random.Generator) -> None:
+    run, frame_s = served(rng, 4000), 1 / 480
+    shown = np.arange(2500, 2540)
+    noise_s = rng.normal(0, 0.3 * frame_s, (2, len(shown)))
+    start_s, end_s = np.stack([run.start_s, run.end_s])[:, shown] - 3610.0 + noise_s
+    found = align(start_s, end_s, frame_s, run.log)
+    assert found.frame_0_s == pytest.approx(3610, abs=frame_s), found.why
+    assert sum(row == at for row, at in zip(found.rows, shown, strict=True)) >= 36
+    # A seek that no command contains has none: one of the drive's own, in a pause.
+    pause = int(np.argmax(np.diff(run.log.submit_ns[2500:2540].astype(np.float64))))
+    own_s = np.array([end_s[pause] + 0.03, end_s[pause] + 0.04])
+    later = np.where(np.arange(40) > pause, 0.1, 0.0)
+    submit, complete = (
+        column + (np.where(np.arange(4000) > 2500 + pause, 100_000_000, 0)).astype(np.uint64)
+        for column in (run.log.submit_ns, run.log.complete_ns)
+    )
+    paused = IoLog(run.log.op, run.log.offset, run.log.size, submit, complete)
+    with_own = align(
+        np.sort(np.append(start_s + later, own_s[0])),
+        np.sort(np.append(end_s + later, own_s[1])),
+        frame_s,
+        paused,
+    )
+    assert with_own.frame_0_s == pytest.approx(3610, abs=frame_s), with_own.why
+    assert with_own.rows[pause + 1] is None
+
+
+def test_what_is_ambiguous_or_foreign_is_not_aligned(rng: np.random.Generator) -> None:
+    periodic = served(rng, 200, 0.05)
+    found = align(periodic.start_s[20:40] - 3600, periodic.end_s[20:40] - 3600, 1 / 480, periodic.log)
+    assert found.frame_0_s is None
+    assert "ambiguous" in found.why
+    run, other = served(rng, 1000), served(rng, 1000)
+    found = align(other.start_s[:40] - 3600, other.end_s[:40] - 3600, 1 / 480, run.log)
+    assert found.frame_0_s is None, found.why
+    assert set(found.rows) == {None}
+    assert align(run.start_s[:2], run.end_s[:2], 1 / 480, run.log).frame_0_s is None
+
+
+def test_each_filmed_seek_carries_its_read(rng: np.random.Generator, tmp_path: Path) -> None:
+    bench = Bench("st5000")
+    with HeadTraceFile(tmp_path / "head.arrows", bench.engine):
+        log = bench.reads(np.sort(rng.integers(0, bench.size // MIB, 200) * MIB)[rng.permutation(200)])
+    trace = read_trace(tmp_path / "head.arrows")
+    clip, _, seen = film(trace, tmp_path / "film.mp4", 1.7, 400, 480.0)
+    start_s, end_s = (np.array([getattr(one, end) for one in seen.seeks]) / 480 for end in ("start", "end"))
+    aligned = align(start_s, end_s, 1 / 480, log)
+    first_s = int(log.submit_ns[0]) / 1e9
+    assert aligned.frame_0_s == pytest.approx(first_s + clip.start_s, abs=2 / 480), aligned.why
+    # One read at a time: the read of a seek is the one that was in flight.
+    middle_s = first_s + clip.start_s + (start_s + end_s) / 2
+    flying = np.searchsorted(log.complete_ns.astype(np.float64) / 1e9, middle_s)
+    assert sum(row == at for row, at in zip(aligned.rows, flying, strict=True)) >= 0.9 * len(flying)
+    assert not any(row is not None and row != at for row, at in zip(aligned.rows, flying, strict=True))
