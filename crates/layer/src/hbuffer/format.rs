@@ -42,8 +42,8 @@ pub enum Kind {
         /// The zone of the drive.
         zone: u32,
     },
-    /// What earlier entries have of these host extents is of no use any more.
-    Trimmed(Vec<LbaExtent>),
+    /// What earlier entries have of this host extent is of no use any more.
+    Trimmed(LbaExtent),
 }
 
 /// The header of an entry, or a record.
@@ -80,7 +80,11 @@ impl Header {
                 put(&mut sector, 36, (*zone).into(), 4);
                 (2, &[])
             }
-            Kind::Trimmed(extents) => (3, extents),
+            Kind::Trimmed(extent) => {
+                put(&mut sector, EXTENTS_AT, extent.start.get(), 8);
+                put(&mut sector, EXTENTS_AT + 8, extent.len.get(), 8);
+                (3, &[])
+            }
         };
         put(&mut sector, 24, kind, 2);
         put(&mut sector, 26, extents.len() as u64, 2);
@@ -111,7 +115,10 @@ impl Header {
         let kind = match get(sector, 24, 2) {
             1 => Kind::Data(extents()?),
             2 => Kind::Home { home: get(sector, 32, 4) as u32, zone: get(sector, 36, 4) as u32 },
-            3 => Kind::Trimmed(extents()?),
+            3 => {
+                let [start, len] = [0, 8].map(|at| get(sector, EXTENTS_AT + at, 8));
+                Kind::Trimmed(LbaExtent::new(Lba(start), Sectors(len)))
+            }
             _ => return None,
         };
         let header = Self { epoch: get(sector, 12, 4) as u32, sequence: get(sector, 16, 8), kind };
@@ -226,7 +233,8 @@ mod tests {
     #[test]
     fn headers_and_checkpoints_come_back_and_no_bit_may_change() {
         let extents: Vec<_> = (0..EXTENTS as u64).map(|index| extent((1 << 47) + index, 1 << 31)).collect();
-        for kind in [Kind::Data(extents.clone()), Kind::Home { home: 7, zone: 9 }, Kind::Trimmed(extents)] {
+        for kind in [Kind::Data(extents), Kind::Home { home: 7, zone: 9 }, Kind::Trimmed(extent(1, 1 << 34))]
+        {
             let header = Header { epoch: 3, sequence: u64::MAX - 1, kind };
             let mut sector = header.encode(77);
             assert_eq!(Header::decode(&sector), Some((header, 77)));
