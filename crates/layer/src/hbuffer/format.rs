@@ -135,8 +135,8 @@ pub struct Checkpoint {
     pub epoch: u32,
     /// The number of the first entry that follows.
     pub sequence: u64,
-    /// Where on the drive that begins.
-    pub head: Lba,
+    /// The zone of the drive where that begins, and behind how many of its sectors: all of them if it is full.
+    pub head: (u32, Sectors),
     /// The zone of the drive that holds each home zone of the pool.
     pub homes: Vec<u32>,
     /// What is in the log: host extents and where on the drive each begins.
@@ -158,7 +158,8 @@ impl Checkpoint {
         put(&mut bytes, 12, self.epoch.into(), 4);
         put(&mut bytes, 16, self.generation, 8);
         put(&mut bytes, 24, self.sequence, 8);
-        put(&mut bytes, 32, self.head.get(), 8);
+        put(&mut bytes, 32, self.head.1.get(), 8);
+        put(&mut bytes, 56, self.head.0.into(), 4);
         put(&mut bytes, 40, self.homes.len() as u64, 8);
         put(&mut bytes, 48, self.map.len() as u64, 8);
         for (&zone, at) in self.homes.iter().zip((SECTOR..).step_by(HOME_BYTES)) {
@@ -199,7 +200,7 @@ impl Checkpoint {
             epoch: get(bytes, 12, 4) as u32,
             generation: get(bytes, 16, 8),
             sequence: get(bytes, 24, 8),
-            head: Lba(get(bytes, 32, 8)),
+            head: (get(bytes, 56, 4) as u32, Sectors(get(bytes, 32, 8))),
             homes: (SECTOR..).step_by(HOME_BYTES).take(homes).map(zone).collect(),
             map: (map_at..).step_by(MAPPED_BYTES).take(mapped).map(entry).collect(),
         })
@@ -248,7 +249,7 @@ mod tests {
             generation: 5,
             epoch: 2,
             sequence: 99,
-            head: Lba(1 << 40),
+            head: (70_000, Sectors(1 << 40)),
             homes: (0..300).collect(),
             map: (0..100).map(|index| (extent(index * 8, 3), Lba(index << 30))).collect(),
         };

@@ -337,7 +337,7 @@ impl Layer for HBuffer {
             && let Some(home) = self.ask(|policy, state| policy.clean(Occasion::Idle, state))
         {
             // A drive that refuses has said so to a host command, or will.
-            let _ = self.begin_cleaning(home, plan);
+            let _ = self.start(plan).and_then(|()| self.begin_cleaning(home, plan));
         }
         if self.cleaning.is_some() && self.clean_step(plan).is_ok() {
             return Idle::Worked;

@@ -96,7 +96,7 @@ impl HBuffer {
             self.below.reset(self.below.layout().zone_of(place.start), plan)?;
         }
         let Self { log, contents, below, .. } = self;
-        let head = log.place(below.layout());
+        let head = (log.zone_of(log.head), log.at);
         let bytes = || {
             let all = LbaExtent::new(Lba(0), Sectors(u64::from(places.homes) * places.home.get()));
             let mapped = contents.map.overlapping(all);
