@@ -64,8 +64,9 @@ fn nothing_durable_is_lost_by_a_cut() {
         made.direct += session.made.direct;
     }
     println!("{made:?}");
-    let least = made.cuts / 20;
-    assert!(made.entries > least && made.appended > least && made.rewritten > least, "{made:?}");
+    // Cuts are worth what lies before them.
+    assert!(made.entries > made.cuts && made.rewritten > made.cuts / 2, "{made:?}");
+    assert!(made.appended > made.cuts / 100, "{made:?}");
 }
 
 const BUGS: [(Bug, bool); 13] = [

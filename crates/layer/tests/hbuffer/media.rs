@@ -2,7 +2,7 @@
 //!
 //! A write to a host-managed zone has to begin at its write pointer, and a read has to end before it. What was not flushed
 //! is in doubt: of each zone a cut leaves the first of its writes and resets since, the last of these perhaps in
-//! part; where there is no write pointer, any sectors of them. A flush takes all out of doubt.
+//! part, or with a sector amiss where nothing was before; where there is no write pointer, any sectors of them. A flush takes all out of doubt.
 
 use std::rc::Rc;
 
@@ -81,6 +81,20 @@ impl Zone {
         self.sectors[offset as usize..end].clone_from_slice(sectors);
         self.non_sequential |= offset != self.pointer;
         self.pointer = self.pointer.max(end as u64);
+    }
+
+    /// A part of a write: its first sectors, or at the write pointer any of them.
+    fn tear(&mut self, offset: u64, sectors: &[Sector], stream: &mut Stream) {
+        let torn = stream.below(sectors.len() as u64) as usize;
+        let mut left = sectors.to_vec();
+        if offset == self.pointer && stream.once_in(2) {
+            left[torn] = Sector::Zeros;
+        } else {
+            left.truncate(torn);
+        }
+        if !left.is_empty() {
+            self.write(offset, &left);
+        }
     }
 }
 
@@ -178,10 +192,7 @@ impl Media {
                 }
             }
             if let Some(Doubt::Write(offset, sectors)) = doubts.get(whole) {
-                let torn = stream.below(sectors.len() as u64) as usize;
-                if torn > 0 {
-                    left.write(*offset, &sectors[..torn]);
-                }
+                left.tear(*offset, sectors, stream);
             }
             self.zones[zone] = left;
         }

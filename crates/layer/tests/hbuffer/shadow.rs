@@ -18,8 +18,12 @@ struct Expected {
     last: u64,
     /// The lowest number that it may have after a cut; 0 for zeros too.
     durable: u64,
+    /// The highest that it ever had, also if a cut took that write away.
+    highest: u64,
     /// It was trimmed since it was written.
     trimmed: bool,
+    /// It was trimmed since it was durable.
+    was_trimmed: bool,
 }
 
 /// See the module page.
@@ -48,9 +52,9 @@ impl Shadow {
     pub fn write(&mut self, extent: LbaExtent, number: u64, fua: bool) {
         for lba in Self::each(extent) {
             let sector = &mut self.sectors[lba as usize];
-            (sector.last, sector.trimmed) = (number, false);
+            (sector.last, sector.highest, sector.trimmed) = (number, number, false);
             if fua {
-                sector.durable = number;
+                (sector.durable, sector.was_trimmed) = (number, false);
             }
             self.changed.push(lba);
         }
@@ -59,14 +63,15 @@ impl Shadow {
     /// A write was begun, and nobody knows how far it came.
     pub fn begin(&mut self, extent: LbaExtent, number: u64) {
         for lba in Self::each(extent) {
-            self.sectors[lba as usize].last = number;
+            let sector = &mut self.sectors[lba as usize];
+            (sector.last, sector.highest) = (number, number);
         }
     }
 
     pub fn trim(&mut self, extent: LbaExtent) {
         for lba in Self::each(extent) {
             let sector = &mut self.sectors[lba as usize];
-            (sector.durable, sector.trimmed) = (0, true);
+            (sector.durable, sector.trimmed, sector.was_trimmed) = (0, true, true);
         }
     }
 
@@ -74,17 +79,17 @@ impl Shadow {
         for lba in self.changed.drain(..) {
             let sector = &mut self.sectors[lba as usize];
             if !sector.trimmed {
-                sector.durable = sector.last;
+                (sector.durable, sector.was_trimmed) = (sector.last, false);
             }
         }
     }
 
     /// Compares what a read returned.
     pub fn check(&self, lba: u64, read: u64) -> Result<(), String> {
-        let Expected { last, trimmed, .. } = self.sectors[lba as usize];
+        let Expected { last, highest, trimmed, .. } = self.sectors[lba as usize];
         let expected = if last == 0 { 0 } else { stamp(last, lba) };
         let (number, at) = (read >> SECTOR_BITS, read & ((1 << SECTOR_BITS) - 1));
-        let ever = read == 0 || (at == lba && number <= last);
+        let ever = read == 0 || (at == lba && number <= highest);
         match read == expected || (trimmed && ever) {
             true => Ok(()),
             false => Err(format!("sector {lba} is {read:x}, and has to be {expected:x}")),
@@ -106,7 +111,7 @@ impl Shadow {
                 "after a cut sector {lba} is {read:x}, and has to be of write {durable} to {last}"
             ));
         }
-        *sector = Expected { last: number, durable: number, trimmed: false };
+        *sector = Expected { last: number, durable: number, trimmed: false, was_trimmed: false, ..*sector };
         Ok(())
     }
 }

@@ -27,8 +27,8 @@ pub struct Shape {
 }
 
 pub fn any_shape() -> impl Strategy<Value = Shape> {
-    let drive = (any::<bool>(), 4u64..12, 48u64..160, 0u64..40, 0u32..5);
-    let buffer = (3u32..6, 1u32..3, 1u64..24, 1u64..64);
+    let drive = (any::<bool>(), 4u64..12, 40u64..100, 0u64..24, 0u32..5);
+    let buffer = (3u32..6, 1u32..3, 1u64..16, 1u64..48);
     (drive, buffer).prop_map(|((aware, more, zone, less, conventional), (log, spares, entry, chunk))| {
         let model = if aware { ZoneModel::HostAware } else { ZoneModel::HostManaged };
         // Only the zones of a host-managed drive may have less capacity than their size.
