@@ -100,10 +100,11 @@ impl Shadow {
     pub fn check_cut(&mut self, lba: u64, read: u64) -> Result<(), String> {
         let sector = &mut self.sectors[lba as usize];
         let (number, at) = (read >> SECTOR_BITS, read & ((1 << SECTOR_BITS) - 1));
-        let right = if read == 0 {
-            sector.durable == 0
-        } else {
-            at == lba && (sector.durable..=sector.last).contains(&number)
+        // A trim may bring back what a cut took away.
+        let most = if sector.was_trimmed { sector.highest } else { sector.last };
+        let right = match read {
+            0 => sector.durable == 0,
+            _ => at == lba && (sector.durable..=most).contains(&number),
         };
         if !right {
             let Expected { last, durable, .. } = *sector;
