@@ -168,6 +168,11 @@ impl HBuffer {
         &self.counters
     }
 
+    /// The drive's zones, for those who execute its commands.
+    pub fn layout(&self) -> &ZoneLayout {
+        self.below.layout()
+    }
+
     /// The drive below.
     pub fn drive(&self) -> &ZonedLayer {
         self.below.layer()
@@ -191,6 +196,11 @@ impl HBuffer {
     /// How full it is.
     pub fn fill(&self) -> Fill {
         view::fill(&self.contents, &self.log)
+    }
+
+    /// What a recovery would scan: sectors of the log behind the last checkpoint.
+    pub fn since_checkpoint(&self) -> Sectors {
+        self.log.since_checkpoint
     }
 
     /// Asks the policy something.
@@ -410,13 +420,5 @@ impl Layer for HBuffer {
 
     fn cache_use(&self) -> CacheUse {
         self.contents.map.cache_use()
-    }
-}
-
-/// The layout of the drive of a buffer, for those who execute its actions.
-impl HBuffer {
-    /// See above.
-    pub fn layout(&self) -> &ZoneLayout {
-        self.below.layout()
     }
 }

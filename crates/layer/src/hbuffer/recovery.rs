@@ -15,9 +15,9 @@ use super::policy::Policy;
 use super::spec::{HBufferSpec, SpecError};
 use crate::zoned::ZonedLayer;
 
-/// Sectors of the log that are read at a time: 1 MiB, so that a revolution of a disk reads several, and an entry of the
-/// usual sizes is in one.
-const WINDOW: Sectors = Sectors(2_048);
+/// Sectors of the log that are read at a time, 8 MiB: an entry that ends behind a window is read again with the next, which is
+/// little beside that many.
+const WINDOW: Sectors = Sectors(16_384);
 
 /// Reads a drive.
 pub trait DriveReader {

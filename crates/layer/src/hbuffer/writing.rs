@@ -150,16 +150,14 @@ impl HBuffer {
         let next = queue.next_command();
         let alone = queue.waiting[..queue.next].iter().any(touches);
         let mut run = LbaExtent::new(next.extent.start, Sectors(0));
-        let mut taken = 0;
         for command in queue.waiting[queue.next..].iter().filter(|command| touches(command)) {
             let LbaExtent { start, len } = command.extent;
             let continues = command.op == Op::Write && start == run.end() && start + len <= home.end();
-            let free = taken == 0 || (!alone && !self.contents.has(command.extent));
+            let free = run.is_empty() || (!alone && !self.contents.has(command.extent));
             if !continues || !free {
                 break;
             }
             run.len += len;
-            taken += 1;
             self.streams.note(command.extent);
             batch.take(command, Ok(()));
         }

@@ -98,12 +98,15 @@ impl Zone {
     }
 }
 
+/// A zone at the last flush, and what came then.
+type InDoubt = (Zone, Vec<Doubt>);
+
 /// See the module page.
 pub struct Media {
     layout: ZoneLayout,
     zones: Vec<Zone>,
-    /// Of the zones with something in doubt, what they had at the last flush and what came then; not without a host that cuts.
-    doubts: Option<Vec<Option<(Zone, Vec<Doubt>)>>>,
+    /// By zone what is in doubt; not where the power stays.
+    doubts: Option<Vec<Option<InDoubt>>>,
     in_doubt: Vec<usize>,
     /// Checksums of entries are those of what lies behind their headers, so a torn entry seems whole: a planted bug.
     lenient: bool,
