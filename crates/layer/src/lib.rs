@@ -16,6 +16,7 @@ pub mod capabilities;
 pub mod conventional;
 pub mod extent_map;
 pub mod fully_associative;
+pub mod hbuffer;
 pub mod journaled;
 pub mod plan;
 pub mod restore;
