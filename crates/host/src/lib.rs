@@ -21,6 +21,7 @@
 
 mod arena;
 mod batch;
+mod caching;
 mod claim;
 mod columns;
 mod device;
@@ -33,6 +34,7 @@ mod fake;
 mod identity;
 mod openers;
 mod settings;
+mod sg_io;
 mod signatures;
 mod survey;
 mod sysfs;

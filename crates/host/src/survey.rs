@@ -137,7 +137,7 @@ fn unopened(error: &io::Error) -> String {
 
 /// What a disk is connected by, from the path of its device. An adapter comes before what is behind it: of a SATA
 /// disk in a USB enclosure the bridge decides what commands pass.
-fn bus_of(disk: &Node) -> Option<&'static str> {
+pub fn bus_of(disk: &Node) -> Option<&'static str> {
     /// Beginnings of a folder of the path, followed by a digit.
     const FOLDERS: [(&str, &str); 9] = [
         ("usb", "usb"),

@@ -8,6 +8,8 @@ use std::io;
 
 use skylight_command::Failure;
 
+use crate::sg_io::CommandFault;
+
 /// Why a zone command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ZoneFault {
@@ -17,6 +19,16 @@ pub enum ZoneFault {
     Sense(u8, u8, u8),
     /// The drive's SCSI status without sense data, or the adapter's.
     Status(u32),
+}
+
+impl From<CommandFault> for ZoneFault {
+    fn from(fault: CommandFault) -> Self {
+        match fault {
+            CommandFault::Errno(number) => Self::Errno(number),
+            CommandFault::Sense(key, code, qualifier) => Self::Sense(key, code, qualifier),
+            CommandFault::Status(status) => Self::Status(status),
+        }
+    }
 }
 
 /// Additional sense codes and qualifiers with which drives refuse commands of zones (SPC-5, annex F).

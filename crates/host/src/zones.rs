@@ -24,6 +24,7 @@ use serde::Serialize;
 use crate::device::{Access, Device};
 use crate::error::{HostError, RefusalReason};
 use crate::identity::Kind;
+use crate::sg_io::SgIo;
 use crate::sysfs::Node;
 use crate::zone_failure::{ZoneFailure, ZoneFault};
 
@@ -220,7 +221,7 @@ impl Device {
             Route::Kernel(model) => Some(Box::new(kernel::Ioctls { file: self.file(), disk, model })),
             Route::Scsi => {
                 let block_bytes = u64::from(identity.block_bytes);
-                Some(Box::new(scsi::Commands { link: scsi::SgIo { file: self.file() }, block_bytes }))
+                Some(Box::new(scsi::Commands { link: SgIo { file: self.file() }, block_bytes }))
             }
         }
     }

@@ -7,15 +7,13 @@
 //! Sources: ZBC-2 (INCITS 550): REPORT ZONES, CLOSE ZONE, FINISH ZONE, OPEN ZONE and RESET WRITE POINTER
 //! commands, zone descriptor format, Zoned Block Device Characteristics VPD page (B6h); the same in Seagate,
 //! "SCSI Commands Reference Manual", Rev. J, 4.2 to 4.6. SBC-4: ZONED field of the Block Device Characteristics
-//! VPD page (B1h). SPC-5: INQUIRY, sense data. SAT-4 has each command translated for ATA disks: ZBC IN to
+//! VPD page (B1h). SPC-5: INQUIRY. SAT-4 has each command translated for ATA disks: ZBC IN to
 //! REPORT ZONES EXT, ZBC OUT to CLOSE ZONE EXT, FINISH ZONE EXT, OPEN ZONE EXT and RESET WRITE POINTER EXT.
-//! Linux `include/scsi/sg.h`.
 
-use std::fs::{self, File};
-use std::io;
-use std::os::fd::AsRawFd;
+use std::fs;
 
 use super::{Port, Zone, ZoneAction, ZoneLayout, ZoneModel, ZoneScope};
+use crate::sg_io::{Link, Transfer};
 use crate::sysfs::Node;
 use crate::zone_failure::ZoneFault;
 
@@ -31,13 +29,8 @@ const DESCRIPTOR_BYTES: usize = 64;
 const REPORT_BYTES: usize = 64 << 10;
 /// The unit of a report's transfer for ATA disks (ACS-4: REPORT ZONES EXT returns pages of 512 bytes), bytes.
 const TRANSFER_UNIT_BYTES: usize = 512;
-/// Time that a command may take, ms: to finish a zone may be to write all of it, 2 GiB at 80 MB/s, four times
-/// over.
-const TIMEOUT_MS: u32 = 120_000;
 /// "Not reported" in the characteristics page.
 const NOT_REPORTED: u32 = u32::MAX;
-/// A sense buffer as large as sense data can be (SPC-5, 4.5), bytes.
-const SENSE_BYTES: usize = 252;
 
 /// Whether a disk declares itself host-aware: the ZONED field (SBC-4: byte 8, bits 5 and 4 of page B1h) is 01b.
 /// The kernel keeps the page of SCSI disks, and makes one for ATA disks from word 69 of their identification.
@@ -45,12 +38,6 @@ pub fn declares_host_aware(disk: &Node) -> bool {
     const HOST_AWARE: u8 = 1;
     let page = fs::read(disk.dir().join("device/vpd_pgb1")).unwrap_or_default();
     page.get(1) == Some(&0xb1) && page.get(8).is_some_and(|byte| (byte >> 4) & 3 == HOST_AWARE)
-}
-
-/// What carries a command to a drive.
-pub trait Link {
-    /// Sends a command, and receives at most `data.len()` bytes; the number of bytes that came.
-    fn send(&self, command: &[u8], data: &mut [u8]) -> Result<usize, ZoneFault>;
 }
 
 /// The zone commands of a drive with blocks of a size.
@@ -65,14 +52,15 @@ impl<L: Link> Port for Commands<L> {
     fn layout(&self) -> Result<ZoneLayout, ZoneFault> {
         // Without PARTIAL the header counts all zones, whatever the buffer holds.
         let mut data = [0; TRANSFER_UNIT_BYTES];
-        let got = self.link.send(&report_zones(0, data.len(), 0), &mut data)?;
+        let got = self.link.send(&report_zones(0, data.len(), 0), Transfer::In(&mut data))?;
         let mut first = vec![];
         self.parse(&data[..got], &mut first);
         let zone = first.first().ok_or(ZoneFault::Errno(libc::EIO))?;
         let mut page = [0; 64];
         let inquiry = [INQUIRY, 1, CHARACTERISTICS_PAGE, 0, page.len() as u8, 0];
         // A drive may do without this page.
-        let limits = self.link.send(&inquiry, &mut page).map_or([None; 2], |got| limits(&page[..got]));
+        let limits =
+            self.link.send(&inquiry, Transfer::In(&mut page)).map_or([None; 2], |got| limits(&page[..got]));
         let [max_open, recommended_non_sequential] = limits;
         Ok(ZoneLayout {
             model: ZoneModel::HostAware,
@@ -88,13 +76,14 @@ impl<L: Link> Port for Commands<L> {
         let wanted = most.saturating_add(1).saturating_mul(DESCRIPTOR_BYTES).min(REPORT_BYTES);
         let mut data = vec![0; wanted.next_multiple_of(TRANSFER_UNIT_BYTES)];
         let command = report_zones(from_bytes / self.block_bytes, data.len(), PARTIAL);
-        let got = self.link.send(&command, &mut data)?;
+        let got = self.link.send(&command, Transfer::In(&mut data))?;
         self.parse(&data[..got], zones);
         Ok(())
     }
 
     fn act(&self, action: ZoneAction, scope: ZoneScope) -> Result<(), ZoneFault> {
-        self.link.send(&zone_out(action, scope, self.block_bytes), &mut []).map(drop)
+        self.link.send(&zone_out(action, scope, self.block_bytes), Transfer::None)?;
+        Ok(())
     }
 }
 
@@ -171,99 +160,12 @@ fn u64_at(data: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// Sense key, additional sense code and qualifier of fixed or descriptor format sense data (SPC-5, 4.5).
-fn sense_of(sense: &[u8]) -> Option<ZoneFault> {
-    let (key, code, qualifier) = match sense.first()? & 0x7f {
-        0x70 | 0x71 => (sense.get(2)?, sense.get(12)?, sense.get(13)?),
-        0x72 | 0x73 => (sense.get(1)?, sense.get(2)?, sense.get(3)?),
-        _ => return None,
-    };
-    Some(ZoneFault::Sense(key & 0x0f, *code, *qualifier))
-}
-
-/// Commands through the SG_IO ioctl of a disk.
-pub struct SgIo<'a> {
-    /// The disk.
-    pub file: &'a File,
-}
-
-/// `struct sg_io_hdr`.
-#[repr(C)]
-struct SgIoHeader {
-    interface_id: libc::c_int,
-    dxfer_direction: libc::c_int,
-    cmd_len: u8,
-    mx_sb_len: u8,
-    iovec_count: u16,
-    dxfer_len: u32,
-    dxferp: *mut libc::c_void,
-    cmdp: *const u8,
-    sbp: *mut u8,
-    timeout: u32,
-    flags: u32,
-    pack_id: libc::c_int,
-    usr_ptr: *mut libc::c_void,
-    status: u8,
-    masked_status: u8,
-    msg_status: u8,
-    sb_len_wr: u8,
-    host_status: u16,
-    driver_status: u16,
-    resid: libc::c_int,
-    duration: u32,
-    info: u32,
-}
-
-impl Link for SgIo<'_> {
-    fn send(&self, command: &[u8], data: &mut [u8]) -> Result<usize, ZoneFault> {
-        const SG_IO: libc::c_ulong = 0x2285;
-        const INTERFACE: libc::c_int = b'S' as libc::c_int;
-        const NO_DATA: libc::c_int = -1;
-        const FROM_DRIVE: libc::c_int = -3;
-        let mut sense = [0_u8; SENSE_BYTES];
-        let mut header = SgIoHeader {
-            interface_id: INTERFACE,
-            dxfer_direction: if data.is_empty() { NO_DATA } else { FROM_DRIVE },
-            cmd_len: command.len() as u8,
-            mx_sb_len: SENSE_BYTES as u8,
-            iovec_count: 0,
-            dxfer_len: data.len() as u32,
-            dxferp: data.as_mut_ptr().cast(),
-            cmdp: command.as_ptr(),
-            sbp: sense.as_mut_ptr(),
-            timeout: TIMEOUT_MS,
-            flags: 0,
-            pack_id: 0,
-            usr_ptr: std::ptr::null_mut(),
-            status: 0,
-            masked_status: 0,
-            msg_status: 0,
-            sb_len_wr: 0,
-            host_status: 0,
-            driver_status: 0,
-            resid: 0,
-            duration: 0,
-            info: 0,
-        };
-        // SAFETY: the header and the three buffers that it names live until the call returns, with the lengths
-        // that it names; the kernel writes to the header, the data and the sense buffer only.
-        if unsafe { libc::ioctl(self.file.as_raw_fd(), SG_IO as _, &raw mut header) } == -1 {
-            return Err(ZoneFault::of(&io::Error::last_os_error()));
-        }
-        let written = usize::from(header.sb_len_wr).min(SENSE_BYTES);
-        if header.status != 0 || header.host_status != 0 {
-            let status = u32::from(header.host_status) << 8 | u32::from(header.status);
-            return Err(sense_of(&sense[..written]).unwrap_or(ZoneFault::Status(status)));
-        }
-        Ok(data.len().saturating_sub(usize::try_from(header.resid).unwrap_or(0)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
 
     use super::*;
+    use crate::sg_io::CommandFault;
 
     /// A drive of so many zones of 65,536 blocks that answers as the standard says, and keeps what it was sent.
     struct FakeDrive {
@@ -288,7 +190,11 @@ mod tests {
     }
 
     impl Link for &FakeDrive {
-        fn send(&self, command: &[u8], data: &mut [u8]) -> Result<usize, ZoneFault> {
+        fn send(&self, command: &[u8], data: Transfer<'_>) -> Result<usize, CommandFault> {
+            let data = match data {
+                Transfer::In(buffer) => buffer,
+                _ => &mut [],
+            };
             self.sent.borrow_mut().push(command.to_vec());
             let mut reply = vec![0; DESCRIPTOR_BYTES];
             match command[0] {
@@ -385,20 +291,5 @@ mod tests {
             report_zones(0x0102_0304_0506, 65_536, PARTIAL),
             [0x95, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 1, 0, 0, 0x80, 0]
         );
-    }
-
-    #[test]
-    fn sense_data_of_both_formats_is_understood() {
-        let mut fixed = [0; 18];
-        (fixed[0], fixed[2], fixed[12], fixed[13]) = (0xf0, 0x07, 0x55, 0x0e);
-        assert_eq!(sense_of(&fixed), Some(ZoneFault::Sense(7, 0x55, 0x0e)));
-        assert_eq!(sense_of(&[0x72, 5, 0x24, 0, 0, 0, 0, 0]), Some(ZoneFault::Sense(5, 0x24, 0)));
-        assert_eq!((sense_of(&[]), sense_of(&fixed[..12]), sense_of(&[0; 18])), (None, None, None));
-    }
-
-    #[test]
-    fn the_header_has_the_size_of_the_kernel_s() {
-        #[cfg(target_pointer_width = "64")]
-        assert_eq!(size_of::<SgIoHeader>(), 88);
     }
 }
