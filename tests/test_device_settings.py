@@ -5,6 +5,7 @@ The drive is a loop device; its sysfs is a tree of plain files, in which it look
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ import pytest
 
 from device_targets import child, loop, said, sparse
 from skylight.cli.app import run as _run
-from skylight.engines.device import LOOK_AHEAD_NOTE, DeviceEngine, DeviceFailed
+from skylight.engines.device import DeviceEngine, DeviceFailed
+from skylight.engines.guard import put_back
 from skylight.errors import KeepError, TargetError, UsageError
 from skylight.evidence import IoBatch, IoLog, Op, Stop
 from skylight.recording import Recording
@@ -27,6 +29,9 @@ from skylight.engines.device import DeviceEngine
 engine = DeviceEngine.open(sys.argv[1], destroy_data=True, root=sys.argv[2])
 context = engine.settings(write_cache=False, look_ahead=False)
 print(context.__enter__().write_cache, flush=True)
+if sys.argv[3] == "unguarded":
+    engine._guard.dismiss()
+print("ready", flush=True)
 sys.stdin.readline()
 if sys.argv[3] == "error":
     raise SystemExit("an error nobody caught")
@@ -91,7 +96,8 @@ def test_the_cache_is_off_inside_and_back_after(disk: Disk) -> None:
     assert engine.describe().declared["rotational"] is True
     with engine.settings(write_cache=False, look_ahead=False) as report:
         assert (report.write_cache, report.look_ahead) == (False, None)
-        assert report.note == LOOK_AHEAD_NOTE
+        assert report.note.startswith("read look-ahead: the drive cannot be asked for it: ")
+        assert "scheduler" not in report.params(), "this one has none"
         assert disk.cache_type == "write through"
         assert disk.notes == ["ST8000AS0002-1NA-Z840_1.restore"]
     assert disk.cache_type == "write back"
@@ -193,15 +199,27 @@ def test_closing_the_engine_puts_it_back(disk: Disk) -> None:
 @pytest.mark.parametrize("end", ["return", "error"])
 def test_the_end_of_the_process_puts_it_back(disk: Disk, end: str) -> None:
     with child(CHILD, disk.path, str(disk.root), end) as process:
-        assert said(process) == "False"
+        assert (said(process), said(process)) == ("False", "ready")
         assert disk.cache_type == "write through"
         process.communicate("\n", timeout=30)
     assert (disk.cache_type, disk.notes) == ("write back", [])
 
 
-def test_after_a_kill_the_next_run_puts_it_back(disk: Disk) -> None:
+def test_after_a_kill_the_guard_puts_it_back(disk: Disk) -> None:
     with child(CHILD, disk.path, str(disk.root), "return") as process:
-        assert said(process) == "False"
+        assert (said(process), said(process)) == ("False", "ready")
+        assert (disk.cache_type, len(disk.notes)) == ("write through", 1)
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=30)
+    until = time.monotonic() + 60
+    while disk.notes and time.monotonic() < until:
+        time.sleep(0.05)
+    assert (disk.cache_type, disk.notes) == ("write back", [])
+
+
+def test_after_a_kill_of_both_the_next_run_puts_it_back(disk: Disk) -> None:
+    with child(CHILD, disk.path, str(disk.root), "unguarded") as process:
+        assert (said(process), said(process)) == ("False", "ready")
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=30)
     assert (disk.cache_type, len(disk.notes)) == ("write through", 1)
@@ -225,6 +243,35 @@ def test_a_drive_without_a_serial_number_is_noted_for_this_start_only(disk: Disk
     assert other.note_path is not None and other.note_path.name.endswith("-b008.restore")
     other.close()
     context.__exit__(None, None, None)
+    assert (disk.cache_type, disk.notes) == ("write back", [])
+    engine.close()
+
+
+def test_the_guard_ends_with_the_engine(disk: Disk) -> None:
+    engine = disk.open()
+    with engine.settings(write_cache=False, look_ahead=False):
+        guard = engine._guard
+        assert guard is not None and guard._process.poll() is None
+    with engine.settings(write_cache=False, look_ahead=False):
+        assert engine._guard is guard, "one is enough"
+    engine.close()
+    assert guard._process.poll() is not None
+
+
+def test_a_guard_without_a_note_changes_nothing(disk: Disk) -> None:
+    put(disk.file, "write through")
+    put_back(disk.path, disk.state / "none.restore", str(disk.root))
+    assert disk.cache_type == "write through"
+
+
+def test_the_scheduler_is_switched_off_and_back(disk: Disk) -> None:
+    file = disk.root / "sys/devices/sdq/queue/scheduler"
+    put(file, "none [mq-deadline]")
+    engine = disk.open()
+    with engine.settings(write_cache=False, look_ahead=False) as report:
+        assert (report.scheduler, report.params()["scheduler"]) == (False, False)
+        assert file.read_text() == "none"
+    assert file.read_text() == "mq-deadline"
     assert (disk.cache_type, disk.notes) == ("write back", [])
     engine.close()
 

@@ -150,7 +150,7 @@ def host_survey(root: str | None = None) -> list[dict[str, str | int | bool | No
 
 @final
 class HostSwitch:
-    """A write cache that was switched, until it is restored."""
+    """A setting that was switched, until it is restored."""
 
     @property
     def achieved(self) -> str:
@@ -193,12 +193,14 @@ class HostDevice:
         """The layout of its zones, by name; None where there are none."""
     def report_zones(self, from_bytes: int, most: int) -> dict[str, Any]:
         """At most `most` zones from the one that contains a byte on, as columns by name."""
-    def write_cache(self) -> str:
-        """The state of the volatile write cache, as declared: "on", "off" or "unknown"."""
-    def switch_write_cache(self, on: bool, note: str | None = None) -> HostSwitch:
-        """Switches the volatile write cache; `note` is where the restore note is kept meanwhile."""
-    def put_back(self, note: str) -> str | None:
-        """Puts back what a killed run left switched; answers the setting, or None without a note."""
+    def state(self, setting: Literal["write cache", "look-ahead", "scheduler"]) -> str:
+        """The state of a setting, as reported: "on", "off" or "unknown". The scheduler is off if it is none."""
+    def switch(
+        self, setting: Literal["write cache", "look-ahead", "scheduler"], on: bool, note: str | None = None
+    ) -> HostSwitch:
+        """Switches a setting; `note` is where the restore note is kept meanwhile."""
+    def put_back(self, note: str) -> list[str]:
+        """Puts back what a killed run left switched; answers the values, none without a note."""
     def close(self) -> None:
         """Lets the device go."""
 

@@ -277,15 +277,18 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True)
 class SettingsReport:
-    """Settings in force during a test: True is on, False is off as the target reports it, None is unknown."""
+    """Settings in force during a test: True is on, False is off as the target reports it, None is unknown.
+    `scheduler` is whether the kernel reorders and merges commands; None where nothing can."""
 
     write_cache: bool | None
     look_ahead: bool | None
     note: str = ""
+    scheduler: bool | None = None
 
     def params(self) -> dict[str, JsonScalar]:
         """The parameters of the step that records them."""
-        return {"write_cache": self.write_cache, "look_ahead": self.look_ahead, "note": self.note}
+        order: dict[str, JsonScalar] = {} if self.scheduler is None else {"scheduler": self.scheduler}
+        return {"write_cache": self.write_cache, "look_ahead": self.look_ahead, "note": self.note, **order}
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,11 @@ Step = Mapping[str, object]
 """A step of `zoned_guest.inside`: its name and what it does."""
 
 
-def boot(folder: Path, packages: Path, steps: Sequence[Step]) -> dict[str, Said]:
-    """Runs the steps in a new guest; what each said, by name. `BurnInError` unless all were run."""
+def boot(
+    folder: Path, packages: Path, steps: Sequence[Step], hardware: Sequence[str] = ()
+) -> dict[str, Said]:
+    """Runs the steps in a new guest, with more words for QEMU; what each said, by name. `BurnInError` unless
+    all were run."""
     tree = unpacked(needed_by(KERNEL, r"linux-image-\S+"), packages)
     image = next((tree / "boot").glob("vmlinuz-*"))
     release = image.name.removeprefix("vmlinuz-")
@@ -88,6 +91,7 @@ def boot(folder: Path, packages: Path, steps: Sequence[Step]) -> dict[str, Said]
         "-smp", "1", "-display", "none", "-no-reboot", "-nodefaults", "-serial", "stdio",
         "-kernel", str(image), "-initrd", str(initramfs(packages, tree / "lib/modules" / release, folder)),
         "-append", "console=ttyS0 quiet panic=-1 mitigations=off tsc=reliable rdinit=/init",
+        *hardware,
     ]  # fmt: skip
     for tag, (path, is_read_only) in shares.items():
         mode = ",readonly=on" if is_read_only else ""

@@ -16,7 +16,7 @@
 
 use std::io;
 
-use crate::sg_io::{CommandFault, Link, Transfer};
+use crate::sg_io::{Link, Transfer};
 use crate::survey::bus_of;
 use crate::sysfs::Node;
 
@@ -219,6 +219,7 @@ pub mod tests {
 
     use super::*;
     use crate::fake::Tree;
+    use crate::sg_io::CommandFault;
 
     /// A drive that keeps its settings, answers as the standards say, and keeps what it was sent.
     #[derive(Debug)]

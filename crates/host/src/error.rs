@@ -108,7 +108,7 @@ pub enum RefusalReason {
     )]
     Note(io::Error),
     /// What is wrong with a restore note that is damaged or belongs to another drive.
-    #[error("{0}; delete it if the write cache is as you want it")]
+    #[error("{0}; delete it if the settings of the drive are as you want them")]
     BadNote(&'static str),
     /// The first thing wrong with the columns of a batch.
     #[error(transparent)]
@@ -303,11 +303,13 @@ pub struct Failure {
 /// A setting that could not be restored. The restore note stays.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{path}: its write cache could not be set to '{setting}' again: {source}; the next run with --destroy-data tries again"
+    "{path}: its {what} could not be set to '{setting}' again: {source}; the next run with --destroy-data tries again"
 )]
 pub struct NotRestored {
     /// The device.
     pub path: String,
+    /// What could not be set.
+    pub what: &'static str,
     /// The original setting.
     pub setting: String,
     /// The kernel's answer.
@@ -329,6 +331,12 @@ pub enum HostError {
     /// A zone command failed.
     #[error(transparent)]
     Zone(#[from] ZoneFailure),
+}
+
+/// An error of the system in its words, without its number.
+pub fn system_words(error: &io::Error) -> String {
+    let line = error.to_string();
+    line.split_once(" (os error ").map_or(line.clone(), |(words, _)| words.to_owned())
 }
 
 /// A path as one printable line.

@@ -48,7 +48,7 @@ pub use device::{Access, Counters, Device, MIN_SIZE_BYTES, now_ns};
 pub use engine::{End, Log, POLL_NS};
 pub use error::{ColumnError, Failure, HostError, NotRestored, Reason, Refusal, RefusalReason};
 pub use identity::{Declared, Identity, Kind};
-pub use settings::{CacheSwitch, RestoreNote, WriteCache};
+pub use settings::{RestoreNote, Setting, State, Switch};
 pub use survey::{Probe, Surveyed, survey};
 pub use sysfs::Sysfs;
 pub use zone_failure::{ZoneFailure, ZoneFault};

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::device::{MIN_SIZE_BYTES, is_protected, is_root};
-use crate::error::{HostError, RefusalReason};
+use crate::error::{HostError, RefusalReason, system_words};
 use crate::identity::Identity;
 use crate::signatures;
 use crate::sysfs::{Node, Sysfs};
@@ -120,7 +120,7 @@ fn verdict(
     match content {
         Ok(None) => (Probe::Writes, None),
         Ok(Some(what)) => reads(format!("holds {what}")),
-        Err(error) => reads(format!("its content cannot be examined: {error}")),
+        Err(error) => reads(format!("its content cannot be examined: {}", system_words(&error))),
     }
 }
 
@@ -131,7 +131,7 @@ fn unopened(error: &io::Error) -> String {
         Some(libc::EACCES | libc::EPERM) => "no permission to read it, even as root".into(),
         Some(libc::ENOENT) => "it has no file below /dev".into(),
         Some(libc::ENOMEDIUM) => "no medium in it".into(),
-        _ => format!("it cannot be opened: {error}"),
+        _ => format!("it cannot be opened: {}", system_words(error)),
     }
 }
 

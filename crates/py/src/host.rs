@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skylight_host::{
-    Access, CacheSwitch, Columns, Device, End, HostError as Error, Identity, Log, Refusal, RefusalReason,
+    Access, Columns, Device, End, HostError as Error, Identity, Log, Refusal, RefusalReason, Setting, Switch,
     Sysfs, Zone,
 };
 
@@ -226,20 +226,23 @@ impl HostDevice {
         Ok(columns)
     }
 
-    /// The state of the volatile write cache, as declared: "on", "off" or "unknown".
-    fn write_cache(&self, py: Python<'_>) -> PyResult<&'static str> {
-        self.with(py, |device| Ok(device.write_cache().as_str()))
+    /// The state of a setting, as reported: "on", "off" or "unknown".
+    fn state(&self, py: Python<'_>, setting: &str) -> PyResult<&'static str> {
+        let setting = setting_of(setting)?;
+        self.with(py, |device| Ok(py.detach(move || device.state(setting)).as_str()))
     }
 
-    /// Switches the volatile write cache; `note` is the path of the restore note meanwhile.
-    #[pyo3(signature = (on, note=None))]
-    fn switch_write_cache(&self, py: Python<'_>, on: bool, note: Option<PathBuf>) -> PyResult<HostSwitch> {
-        let switch = self.with(py, |device| device.switch_write_cache(on, note.as_deref()))?;
+    /// Switches a setting; `note` is the path of the restore note meanwhile.
+    #[pyo3(signature = (setting, on, note=None))]
+    fn switch(&self, py: Python<'_>, setting: &str, on: bool, note: Option<PathBuf>) -> PyResult<HostSwitch> {
+        let setting = setting_of(setting)?;
+        let switch =
+            self.with(py, |device| py.detach(move || device.switch(setting, on, note.as_deref())))?;
         Ok(HostSwitch { switch: Mutex::new(switch) })
     }
 
-    /// Restores a setting that a killed run left changed; returns the setting, or None without a note.
-    fn put_back(&self, py: Python<'_>, note: PathBuf) -> PyResult<Option<String>> {
+    /// Restores settings that a killed run left changed; returns their values, none without a note.
+    fn put_back(&self, py: Python<'_>, note: PathBuf) -> PyResult<Vec<String>> {
         self.with(py, |device| device.restore_from(Path::new(&note)))
     }
 
@@ -251,14 +254,24 @@ impl HostDevice {
     }
 }
 
-/// A switched write cache, until it is restored.
+/// A setting by its name in Python.
+fn setting_of(name: &str) -> PyResult<Setting> {
+    match name {
+        "write cache" => Ok(Setting::WriteCache),
+        "look-ahead" => Ok(Setting::LookAhead),
+        "scheduler" => Ok(Setting::Scheduler),
+        _ => Err(PyValueError::new_err(format!("{name}: is no setting"))),
+    }
+}
+
+/// A switched setting, until it is restored.
 #[pyclass(frozen, module = "skylight._native")]
 pub struct HostSwitch {
-    switch: Mutex<CacheSwitch>,
+    switch: Mutex<Switch>,
 }
 
 impl HostSwitch {
-    fn switch(&self) -> MutexGuard<'_, CacheSwitch> {
+    fn switch(&self) -> MutexGuard<'_, Switch> {
         self.switch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

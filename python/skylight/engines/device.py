@@ -2,13 +2,14 @@
 
 Invariants: without `destroy_data` the kernel itself opens the target read-only, so nothing can be written,
 and its settings are left alone; with it, a target in use is refused (see the Rust crate `host`). The volatile
-write cache is restored on exit of `settings`, at interpreter exit, and, from a restore note on disk, by the
-next run after this one was killed. A drive that cannot be restored (it vanished) raises a `TargetError`,
-which never replaces an error already being raised. Zone actions and appends in a batch run one at a time,
-after what is before them (see the Rust module `host/batch.rs`). Notes live in `$SKYLIGHT_STATE`, else
+write cache, read look-ahead and the kernel's scheduler are read back after they were set, and restored on
+exit of `settings`, at interpreter exit, by a guard (`guard.py`) after a kill, and, from a restore note on
+disk, by the next run. A drive that cannot be restored (it vanished) raises a `TargetError`, which never
+replaces an error already being raised. Zone actions and appends in a batch run one at a time, after what is
+before them (see the Rust module `host/batch.rs`). Notes live in `$SKYLIGHT_STATE`, else
 `$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file per drive.
 
-Source: docs/architecture.md (crates/host).
+Source: docs/devices.md; docs/architecture.md (crates/host).
 """
 
 from __future__ import annotations
@@ -20,15 +21,16 @@ import mmap
 import os
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol
 
 import numpy as np
 
 from skylight import _native
 from skylight.engines.declared import hints_of
+from skylight.engines.guard import Guard
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line
 from skylight.evidence import (
     EMPTY_LOG,
@@ -45,7 +47,6 @@ from skylight.evidence import (
 from skylight.zoned.zones import ZoneKind, ZoneLayout, Zones
 
 STOP_PIECE_IOS = 16  # times the depth: I/Os that may run past a stop
-LOOK_AHEAD_NOTE = "read look-ahead cannot be set here"
 LOOKED_AT = 32
 """Number of blocks that are checked for zeros."""
 BESIDE_BYTES = 1 << 20
@@ -58,9 +59,12 @@ ALL_ZONES = 1 << 32
 _FACTS = ("kind", "path", "size_bytes", "block_bytes")
 _STATES = {"on": True, "off": False}
 
+Setting = Literal["write cache", "look-ahead", "scheduler"]
+"""What can be switched; the scheduler is off if it is `none`."""
+
 
 class Switch(Protocol):
-    """A switched write cache; `skylight._native.HostSwitch` is one."""
+    """A switched setting; `skylight._native.HostSwitch` is one."""
 
     @property
     def achieved(self) -> str:
@@ -119,12 +123,16 @@ class Host(Protocol):
         """At most `most` zones from the one that contains a byte on, as columns."""
         ...
 
-    def switch_write_cache(self, on: bool, note: str | None = None) -> Switch:
-        """Switches the volatile write cache."""
+    def state(self, setting: Setting) -> str:
+        """The state of a setting: "on", "off" or "unknown"."""
         ...
 
-    def put_back(self, note: str) -> str | None:
-        """Restores the setting in the note; returns it, or None without a note."""
+    def switch(self, setting: Setting, on: bool, note: str | None = None) -> Switch:
+        """Switches a setting."""
+        ...
+
+    def put_back(self, note: str) -> list[str]:
+        """Restores the settings in the note; returns their values, none without a note."""
         ...
 
     def close(self) -> None:
@@ -210,9 +218,11 @@ def _is_zero(descriptor: int, offset: int, block: int) -> bool:
 class DeviceEngine:
     """A block device or plain file as an engine."""
 
-    def __init__(self, host: Host, facts: TargetFacts, *, can_write: bool) -> None:
+    def __init__(self, host: Host, facts: TargetFacts, *, can_write: bool, root: str | None = None) -> None:
         """Wraps an open target; use `open` to open one."""
         self._host = host
+        self._root = root
+        self._guard: Guard | None = None
         self._facts = facts
         self._switches: list[Switch] = []
         self._path = facts.name
@@ -244,7 +254,7 @@ class DeviceEngine:
             known["file"] = one_line(os.path.realpath(path))
         known |= {**hints_of(path), **(declared or {})}
         facts = TargetFacts(str(identity["kind"]), path, host.size_bytes, host.block_bytes, known)
-        engine = cls(host, facts, can_write=destroy_data)
+        engine = cls(host, facts, can_write=destroy_data, root=root)
         engine._path = path
         try:
             engine.put_back()
@@ -339,13 +349,13 @@ class DeviceEngine:
         """Path of this drive's restore note while a setting is changed; None for a file."""
         return None if self._host.key is None else state_dir() / f"{self._host.key}.restore"
 
-    def put_back(self) -> str | None:
-        """Restores the setting that a killed run left changed; returns it, or None if there was none.
+    def put_back(self) -> list[str]:
+        """Restores the settings that a killed run left changed; returns their values, if there were any.
 
         Only a run with permission to write does so, because it alone has exclusive use of the drive."""
         note = self.note_path
         if not self.can_write or note is None or not note.exists():
-            return None
+            return []
         try:
             return self._host.put_back(str(note))
         except _native.HostError as error:
@@ -353,22 +363,41 @@ class DeviceEngine:
 
     @contextmanager
     def settings(self, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
-        """Switches the volatile write cache if the drive can; restores it on exit."""
-        del look_ahead  # cannot be set here, as the note states
-        switch = self._switch(write_cache)
-        atexit.register(switch.restore)
-        self._switches.append(switch)
-        notes = [f"write cache: {switch.why}"] if switch.why else []
-        report = SettingsReport(_STATES.get(switch.achieved), None, "; ".join([*notes, LOOK_AHEAD_NOTE]))
+        """Asks for the volatile write cache and read look-ahead on or off, and for no scheduler of the
+        kernel, as far as the target can; restores them on exit, the last first."""
+        note = self.note_path
+        if self.can_write and note is not None and self._guard is None:
+            self._guard = Guard(self._path, note, self._root)
+        switches: list[Switch] = []
         try:
+            for setting, on in self._wanted(write_cache=write_cache, look_ahead=look_ahead):
+                switches.append(self._switch(setting, on))
+            cache, ahead, *order = switches
+            told = (
+                ("write cache", cache),
+                ("read look-ahead", ahead),
+                *(("scheduler", one) for one in order),
+            )
+            report = SettingsReport(
+                _STATES.get(cache.achieved),
+                _STATES.get(ahead.achieved),
+                "; ".join(f"{name}: {switch.why}" for name, switch in told if switch.why),
+                scheduler=None if not order else _STATES.get(order[0].achieved),
+            )
             yield report
         except BaseException as error:
-            try:
-                self._restore(switch)
-            except SkylightError as second:  # the first error is the one reported
+            for second in self._restored(switches):  # the first error is the one reported
                 error.add_note(str(second))
             raise
-        self._restore(switch)
+        for failed in self._restored(switches):
+            raise failed
+
+    def _wanted(self, *, write_cache: bool, look_ahead: bool) -> Iterator[tuple[Setting, bool]]:
+        """The settings to ask for. Few targets have a scheduler: one that has none is not asked."""
+        yield "write cache", write_cache
+        yield "look-ahead", look_ahead
+        if self._facts.declared.get("scheduler") is not None:
+            yield "scheduler", False
 
     def erase(self) -> bool:
         """Secure erase of real devices is not supported by this version."""
@@ -397,23 +426,36 @@ class DeviceEngine:
     def close(self) -> None:
         """Restores changed settings and releases the device. Does nothing the second time."""
         try:
-            for switch in list(self._switches):
-                self._restore(switch)
+            for failed in self._restored(list(self._switches)):
+                raise failed
         finally:
+            if self._guard is not None:
+                self._guard.dismiss()
+                self._guard = None
             self._host.close()
 
-    def _switch(self, write_cache: bool) -> Switch:
+    def _switch(self, setting: Setting, on: bool) -> Switch:
+        note = self.note_path
         try:
-            note = self.note_path
-            return self._host.switch_write_cache(write_cache, None if note is None else str(note))
+            switch = self._host.switch(setting, on, None if note is None else str(note))
         except _native.HostError as error:
             _raise(error)
+        atexit.register(switch.restore)
+        self._switches.append(switch)
+        return switch
 
-    def _restore(self, switch: Switch) -> None:
-        if switch in self._switches:
-            self._switches.remove(switch)
-        atexit.unregister(switch.restore)
-        try:
-            switch.restore()
-        except _native.HostError as error:
-            _raise(error)
+    def _restored(self, switches: Sequence[Switch]) -> list[SkylightError]:
+        """Restores all switches, the last first; what went wrong."""
+        failed: list[SkylightError] = []
+        for switch in reversed(switches):
+            if switch in self._switches:
+                self._switches.remove(switch)
+            atexit.unregister(switch.restore)
+            try:
+                switch.restore()
+            except _native.HostError as error:
+                try:
+                    _raise(error)
+                except SkylightError as failure:
+                    failed.append(failure)
+        return failed

@@ -1,0 +1,68 @@
+"""A guard beside a run that changes the settings of a drive: it puts them back when the run was killed.
+
+What survives what: an error, Ctrl-C, SIGTERM and the end of the interpreter are for the engine itself.
+SIGKILL leaves the guard, which sees the pipe from the run close. Where the guard is killed too (a container
+that is stopped, a machine that is switched off) the restore note is left, which the next run with permission
+to write applies. Switching a drive off undoes what was asked of the drive itself.
+
+Invariants: the guard is a session of its own, so that no signal from the run's terminal reaches it; it does
+nothing as long as the run lives, and nothing without a note; it opens the drive exclusively, as any run that
+writes does, so it never changes the settings of one. It runs as a script, and imports Skylight only when it
+is needed: beside a measurement it takes no processor.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PATIENCE_S = 60.0
+"""How long the guard tries. Chosen: a killed run is gone within seconds, also from a drive that recovers from
+an error; after that somebody else has the drive, whose start applies the note."""
+EVERY_S = 0.2
+
+
+class Guard:
+    """A guard's process, until it is dismissed."""
+
+    def __init__(self, device: str, note: Path, root: str | None) -> None:
+        """Starts the guard of a device with that restore note; `root` as in `DeviceEngine.open`."""
+        paths = os.pathsep.join(path for path in sys.path if path)
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", __file__, os.path.abspath(device), str(note.absolute()), root or ""],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": paths, "SKYLIGHT_STATE": str(note.parent.absolute())},
+        )
+
+    def dismiss(self) -> None:
+        """Ends the guard; what it is to guard has been put back, or is left to the next run."""
+        assert self._process.stdin is not None
+        with suppress(OSError):
+            self._process.kill()
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def put_back(device: str, note: Path, root: str | None) -> None:
+    """Applies the note as the next run would, as soon as the device is free; gives up after `PATIENCE_S`."""
+    from skylight.engines.device import DeviceEngine
+    from skylight.errors import SkylightError
+
+    until = time.monotonic() + PATIENCE_S
+    while note.exists() and time.monotonic() < until:
+        with suppress(SkylightError):
+            DeviceEngine.open(device, destroy_data=True, root=root).close()
+        time.sleep(EVERY_S)
+
+
+if __name__ == "__main__":
+    sys.stdin.buffer.read()  # until the run has ended
+    put_back(sys.argv[1], Path(sys.argv[2]), sys.argv[3] or None)

@@ -1,0 +1,130 @@
+"""What `test_device_guest` runs in its guest: `python -m device_guest`.
+
+For each disk it switches the settings as a test does, by a process that ends, and by one that is killed,
+and says at each moment what the kernel and the drive report; every judgement is the test's. The drive's own
+answer comes by commands of this file, not of the code under test: IDENTIFY DEVICE by ATA PASS-THROUGH (16)
+and MODE SENSE (6) of the Caching mode page.
+"""
+
+import ctypes
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SG_IO = 0x2285
+SECONDS = 120.0
+
+CHILD = """
+import json, sys
+from skylight.engines.device import DeviceEngine
+engine = DeviceEngine.open(sys.argv[1], destroy_data=True)
+with engine.settings(write_cache=False, look_ahead=False) as report:
+    print(json.dumps(report.params()), flush=True)
+    sys.stdin.readline()
+engine.close()
+"""
+
+
+class Header(ctypes.Structure):
+    """`struct sg_io_hdr` of include/scsi/sg.h."""
+
+    _fields_ = (
+        ("interface_id", ctypes.c_int), ("direction", ctypes.c_int), ("cmd_len", ctypes.c_ubyte),
+        ("mx_sb_len", ctypes.c_ubyte), ("iovec_count", ctypes.c_ushort), ("dxfer_len", ctypes.c_uint),
+        ("dxferp", ctypes.c_void_p), ("cmdp", ctypes.c_void_p), ("sbp", ctypes.c_void_p),
+        ("timeout", ctypes.c_uint), ("flags", ctypes.c_uint), ("pack_id", ctypes.c_int),
+        ("usr_ptr", ctypes.c_void_p), ("status", ctypes.c_ubyte), ("masked", ctypes.c_ubyte),
+        ("msg", ctypes.c_ubyte), ("sb_len_wr", ctypes.c_ubyte), ("host", ctypes.c_ushort),
+        ("driver", ctypes.c_ushort), ("resid", ctypes.c_int), ("duration", ctypes.c_uint),
+        ("info", ctypes.c_uint),
+    )  # fmt: skip
+
+
+def received(device: str, command: bytes, length: int) -> bytes | None:
+    """What a command of a disk returns; None where it fails."""
+    data = ctypes.create_string_buffer(length)
+    given = ctypes.create_string_buffer(command, len(command))
+    sense = ctypes.create_string_buffer(252)
+    header = Header(
+        ord("S"), -3, len(command), 252, 0, length, ctypes.addressof(data), ctypes.addressof(given),
+        ctypes.addressof(sense), 20_000,
+    )  # fmt: skip
+    descriptor = os.open(device, os.O_RDONLY)
+    try:
+        fcntl.ioctl(descriptor, SG_IO, header)
+    finally:
+        os.close(descriptor)
+    return None if header.status or header.host else data.raw
+
+
+def of_drive(device: str) -> dict[str, bool | None]:
+    """Write cache and look-ahead as the drive itself has them; None is not there."""
+    identity = received(device, bytes([0x85, 8, 0x0E, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xEC, 0]), 512)
+    if identity is not None:
+        has, on = (int.from_bytes(identity[2 * word : 2 * word + 2], "little") for word in (82, 85))
+        return {
+            name: bool(on & bit) if has & bit else None
+            for name, bit in (("write_cache", 1 << 5), ("look_ahead", 1 << 6))
+        }
+    page = received(device, bytes([0x1A, 8, 8, 0, 64, 0]), 64)
+    assert page is not None, device
+    page = page[4 + page[3] :]
+    return {"write_cache": bool(page[2] & 4), "look_ahead": not page[12] & 0x20}
+
+
+def moment(device: str) -> dict[str, Any]:
+    """What kernel, drive and notes say now."""
+    disk = Path("/sys/block") / Path(device).name
+    (cache,) = (disk / "device/scsi_disk").glob("*/cache_type")
+    notes = sorted(path.name for path in Path(os.environ["SKYLIGHT_STATE"]).glob("*"))
+    order = (disk / "queue/scheduler").read_text().split("[")[1].split("]")[0]
+    return {"kernel": cache.read_text().strip(), "drive": of_drive(device), "order": order, "notes": notes}
+
+
+def switched(device: str, *, killed: bool) -> dict[str, Any]:
+    """The settings before, while and after a process has them switched."""
+    told: dict[str, Any] = {"before": moment(device)}
+    words = [sys.executable, "-c", CHILD, device]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        told["report"] = json.loads(process.stdout.readline())
+        told["while"] = moment(device)
+        if killed:
+            process.send_signal(signal.SIGKILL)
+        else:
+            process.stdin.write("\n")
+            process.stdin.flush()
+        process.wait()
+    until = time.monotonic() + SECONDS
+    while killed and moment(device)["notes"] and time.monotonic() < until:
+        time.sleep(0.2)
+    return {**told, "after": moment(device)}
+
+
+def main() -> None:
+    """Waits for the disks, and goes through all of them."""
+    from skylight.cli.devices import survey
+
+    until = time.monotonic() + SECONDS
+    while len(found := [disk for disk in survey() if "/sd" in disk["path"]]) < int(sys.argv[1]):
+        assert time.monotonic() < until, found
+        time.sleep(0.2)
+    told = [
+        {
+            "disk": disk,
+            "ended": switched(disk["path"], killed=False),
+            "killed": switched(disk["path"], killed=True),
+        }
+        for disk in found
+    ]
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""Identity and settings of SATA and SCSI disks in a guest: changed, read back, restored, also after a kill.
+
+QEMU emulates a SATA disk behind AHCI, which has a write cache and no look-ahead that it declares, and a
+SCSI disk, whose caching page cannot be changed but for the write cache; the kernel's scsi_debug has both.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from zoned_guest.boot import Said, Step, boot
+
+PACKAGES = Path(__file__).parent.parent / "build/burn-in"
+TOOLS = ("qemu-system-x86_64", "cpio", "depmod", "dpkg-deb")
+DISK_BYTES = 128 << 20
+NAMES = ("ata", "qemu", "debug")
+
+
+def disks(folder: Path) -> list[str]:
+    """QEMU's words for a SATA and a SCSI disk."""
+    words = ["-device", "virtio-scsi-pci,id=scsi"]
+    for name, device in (
+        ("ata", "ide-hd,bus=ide.0,model=SKYLIGHT SATA,ver=7,serial=SKY-1,rotation_rate=5900"),
+        ("scsi", "scsi-hd,bus=scsi.0,vendor=SKYLIGHT,product=SCSI DISK,serial=SKY-2,rotation_rate=7200"),
+    ):
+        path = folder / f"{name}.img"
+        with path.open("wb") as file:
+            file.truncate(DISK_BYTES)
+        words += ["-drive", f"file={path},format=raw,if=none,id={name}", "-device", f"{device},drive={name}"]
+    return words
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]) -> dict[str, Said]:
+    for name in TOOLS:
+        need_tool(name)
+    folder = tmp_path_factory.mktemp("devices")
+    modules = ("ahci", "sd_mod", "virtio_scsi")
+    steps: list[Step] = [
+        {"name": "modules", "tool": ["modprobe", "--all", *modules]},
+        {"name": "scsi_debug", "tool": ["modprobe", "scsi_debug", f"dev_size_mb={DISK_BYTES >> 20}"]},
+        {"name": "disks", "tool": [sys.executable, "-m", "device_guest", str(len(NAMES))]},
+        {"name": "devices", "skylight": ["devices"]},
+    ]
+    return boot(folder, PACKAGES, steps, disks(folder))
+
+
+@pytest.fixture(scope="module")
+def told(said: dict[str, Said]) -> dict[str, dict[str, Any]]:
+    """What was seen of each disk, by its name in `NAMES`."""
+    for name in ("modules", "scsi_debug", "disks"):
+        assert said[name].code == 0, said[name]
+    found = {}
+    for one in json.loads(said["disks"].out):
+        serial = one["disk"]["serial"]
+        found[{"SKY-1": "ata", "SKY-2": "qemu"}.get(serial, "debug")] = one
+    assert sorted(found) == sorted(NAMES)
+    return found
+
+
+def test_the_disks_are_identified(told: dict[str, dict[str, Any]], said: dict[str, Said]) -> None:
+    ata, scsi, debug = (told[name]["disk"] for name in NAMES)
+    keys = ("model", "serial", "bus", "rotation_rpm", "size_bytes", "probe")
+    assert [ata[key] for key in keys] == ["SKYLIGHT SATA", "SKY-1", "ata", 5900, DISK_BYTES, "writes"]
+    assert [scsi[key] for key in keys] == ["SCSI DISK", "SKY-2", "virtio", 7200, DISK_BYTES, "writes"]
+    assert (debug["model"], debug["bus"], debug["probe"]) == ("scsi_debug", "scsi", "writes")
+    out = " ".join(said["devices"].out.split())
+    assert "declares 5,900 rpm" in out and "declares 7,200 rpm" in out
+
+
+@pytest.mark.parametrize("end", ["ended", "killed"])
+@pytest.mark.parametrize("name", NAMES)
+def test_settings_are_changed_and_restored(told: dict[str, dict[str, Any]], name: str, end: str) -> None:
+    seen = told[name][end]
+    before, during, after = (seen[moment] for moment in ("before", "while", "after"))
+    assert before["kernel"] == "write back" and before["drive"]["write_cache"] is True
+    assert during["kernel"] == "write through" and during["drive"]["write_cache"] is False
+    assert seen["report"]["write_cache"] is False
+    assert before["order"] != "none" and during["order"] == "none"
+    assert seen["report"]["scheduler"] is False
+    assert before["notes"] == [] and len(during["notes"]) == 1
+    assert after == before, "everything is as it was, and no note is left"
+
+
+@pytest.mark.parametrize("end", ["ended", "killed"])
+def test_look_ahead_is_switched_where_the_drive_can(told: dict[str, dict[str, Any]], end: str) -> None:
+    seen = told["debug"][end]
+    assert [seen[moment]["drive"]["look_ahead"] for moment in ("before", "while", "after")] == [
+        True, False, True,
+    ]  # fmt: skip
+    assert (seen["report"]["look_ahead"], seen["report"]["note"]) == (False, "")
+
+
+def test_look_ahead_that_cannot_be_switched_is_said(told: dict[str, dict[str, Any]]) -> None:
+    ata, scsi = told["ata"]["ended"], told["qemu"]["ended"]
+    assert ata["before"]["drive"]["look_ahead"] is None
+    assert ata["report"]["look_ahead"] is None
+    assert ata["report"]["note"] == (
+        "read look-ahead: the drive cannot be asked for it: it does not declare one"
+    )
+    assert scsi["report"]["look_ahead"] is True
+    assert scsi["report"]["note"].startswith("read look-ahead: the drive refused to switch it: ")
