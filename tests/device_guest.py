@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ SECONDS = 120.0
 CHILD = """
 import json, sys
 from skylight.engines.device import DeviceEngine
-engine = DeviceEngine.open(sys.argv[1], destroy_data=True)
-with engine.settings(write_cache=False, look_ahead=False) as report:
-    print(json.dumps(report.params()), flush=True)
-    sys.stdin.readline()
-engine.close()
+contexts = []
+for path in sys.argv[1:]:
+    context = DeviceEngine.open(path, destroy_data=True).settings(write_cache=False, look_ahead=False)
+    print(json.dumps(context.__enter__().params()), flush=True)
+    contexts.append(context)
+sys.stdin.readline()
 """
+"""A run with several disks, to be killed: an import takes seconds in an emulated processor."""
 
 
 class Header(ctypes.Structure):
@@ -87,24 +90,34 @@ def moment(device: str) -> dict[str, Any]:
     return {"kernel": cache.read_text().strip(), "drive": of_drive(device), "order": order, "notes": notes}
 
 
-def switched(device: str, *, killed: bool) -> dict[str, Any]:
-    """The settings before, while and after a process has them switched."""
-    told: dict[str, Any] = {"before": moment(device)}
-    words = [sys.executable, "-c", CHILD, device]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-        told["report"] = json.loads(process.stdout.readline())
-        told["while"] = moment(device)
-        if killed:
-            process.send_signal(signal.SIGKILL)
-        else:
-            process.stdin.write("\n")
-            process.stdin.flush()
-        process.wait()
-    until = time.monotonic() + SECONDS
-    while killed and moment(device)["notes"] and time.monotonic() < until:
-        time.sleep(0.2)
+def ended(device: str) -> dict[str, Any]:
+    """The settings before, while and after an engine has them switched."""
+    from skylight.engines.device import DeviceEngine
+
+    before = moment(device)
+    with (
+        closing(DeviceEngine.open(device, destroy_data=True)) as engine,
+        engine.settings(write_cache=False, look_ahead=False) as report,
+    ):
+        told = {"before": before, "report": report.params(), "while": moment(device)}
     return {**told, "after": moment(device)}
+
+
+def killed(devices: list[str]) -> list[dict[str, Any]]:
+    """The same of each disk, where the process is killed."""
+    told: list[dict[str, Any]] = [{"before": moment(device)} for device in devices]
+    words = [sys.executable, "-c", CHILD, *devices]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for one in told:
+            one["report"] = json.loads(process.stdout.readline())
+        for one, device in zip(told, devices, strict=True):
+            one["while"] = moment(device)
+        process.send_signal(signal.SIGKILL)
+    until = time.monotonic() + SECONDS
+    while any(Path(os.environ["SKYLIGHT_STATE"]).glob("*")) and time.monotonic() < until:
+        time.sleep(0.2)
+    return [{**one, "after": moment(device)} for one, device in zip(told, devices, strict=True)]
 
 
 def main() -> None:
@@ -115,15 +128,16 @@ def main() -> None:
     while len(found := [disk for disk in survey() if "/sd" in disk["path"]]) < int(sys.argv[1]):
         assert time.monotonic() < until, found
         time.sleep(0.2)
-    told = [
-        {
-            "disk": disk,
-            "ended": switched(disk["path"], killed=False),
-            "killed": switched(disk["path"], killed=True),
-        }
-        for disk in found
-    ]
-    print(json.dumps(told))
+    first = [ended(disk["path"]) for disk in found]
+    second = killed([disk["path"] for disk in found])
+    print(
+        json.dumps(
+            [
+                {"disk": disk, "ended": one, "killed": other}
+                for disk, one, other in zip(found, first, second, strict=True)
+            ]
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -80,6 +80,26 @@ def test_a_write_cache_is_seen_by_its_effect() -> None:
     assert seen.verdict == NOT_MEASURED and "off when the probe began" in seen.declared
 
 
+def test_what_lists_say_of_a_model_is_compared() -> None:
+    shingled: Params = {"model": "ST4000DM004-2CV104"}
+    seen = rows(result("device", shingled, drive_type="smr"))["Recording"]
+    assert (seen.declared, seen.verdict) == ("shingled (SMR), by Seagate, CMR and SMR Hard Drives", AGREES)
+    assert rows(result("device", shingled, drive_type="cmr"))["Recording"].verdict == DIFFERS
+    assert rows(result("device", shingled, drive_type=UNKNOWN))["Recording"].verdict == NOT_MEASURED
+    assert "Recording" not in rows(result("device", {"model": "QEMU HARDDISK"}, drive_type="cmr"))
+
+
+def test_what_differs_heads_the_report() -> None:
+    agreed: Params = {"rotational": True, "zoned": "none"}
+    assert claims_of(result("device", agreed, drive_type="cmr")).contradiction == ""
+    seen = result("device", {"model": "WDC WD40EFRX-68WT0N0", "zoned": "none"}, drive_type="smr")
+    assert claims_of(seen).contradiction == (
+        "Recording: declared conventional (CMR), by heise online, after Western Digital's list of WD Red Plus"
+        " (June 2020), measured shingled (SMR); Shingled zones: declared no zones, measured shingled (SMR):"
+        " the drive manages it and does not say so"
+    )
+
+
 def test_capacity_that_nothing_reached_is_not_measured() -> None:
     assert rows(result("device", {}, end=SIZE // 2))["Capacity"].verdict == NOT_MEASURED
 

@@ -16,7 +16,7 @@
 
 use std::io;
 
-use crate::sg_io::{Link, Transfer};
+use crate::sg_io::{CommandFault, Link, Transfer};
 use crate::survey::bus_of;
 use crate::sysfs::Node;
 
@@ -87,6 +87,16 @@ pub struct Caching<L> {
 }
 
 impl<L: Link> Caching<L> {
+    /// The caching of a disk; `None` where it cannot be asked. A disk that declares a translation and takes no ATA
+    /// command, as the kernel's `scsi_debug` does, is asked as a SCSI disk.
+    pub fn of(disk: &Node, link: L) -> Option<Self> {
+        let mut caching = Self { link, dialect: Dialect::of(disk)? };
+        if caching.dialect == Dialect::Ata && bus_of(disk) != Some("usb") && caching.identify().is_err() {
+            caching.dialect = Dialect::Scsi;
+        }
+        Some(caching)
+    }
+
     /// What is in force.
     ///
     /// # Errors
@@ -110,22 +120,38 @@ impl<L: Link> Caching<L> {
         match self.dialect {
             Dialect::Ata => {
                 let feature = if on { ENABLE_LOOK_AHEAD } else { DISABLE_LOOK_AHEAD };
-                self.link.send(&set_features(feature), Transfer::None)?;
+                self.patiently(|| self.link.send(&set_features(feature), Transfer::None))?;
             }
             Dialect::Scsi => {
                 let (header, mut page) = self.page()?;
                 let (byte, bit) = DRA;
                 page[byte] = if on { page[byte] & !bit } else { page[byte] | bit };
-                self.link
-                    .send(&mode_select(header.len() + page.len()), Transfer::Out(&[header, page].concat()))?;
+                let list = [header, page].concat();
+                self.patiently(|| self.link.send(&mode_select(list.len()), Transfer::Out(&list)))?;
             }
         }
         Ok(())
     }
 
+    /// Sends a command again where the drive had something else to report first: a unit attention condition is
+    /// cleared by being reported (SAM-6, unit attention conditions), and a command before may have caused one.
+    fn patiently(&self, mut send: impl FnMut() -> Result<usize, CommandFault>) -> io::Result<usize> {
+        /// Conditions that wait at once: a reset, changed parameters, changed data.
+        const MOST_ATTENTIONS: usize = 4;
+        const UNIT_ATTENTION: u8 = 6;
+        let mut answer = send();
+        for _ in 0..MOST_ATTENTIONS {
+            if !matches!(answer, Err(CommandFault::Sense(UNIT_ATTENTION, _, _))) {
+                break;
+            }
+            answer = send();
+        }
+        Ok(answer?)
+    }
+
     fn identify(&self) -> io::Result<[u8; IDENTITY_BYTES]> {
         let mut data = [0; IDENTITY_BYTES];
-        let got = self.link.send(&identify_device(), Transfer::In(&mut data))?;
+        let got = self.patiently(|| self.link.send(&identify_device(), Transfer::In(&mut data)))?;
         if got == IDENTITY_BYTES && is_sound(&data) { Ok(data) } else { Err(nonsense("identification data")) }
     }
 
@@ -133,7 +159,7 @@ impl<L: Link> Caching<L> {
     /// the length, the device-specific parameter and PS (SPC-5, MODE SELECT (10); SBC-4, mode parameter header).
     fn page(&self) -> io::Result<(Vec<u8>, Vec<u8>)> {
         let mut data = [0; MODE_BYTES];
-        let got = self.link.send(&mode_sense(data.len()), Transfer::In(&mut data))?;
+        let got = self.patiently(|| self.link.send(&mode_sense(MODE_BYTES), Transfer::In(&mut data)))?;
         let data = &data[..got];
         let descriptors = data.get(6..HEADER_BYTES).map(|n| usize::from(n[0]) << 8 | usize::from(n[1]));
         let page = descriptors.and_then(|length| data.get(HEADER_BYTES + length..));
@@ -219,7 +245,6 @@ pub mod tests {
 
     use super::*;
     use crate::fake::Tree;
-    use crate::sg_io::CommandFault;
 
     /// A drive that keeps its settings, answers as the standards say, and keeps what it was sent.
     #[derive(Debug)]
@@ -228,6 +253,10 @@ pub mod tests {
         pub look_ahead: RefCell<bool>,
         /// Takes a change of look-ahead and does not obey.
         pub is_stubborn: bool,
+        /// Behind no translation layer.
+        pub is_scsi: bool,
+        /// Unit attention conditions to report first.
+        pub attentions: RefCell<usize>,
         /// Bytes of block descriptors, sent although not asked for.
         pub descriptors: u8,
         pub sent: RefCell<Vec<(Vec<u8>, Vec<u8>)>>,
@@ -239,6 +268,8 @@ pub mod tests {
                 write_cache: true.into(),
                 look_ahead: true.into(),
                 is_stubborn: false,
+                is_scsi: false,
+                attentions: 0.into(),
                 descriptors: 0,
                 sent: RefCell::default(),
             }
@@ -278,6 +309,13 @@ pub mod tests {
 
     impl Link for &FakeDrive {
         fn send(&self, command: &[u8], data: Transfer<'_>) -> Result<usize, CommandFault> {
+            if *self.attentions.borrow() > 0 {
+                *self.attentions.borrow_mut() -= 1;
+                return Err(CommandFault::Sense(6, 0x2a, 0x01));
+            }
+            if self.is_scsi && command[0] == ATA_PASS_THROUGH_16 {
+                return Err(CommandFault::Sense(5, 0x20, 0));
+            }
             let given = if let Transfer::Out(bytes) = &data { bytes.to_vec() } else { vec![] };
             self.sent.borrow_mut().push((command.to_vec(), given.clone()));
             let reply = match (command[0], command.get(14)) {
@@ -321,6 +359,18 @@ pub mod tests {
             assert_eq!(caching(&drive, dialect).read().ok(), Some(both(false, false)), "{dialect:?}");
             assert!(caching(&drive, dialect).set_look_ahead(true).is_ok());
             assert_eq!(caching(&drive, dialect).read().ok(), Some(both(false, true)), "{dialect:?}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_sent_again_after_a_unit_attention_but_not_for_ever() {
+        for dialect in [Dialect::Ata, Dialect::Scsi] {
+            let drive = FakeDrive::new();
+            drive.attentions.replace(2);
+            assert!(caching(&drive, dialect).set_look_ahead(false).is_ok());
+            assert!(!*drive.look_ahead.borrow());
+            drive.attentions.replace(usize::MAX);
+            assert!(caching(&drive, dialect).read().is_err());
         }
     }
 
@@ -402,6 +452,11 @@ pub mod tests {
         assert_eq!(Dialect::of(&node), Some(Dialect::Scsi));
         tree.file("sys/devices/sdq/device/vendor", "ATA     \n");
         assert_eq!(Dialect::of(&node), Some(Dialect::Ata));
+        let mut drive = FakeDrive::new();
+        let dialect = |drive: &FakeDrive| Caching::of(&node, drive).map(|caching| caching.dialect);
+        assert_eq!(dialect(&drive), Some(Dialect::Ata));
+        drive.is_scsi = true;
+        assert_eq!(dialect(&drive), Some(Dialect::Scsi), "whatever it declares");
         let usb = "pci0000:00/usb2/2-1/host6/block/sdr";
         tree.file(&format!("sys/devices/{usb}/dev"), "8:272");
         tree.file(&format!("sys/devices/{usb}/device/scsi_disk/6:0:0:0/cache_type"), "write back");

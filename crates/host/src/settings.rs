@@ -19,7 +19,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::caching::{Caching, Dialect};
+use crate::caching::Caching;
 use crate::device::{Access, Device, io_refusal};
 use crate::error::{HostError, NotRestored, system_words};
 use crate::sg_io::SgIo;
@@ -219,8 +219,7 @@ impl Subject<'_> {
     /// The caching of the drive itself, where it can be asked. A descriptor of its own, because a switch may
     /// outlive the device.
     fn caching(&self) -> Option<Caching<SgIo<File>>> {
-        let dialect = Dialect::of(&self.node?.disk())?;
-        Some(Caching { link: SgIo { file: self.file?.try_clone().ok()? }, dialect })
+        Caching::of(&self.node?.disk(), SgIo { file: self.file?.try_clone().ok()? })
     }
 
     /// Where a setting is switched.

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from skylight.engines.models import listed
 from skylight.engines.sim import read_profile
 from skylight.errors import UsageError
 from skylight.evidence import Evidence, JsonScalar, Op, TargetFacts
@@ -73,6 +74,15 @@ class Claims:
         ]
         return ", ".join(parts)
 
+    @property
+    def contradiction(self) -> str:
+        """What is declared and measured otherwise, for the head of a report; empty where nothing is."""
+        return "; ".join(
+            f"{row.title}: declared {row.declared}, measured {row.measured}"
+            for row in self.rows
+            if row.verdict == DIFFERS
+        )
+
 
 def claims_of(result: SuiteResult) -> Claims:
     """The table of a target; without lines where it declares nothing."""
@@ -94,6 +104,7 @@ def _of_device(result: SuiteResult) -> list[Claim]:
     for name, title in (("model", "Model"), ("firmware", "Firmware")):
         if declared.get(name):
             rows.append(Claim(title, str(declared[name]), DASH, NOT_MEASURED))
+    rows += _listed(str(declared.get("model") or ""), known)
     rotational = declared.get("rotational")
     if isinstance(rotational, bool):
         rows.append(_rotational(rotational, known))
@@ -138,6 +149,19 @@ def _turns(known: Known) -> bool | None:
     if kind == "not-rotating":
         return False
     return True if kind in ("cmr", "smr") or known.number("rotation_ns") is not None else None
+
+
+def _listed(model: str, known: Known) -> list[Claim]:
+    """What a public list says of the model."""
+    found = listed(model)
+    if found is None:
+        return []
+    words = {"smr": "shingled (SMR)", "cmr": "conventional (CMR)", "not-rotating": "not a rotating disk"}
+    kind = known.word("drive_type")
+    if kind not in words:
+        return [Claim("Recording", f"{words[found.recording]}, by {found.source}", DASH, NOT_MEASURED)]
+    verdict = AGREES if kind == found.recording else DIFFERS
+    return [Claim("Recording", f"{words[found.recording]}, by {found.source}", words[kind], verdict)]
 
 
 def _rotational(rotational: bool, known: Known) -> Claim:

@@ -180,6 +180,10 @@ def _on_off(value: JsonScalar) -> str:
 def _settings_words(params: Mapping[str, JsonScalar]) -> str:
     """The settings in force, in words."""
     text = f"write cache {_on_off(params.get('write_cache'))}, look-ahead {_on_off(params.get('look_ahead'))}"
+    if isinstance(params.get("scheduler"), bool):
+        text += (
+            ", commands reordered by the kernel" if params["scheduler"] else ", no scheduler of the kernel"
+        )
     note = params.get("note")
     return f"{text}; {note}" if note else text
 
