@@ -233,6 +233,6 @@ class TestHints:
         assert seen.headline == "A rotating disk, 5,977 rpm; whether it is shingled is not known."
         said = dict(seen.points)["Declared, not measured"]
         assert "is sold as a shingled disk" in said and "takes TRIM" in said
-        assert hints({"model": "WDC WD99ABCD-68N"}) == (
-            "Its model, WDC WD99ABCD-68N, is in no list of shingled or conventional disks that is known here.",
+        assert hints({"model": "WD99ABCD-68N"}) == (
+            "Its model, WD99ABCD-68N, is in no list of shingled or conventional disks that is known here.",
         )

@@ -21,6 +21,7 @@ __all__ = [
     "conditions_check",
     "conditions_toml",
     "cut_pieces",
+    "host_survey",
     "image_check",
     "image_compact",
     "image_info",
@@ -194,7 +195,7 @@ class HostDevice:
     def report_zones(self, from_bytes: int, most: int) -> dict[str, Any]:
         """At most `most` zones from the one that contains a byte on, as columns by name."""
     def state(self, setting: Literal["write cache", "look-ahead", "scheduler"]) -> str:
-        """The state of a setting, as reported: "on", "off" or "unknown". The scheduler is off if it is none."""
+        """The state of a setting, as reported: "on", "off" or "unknown". A scheduler `none` is off."""
     def switch(
         self, setting: Literal["write cache", "look-ahead", "scheduler"], on: bool, note: str | None = None
     ) -> HostSwitch:
