@@ -258,6 +258,15 @@ def test_the_guard_ends_with_the_engine(disk: Disk) -> None:
     assert guard._process.poll() is not None
 
 
+def test_without_a_guard_a_run_goes_on(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.executable", str(disk.root / "none"))
+    engine = disk.open()
+    with engine.settings(write_cache=False, look_ahead=False) as report:
+        assert (report.write_cache, len(disk.notes)) == (False, 1)
+    assert (disk.cache_type, disk.notes) == ("write back", [])
+    engine.close()
+
+
 def test_a_guard_without_a_note_changes_nothing(disk: Disk) -> None:
     put(disk.file, "write through")
     put_back(disk.path, disk.state / "none.restore", str(disk.root))

@@ -22,7 +22,7 @@ import os
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Protocol
 
@@ -367,7 +367,8 @@ class DeviceEngine:
         kernel, as far as the target can; restores them on exit, the last first."""
         note = self.note_path
         if self.can_write and note is not None and self._guard is None:
-            self._guard = Guard(self._path, note, self._root)
+            with suppress(OSError):  # no process can be started: the note is left for the next run
+                self._guard = Guard(self._path, note, self._root)
         switches: list[Switch] = []
         try:
             for setting, on in self._wanted(write_cache=write_cache, look_ahead=look_ahead):
