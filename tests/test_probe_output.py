@@ -14,7 +14,7 @@ from skylight.evidence import TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.suite import SuiteResult
 from skylight.report.brief import MOST_LINES, brief
-from test_cli import PROBE, Call, call, here  # noqa: F401  # fixtures
+from test_cli import PROBE, Call, call, here  # noqa: F401  # the fixtures of another test file
 
 WHY = "Random 4 KiB writes take one revolution each, wherever they go, and so they are appended to a log."
 
@@ -155,7 +155,7 @@ def test_what_is_expected_of_every_target() -> None:
         check_expected([of()], "cmr")
 
 
-def test_a_script_asks_whether_a_disk_is_conventional(call: Call) -> None:  # noqa: F811
+def test_a_script_asks_whether_a_disk_is_conventional(call: Call) -> None:  # noqa: F811  # the fixture
     good = call(*PROBE, "sim:st4000nc001", "--csv", "--expect", "cmr", "--out", "good")
     assert good.code == 0
     assert next(csv.DictReader(io.StringIO(good.out)))["value"] == "cmr"
@@ -173,7 +173,7 @@ def shown_command(out: str) -> list[str]:
     return str(line).split()
 
 
-def test_several_targets_end_with_a_line_for_each(call: Call) -> None:  # noqa: F811
+def test_several_targets_end_with_a_line_for_each(call: Call) -> None:  # noqa: F811  # the fixture
     ended = call(*PROBE, "sim:st4000nc001", "sim:emulated-smr-1", "--out", "both")
     tail = ended.out.splitlines()[-5:]
     assert tail[0].startswith("sim:st4000nc001     conventional (CMR), ")

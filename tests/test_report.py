@@ -246,7 +246,58 @@ def test_a_link_to_the_recording_is_never_an_address(tmp_path: Path) -> None:
     (folder / "recording.json").write_text("{}")
     read = Reader(page(folder))
     links = [value for tag, name, value in read.attributes if (tag, name) == ("a", "href")]
-    assert links == ["javascript%3Aalert%281%29/recording.json"]
+    assert [link for link in links if not link.startswith("#")] == [
+        "javascript%3Aalert%281%29/recording.json"
+    ]
+
+
+def test_the_contents_lead_to_every_section(recording: Path) -> None:
+    text = page(recording)
+    ids = set(re.findall(r'<section id="([^"]+)"', text))
+    links = re.findall(r'<li><a href="#([^"]+)"', text)
+    assert len(ids) >= 4 and set(links) == ids and len(links) == len(ids)
+
+
+def test_many_steps_share_lines_and_lose_nothing(tmp_path: Path) -> None:
+    one = result()
+    writes = log(Op.WRITE, [10.0] * 8)
+    steps = [Step(f"marks-{number:03}", "run", RUN, writes) for number in range(100)]
+    evidence = replace(one.evidence[0], steps=[*one.evidence[0].steps, *steps])
+    (tmp_path / "recording.json").write_text("{}")
+    view = target_view(replace(one, evidence=[evidence]), tmp_path, tmp_path, 1)
+    assert [row.name for row in view.tests[0].steps] == ["settings", "reads", "writes-wide", "rest", "marks"]
+    marks = view.tests[0].steps[-1]
+    assert (marks.requests, marks.written) == ("800", "3.12 MiB")
+    assert marks.what.startswith("100 steps; the first: 8 writes of 4 KiB")
+    assert [row.cells[0] for row in view.tests[0].latencies if row.name == "marks"] == ["800"]
+
+
+def test_the_longest_wait_and_slow_starts_are_facts(tmp_path: Path) -> None:
+    one = result()
+    (tmp_path / "recording.json").write_text("{}")
+    waking = Step("after-rest", "run", RUN, log(Op.READ, [4_200.0, 8.0, 9.0]))
+    cleaning = Step("cleaning", "run", RUN, log(Op.WRITE, [2_000.0, 2_100.0]))
+    for steps, facts in (
+        ([waking, cleaning], {"Longest wait": "4.20 s, a read (Drive type)",
+                              "Slow starts": "1 run began with one request of up to 4.20 s"}),
+        ([cleaning], {"Longest wait": "2.10 s, a write (Drive type)"}),
+    ):  # fmt: skip
+        evidence = replace(one.evidence[0], steps=steps)
+        view = target_view(replace(one, evidence=[evidence]), tmp_path, tmp_path, 1)
+        shown = dict(view.facts)
+        assert {name: shown.get(name) for name in facts} == facts
+        assert ("Slow starts" in shown) is ("Slow starts" in facts)
+
+
+def test_a_duration_has_the_digits_that_its_interval_bears_out() -> None:
+    def shown(half_ns: float) -> str:
+        value = 10_037_400
+        near = (value - half_ns, value + half_ns)
+        return finding_rows([Finding("rotation_ns", value, "ns", near, 0.99, "")])[0].value
+
+    assert [shown(half_ns) for half_ns in (6, 900, 9_000, 200_000)] == [
+        "10.037 ms", "10.037 ms", "10.04 ms", "10.0 ms"
+    ]  # fmt: skip
 
 
 # --- looks

@@ -53,23 +53,22 @@ def format_capacity(size_bytes: int) -> str:
     return _scaled(size_bytes, 1000, _DECIMAL)
 
 
-def _three_digits(value: float) -> str:
-    """A number from 1 to 999 with three significant digits."""
-    return f"{value:#.3g}".rstrip(".")
+def format_duration(duration_ns: float, digits: int = 3) -> str:
+    """Nanoseconds with three significant digits: ``850 ns``, ``91.0 µs``, ``10.2 ms``, ``1.30 s``, or with
+    ``digits``, at least three; a minute or more like `format_seconds`."""
 
+    def scaled(unit_ns: float) -> str:
+        return f"{duration_ns / unit_ns:#.{digits}g}".rstrip(".")
 
-def format_duration(duration_ns: float) -> str:
-    """Nanoseconds with three significant digits: ``850 ns``, ``91.0 µs``, ``10.2 ms``, ``1.30 s``; a minute
-    or more like `format_seconds`."""
     size = abs(duration_ns)
     if size < 999.5:
         return f"{duration_ns:.0f} ns"
     if size < 999_500:
-        return f"{_three_digits(duration_ns / 1e3)} µs"
+        return f"{scaled(1e3)} µs"
     if size < 999_500_000:
-        return f"{_three_digits(duration_ns / 1e6)} ms"
+        return f"{scaled(1e6)} ms"
     if size < 59.95e9:
-        return f"{_three_digits(duration_ns / 1e9)} s"
+        return f"{scaled(1e9)} s"
     return format_seconds(duration_ns / 1e9)
 
 

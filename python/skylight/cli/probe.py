@@ -360,6 +360,20 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
             )
 
 
+def _print_end(
+    found: Sequence[SuiteResult], reasons: str | None, report: Path, trace: HeadTraceFile | None
+) -> None:
+    """Prints what a terminal shows last: all verdicts, the command that gives their reasons, the files."""
+    if len(found) > 1:
+        print_all(found)
+    line()
+    if reasons is not None:
+        line(f"Reasons: {reasons}")
+    line(f"Report: {report}")
+    if trace is not None:
+        line(f"Head trace: {trace.summary()}")
+
+
 @click.command(epilog=_EPILOG)
 @click.argument("targets", nargs=-1, metavar="TARGET..", shell_complete=completion.targets)
 @click.option(
@@ -485,13 +499,6 @@ def probe(
     if quiet:
         click.echo(text if form == JSON else csv_text(found), nl=False)
     else:
-        if len(found) > 1:
-            print_all(found)
-        line()
-        if not why:
-            line(f"Reasons: {_reasons(jobs)}")
-        line(f"Report: {written}")
-        if trace is not None:
-            line(f"Head trace: {trace.summary()}")
+        _print_end(found, None if why else _reasons(jobs), written, trace)
     if expect is not None:
         check_expected(found, expect)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from skylight.findings import Known
 from skylight.report.limits import separate_places
+from skylight.report.values import finding_row
 from skylight.report.words import value_words
 from skylight.units import (
     format_count,
@@ -134,8 +135,10 @@ def _cache(known: Known) -> str:
 
 
 def _rotation(known: Known) -> str:
-    rotation_ns = known.number("rotation_ns")
-    return "" if rotation_ns is None else f"{format_duration(rotation_ns)}, {60e9 / rotation_ns:,.0f} rpm"
+    found, rotation_ns = known.get("rotation_ns"), known.number("rotation_ns")
+    if found is None or rotation_ns is None:
+        return ""
+    return f"{finding_row(found).value}, {60e9 / rotation_ns:,.0f} rpm"
 
 
 def _reads(known: Known) -> str:

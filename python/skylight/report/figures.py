@@ -19,8 +19,9 @@ size, a font or a colour of its own would not follow the page.
 from __future__ import annotations
 
 import io
+import itertools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import fill
@@ -159,20 +160,21 @@ def _short_numbers(place: re.Match[str]) -> str:
     return _LONG_NUMBER.sub(lambda number: _short(number[0], 2), place[0])
 
 
-def _marks_together(run: re.Match[str]) -> str:
-    """Marks of one shape and look as a group that says so once; those that lie on each other to a tenth of a
-    unit are one."""
-    out, look = [], None
-    seen = set[tuple[str, ...]]()
+def _marks_together(run: re.Match[str], number: Iterator[int]) -> str:
+    """Marks of one shape and look as the markers of an unseen line, a few bytes each; those that lie on each
+    other to a tenth of a unit are one. ``number`` numbers the markers of a figure."""
+    places: dict[tuple[str, str], dict[str, None]] = {}
     for shape, x, y, style in _MARK.findall(run[0]):
-        if style != look:
-            out.append(f'{"</g>" if look is not None else ""}<g style="{style}">')
-            look, seen = style, set()
-        mark = (shape, _short(x, 1), _short(y, 1))
-        if mark not in seen:
-            seen.add(mark)
-            out.append(f'<use href="{mark[0]}" x="{mark[1]}" y="{mark[2]}"/>')
-    return "".join([*out, "</g>"])
+        places.setdefault((shape, style), {})[f"{_short(x, 1)},{_short(y, 1)}"] = None
+    out = []
+    for (shape, style), points in places.items():
+        name = f"{shape.removeprefix('#')}-{next(number)}"
+        out.append(
+            f'<marker id="{name}" overflow="visible" markerUnits="userSpaceOnUse"><use href="{shape}"'
+            f' style="{style}"/></marker><polyline points="{" ".join(points)}"'
+            f' style="fill: none; stroke: none; marker: url(#{name})"/>'
+        )
+    return "".join(out)
 
 
 def _for_the_page(svg: str, alt: str) -> Markup:
@@ -194,7 +196,8 @@ def _for_the_page(svg: str, alt: str) -> Markup:
     svg = _HEX.sub(lambda m: f"var({_COLOURS[m[0]]})" if m[0] in _COLOURS else m[0], svg)
     # a blank line keeps the words of a path apart; markup between tags needs none
     svg = _SPACE.sub(" ", svg).replace("> <", "><").strip()
-    svg = _MARKS.sub(_marks_together, _NO_TURN.sub("", svg))
+    number = itertools.count()
+    svg = _MARKS.sub(lambda run: _marks_together(run, number), _NO_TURN.sub("", svg))
     return Markup(_TAG.sub(lambda tag: _PLACE.sub(_short_numbers, tag[0]), svg))
 
 

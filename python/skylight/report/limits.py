@@ -158,7 +158,8 @@ def lasting(known: Known) -> str:
         return f"{format_rate(before)} a second: it has no cache to fill"
     if after is None or longest is None:
         return ""
-    return f"{format_rate(after)} a second, one waits up to {format_duration(longest)}"
+    first = f"{format_rate(before)} a second, then " if before is not None else ""
+    return f"{first}{format_rate(after)} with its cache full; one waits up to {format_duration(longest)}"
 
 
 def _settings(known: Known) -> str:

@@ -29,10 +29,10 @@ from skylight.recording import HEADER
 from skylight.report.declared import Claims, claims_of, is_raw_shingled
 from skylight.report.figures import RenderedFigure, render_figures
 from skylight.report.limits import lasting, limits
-from skylight.report.plots import Plot, plot_of
+from skylight.report.plots import Plot, plot_of, series_of
 from skylight.report.values import DASH, FindingRow, finding_row, finding_rows
 from skylight.report.words import Verdict, confidence_words, finding_title, verdict
-from skylight.units import format_capacity, format_count, format_duration, format_size
+from skylight.units import format_capacity, format_count, format_counted, format_duration, format_size
 
 __all__ = [
     "DASH",
@@ -58,6 +58,10 @@ _OPS = {
     Op.RESET_ZONE: ("reset zone", "reset zones"),
     Op.APPEND: ("append", "appends"),
 }
+WAKE_NS = 1_000_000_000
+"""Chosen: a drive that is awake and not cleaning answers within a second; loading heads takes about one, and
+spinning up several."""
+
 _PERCENTILES = (0, 25, 50, 75, 99, 100)
 
 
@@ -214,14 +218,39 @@ def _step_row(step: Step) -> StepRow:
     )
 
 
+def _in_series(steps: Sequence[Step]) -> list[tuple[str, list[Step]]]:
+    """Steps by the name of their line: one each, or, of many, those of a series together."""
+    series: dict[str, list[Step]] = {}
+    for name, step in zip(series_of(steps), steps, strict=True):
+        series.setdefault(name, []).append(step)
+    return list(series.items())
+
+
+def _series_row(name: str, steps: Sequence[Step]) -> StepRow:
+    """The line of a series: what its first step did, and the sums of all."""
+    first = _step_row(steps[0])
+    if len(steps) == 1:
+        return first
+    read, written = (sum(step.bytes_of(op) for step in steps) for op in (Op.READ, Op.WRITE))
+    requests, time_ns = sum(len(step.rows) for step in steps), sum(step.device_ns for step in steps)
+    return StepRow(
+        name,
+        f"{format_count(len(steps))} steps; the first: {first.what}",
+        format_count(requests) if requests else DASH,
+        format_size(read) if read else DASH,
+        format_size(written) if written else DASH,
+        format_duration(time_ns) if time_ns else DASH,
+    )
+
+
 def _latency_rows(steps: Sequence[Step]) -> tuple[LatencyRow, ...]:
-    """Latency percentiles of each step and operation."""
+    """Latency percentiles of each step, or series of steps, and operation."""
     rows = []
-    for step in steps:
-        present = [op for op in Op if len(step.rows.only(op))]
+    for series, together in _in_series(steps):
+        present = [op for op in Op if any(len(step.rows.only(op)) for step in together)]
         for op in present:
-            latency_ns = step.rows.only(op).latency_ns
-            name = step.name if len(present) == 1 else f"{step.name}, {_OPS[op][1]}"
+            latency_ns = np.concatenate([step.rows.only(op).latency_ns for step in together])
+            name = series if len(present) == 1 else f"{series}, {_OPS[op][1]}"
             cells = [format_duration(float(p)) for p in np.percentile(latency_ns, _PERCENTILES)]
             rows.append(LatencyRow(name, (format_count(len(latency_ns)), *cells)))
     return tuple(rows)
@@ -234,7 +263,7 @@ def _test_view(test: Test, evidence: Evidence, findings: Sequence[Finding], salt
         tuple(render_figures(test, evidence, findings, salt)),
         plot_of(evidence, test.axis),
         (
-            *(_step_row(step) for step in evidence.steps),
+            *(_series_row(name, steps) for name, steps in _in_series(evidence.steps)),
             *(replace(row, what=f"cut short, not used: {row.what}") for row in map(_step_row, evidence.cut)),
         ),
         _latency_rows(evidence.steps),
@@ -282,7 +311,43 @@ def _facts(result: SuiteResult, totals: tuple[int, int, int, int]) -> tuple[tupl
         ("Read", format_size(read)),
         ("Written", f"{'at least ' if _may_have_written_more(result) else ''}{format_size(written)}"),
         (clock, format_duration(time_ns)),
+        *_longest(result.evidence),
+        *_slow_starts(result.evidence),
     )
+
+
+def _runs(evidence: Sequence[Evidence]) -> list[tuple[str, Step]]:
+    """The steps that sent requests, each with the title of its test."""
+    titles = {test.name: test.title for test in ALL_TESTS}
+    return [(titles[kept.test], step) for kept in evidence for step in kept.steps if len(step.rows)]
+
+
+def _longest(evidence: Sequence[Evidence]) -> list[tuple[str, str]]:
+    """The request that took longest of all, and where."""
+    runs = _runs(evidence)
+    if not runs:
+        return []
+    title, step = max(runs, key=lambda run: int(run[1].rows.latency_ns.max()))
+    row = int(step.rows.latency_ns.argmax())
+    what = _OPS[Op(int(step.rows.op[row]))][0]
+    return [("Longest wait", f"{format_duration(float(step.rows.latency_ns[row]))}, a {what} ({title})")]
+
+
+def _slow_starts(evidence: Sequence[Evidence]) -> list[tuple[str, str]]:
+    """How many runs began with a request that took as long as a drive takes to wake up."""
+    firsts = [float(step.rows.latency_ns[0]) for _, step in _runs(evidence) if _starts_slowly(step)]
+    if not firsts:
+        return []
+    longest = format_duration(max(firsts))
+    return [
+        ("Slow starts", f"{format_counted(len(firsts), 'run')} began with one request of up to {longest}")
+    ]
+
+
+def _starts_slowly(step: Step) -> bool:
+    """Whether the first request of a run took `WAKE_NS` or longer, and none after it did."""
+    latency_ns = step.rows.latency_ns
+    return len(latency_ns) > 1 and latency_ns[0] >= WAKE_NS and latency_ns[1:].max() < WAKE_NS
 
 
 def _recorded(recording: Path) -> str | None:

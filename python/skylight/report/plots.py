@@ -29,10 +29,10 @@ from skylight.evidence import I64, U64, Evidence, IoLog, Step
 from skylight.probe import Axis
 from skylight.units import format_count
 
-__all__ = ["MOST_MARKS", "Plot", "plot_of", "shares", "thinned"]
+__all__ = ["MOST_MARKS", "Plot", "plot_of", "series_of", "shares", "thinned"]
 
-MOST_MARKS = 6000
-"""Marks of a plot. At most 23 bytes each in the page: those of eleven tests stay below 1.5 MB."""
+MOST_MARKS = 4000
+"""Marks of a plot. At most 23 bytes each in the page: those of fourteen tests stay below 1.3 MB."""
 
 SLOWEST_PART = 8
 """Of the marks of a step that is thinned out, one in so many is for the slowest of the whole step."""
@@ -100,7 +100,7 @@ def _column(values: U64, base: int) -> dict[str, object]:
     return {"unit": unit, "data": base64.b64encode(packed).decode("ascii")}
 
 
-def _groups(steps: Sequence[Step]) -> list[str]:
+def series_of(steps: Sequence[Step]) -> list[str]:
     """A name for each step to choose it by: its own, or, of many, that of its series (``tracks-012``)."""
     names = [step.name for step in steps]
     while len(set(names)) > _MOST_GROUPS:
@@ -153,7 +153,7 @@ def plot_of(evidence: Evidence, axis: Axis = "number") -> Plot | None:
     total = sum(len(step.rows) for step in steps)
     begins = np.cumsum([0, *(len(step.rows) for step in steps[:-1])])
     number = np.concatenate([keep + begin + 1 for keep, begin in zip(rows, begins, strict=True)])
-    names = _groups(steps)
+    names = series_of(steps)
     groups = list(dict.fromkeys(names))
     latency_ns = np.maximum(shown.latency_ns, 0).astype(np.uint64)
     data: dict[str, object] = {

@@ -5,6 +5,7 @@ Invariant: a number is shown as it was found, rounded to what a person reads; no
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,9 @@ from skylight.report.words import finding_title, value_words
 from skylight.units import format_count, format_duration, format_rate, format_size
 
 __all__ = ["DASH", "FindingRow", "finding_row", "finding_rows", "unit_of_part"]
+
+LEAST_DIGITS, MOST_DIGITS = 3, 5
+"""Significant digits of a duration; five tell 10.037 from 10.038 ms, and no use is known for more."""
 
 DASH = "\N{EN DASH}"
 
@@ -30,10 +34,20 @@ class FindingRow:
     why: str
 
 
-def _number(value: float, unit: str | None) -> str:
+def _digits(finding: Finding) -> int:
+    """Digits of a duration that its interval bears out: from three, as elsewhere, to five."""
+    if finding.interval is None or isinstance(finding.value, str | dict):
+        return LEAST_DIGITS
+    off = (finding.interval[1] - finding.interval[0]) / 2
+    if off <= 0 or finding.value <= 0:
+        return LEAST_DIGITS
+    return max(LEAST_DIGITS, min(MOST_DIGITS, 1 + math.floor(math.log10(finding.value / off))))
+
+
+def _number(value: float, unit: str | None, digits: int = LEAST_DIGITS) -> str:
     """A measured number in its unit, as people write it."""
     if unit == "ns":
-        return format_duration(value)
+        return format_duration(value, digits)
     if unit in ("B", "bytes"):
         return format_size(round(value))
     if unit == "bytes/s":
@@ -52,10 +66,13 @@ def _part(value: float | bool | str, unit: str | None) -> str:
     return value if isinstance(value, str) else _number(value, unit)
 
 
+_KEYS = {"od": "OD", "md": "MD", "id": "ID", "p50": "half of them", "p99": "1 % of them"}
+
+
 def _key(name: str) -> str:
     """The name of a part of a finding, as people write it."""
-    if name in ("od", "md", "id"):
-        return name.upper()
+    if name in _KEYS:
+        return _KEYS[name]
     for end in ("_bytes_per_s", "_per_s", "_bytes", "_ns"):
         name = name.removesuffix(end)
     return name.replace("_", " ")
@@ -78,7 +95,9 @@ def _value(finding: Finding) -> str:
             f"{_key(name)} {_part(part, unit_of_part(name, finding.unit))}"
             for name, part in finding.value.items()
         )
-    return finding.value if isinstance(finding.value, str) else _number(finding.value, finding.unit)
+    if isinstance(finding.value, str):
+        return finding.value
+    return _number(finding.value, finding.unit, _digits(finding))
 
 
 def _interval(finding: Finding) -> str:

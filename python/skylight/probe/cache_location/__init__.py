@@ -28,6 +28,7 @@ from skylight.probe.cache_location.figures import draw
 from skylight.probe.cache_location.findings import FINDINGS, LOCATION
 from skylight.probe.cache_location.measure import CYCLES, FRAGMENTS, PLACES, WRITES, measure
 from skylight.probe.cache_location.verdict import REGIONS, Seen, judge
+from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
 MOST_S, LIKELY_S = 1_200.0, 40.0
@@ -39,7 +40,8 @@ def _without_disk_cache(known: Known) -> Finding | None:
     if kind is not None and kind.value == "cmr" and medium is not None and medium.value != "none":
         return LOCATION.unknown("where a drive that is not shingled has its cache is not looked for")
     if kind is not None and kind.value in ("cmr", "not-rotating"):
-        why = f"the drive is {kind.value} and has no persistent cache on disk"
+        said = DRIVE_TYPE.words.get(str(kind.value), str(kind.value))
+        why = f"the drive is {said} and has no persistent cache on disk"
         return LOCATION.found("none", kind.confidence, why)
     if medium is not None and medium.value in ("flash", "none"):
         why = "the persistent cache is flash, at no diameter"

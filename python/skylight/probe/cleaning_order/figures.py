@@ -59,7 +59,7 @@ def _test5(seen: Test5, rotation_ns: float, *, flash: bool) -> Figure:
     axes.legend(loc="upper right", ncols=2)
     right = len(seen.look_ns) - seen.linear - seen.scattered
     caption = (
-        f"Test 5: {seen.linear} blocks of a region of 256 MiB (left), {seen.scattered} all over the drive"
+        f"{seen.linear} blocks of a region of 256 MiB (left), {seen.scattered} all over the drive"
         f" (middle), {right} other blocks of the region (right), then"
         f" {format_duration(seen.pause_s * 1e9)} of rest, then each is read together with its neighbours. A"
         " cleaned block is read in one revolution (dashed), one in the cache"
@@ -69,4 +69,4 @@ def _test5(seen: Test5, rotation_ns: float, *, flash: bool) -> Figure:
     )
     cleaned = int(np.count_nonzero(seen.cleaned))
     alt = f"Scatter of read latency by block in three parts; {cleaned} of {len(seen.cleaned)} were cleaned."
-    return Figure("cleaning-test5", "Test 5: cleaning by the oldest block", caption, alt, drawing)
+    return Figure("cleaning-test5", "Cleaning by the oldest block", caption, alt, drawing)

@@ -1,4 +1,4 @@
-"""The figure of the write rates: one bar a way of writing, on a logarithmic scale.
+"""The figure of the write rates: a mark for each way of writing, on a logarithmic scale.
 
 Source: Skylight (FAST '15) section 6.
 """
@@ -9,14 +9,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 from skylight.probe import Figure
+from skylight.units import format_rate
 
 WAYS = {
     "one_at_a_time": "one at a time,\ncache off",
     "31_waiting": "31 waiting,\ncache off",
     "write_cache_on": "one at a time,\ncache on",
 }
+CLIFF = "one at a time,\npersistent cache full"
 
 
 def draw(findings: Sequence[Finding]) -> list[Figure]:
@@ -25,20 +27,27 @@ def draw(findings: Sequence[Finding]) -> list[Figure]:
     if found is None or not isinstance(found.value, dict):
         return []
     rates = [(label, float(found.value[way])) for way, label in WAYS.items() if way in found.value]
+    cliff = Known(findings).part("full_cache_rates", "random_per_s")
+    if cliff is not None:
+        rates.append((CLIFF, cliff))
     from matplotlib.figure import Figure as Drawing
 
     drawing = Drawing()
     axes = drawing.add_subplot()
-    bars = axes.bar(range(len(rates)), [each for _, each in rates], color="C0", width=0.55)
-    axes.bar_label(bars, [f"{each:,.0f}" for _, each in rates], padding=2)
+    axes.plot(range(len(rates)), [each for _, each in rates], "o", color="C0", markersize=7)
+    for number, (_, each) in enumerate(rates):
+        words = format_rate(each)
+        axes.annotate(words, (number, each), (0, 8), textcoords="offset points", ha="center", va="bottom")
+    axes.set_xlim(-0.5, len(rates) - 0.5)
     axes.set_xticks(np.arange(len(rates)), [label for label, _ in rates])
     axes.set_yscale("log")
     axes.set_ylim(min(each for _, each in rates) / 3, max(each for _, each in rates) * 3)
     axes.set_ylabel("random 4 KiB writes a second")
-    words = "; ".join(f"{label.replace(chr(10), ' ')}: {each:,.0f} a second" for label, each in rates)
+    words = "; ".join(f"{label.replace(chr(10), ' ')}: {format_rate(each)} a second" for label, each in rates)
     caption = (
-        "Each bar is a way of writing random 4 KiB blocks over the whole drive; the scale is logarithmic."
+        "Each mark is a way of writing random 4 KiB blocks over the whole drive; the scale is logarithmic."
         " Where the second and third stand far above the first, the drive packs waiting writes together:"
         " leave its write cache on, or keep its queue full."
+        + (" The last is what is left once writes wait for bands to be cleaned." if cliff is not None else "")
     )
     return [Figure("write-rates", "What a queue and the write cache are worth", caption, words, drawing)]

@@ -211,7 +211,7 @@ def _plateaus(found: Walk | None) -> list[Finding]:
     """Plateaus; unknown where surfaces differ without a pattern, none where tracks only become shorter."""
     rows = ("tracks-000",)
     if found is None:
-        why = "Without the revolution and track sizes of test 2 there is nothing to compare."
+        why = "Without the revolution and track sizes there is nothing to compare."
         return [PLATEAUS.unknown(why)]
     pattern_found = found.pattern
     if pattern_found is None or found.first_bytes is None or found.last_bytes is None:

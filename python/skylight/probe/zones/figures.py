@@ -48,12 +48,12 @@ def _throughput(profile: Profile, zones: RecordingZones | None) -> Figure:
     drawing, axes = new_axes()
     for number, level in enumerate(zones.levels if zones is not None and len(zones.levels) > 1 else ()):
         if number % 2 == 0:
-            axes.axvspan(level.first / 1e9, level.last / 1e9, color=BAND, linewidth=0)
-    axes.plot(profile.at / 1e9, profile.speed / 1e6, "o", color="C0", markersize=4)
-    axes.set_xlabel("address (GB)")
+            axes.axvspan(level.first / GIB, level.last / GIB, color=BAND, linewidth=0)
+    axes.plot(profile.at / GIB, profile.speed / 1e6, "o", color="C0", markersize=4)
+    axes.set_xlabel("address (GiB)")
     axes.set_ylabel("throughput (MB/s)")
     axes.set_ylim(0, 1.1 * float(profile.speed.max()) / 1e6)
-    axes.set_xlim(-0.01 * float(profile.at[-1]) / 1e9, 1.01 * float(profile.at[-1]) / 1e9)
+    axes.set_xlim(-0.01 * float(profile.at[-1]) / GIB, 1.01 * float(profile.at[-1]) / GIB)
     ends = profile.ends
     caption = (
         "Each mark is a burst of sequential 1 MiB reads with look-ahead on. Outer tracks hold more and pass"
