@@ -326,6 +326,25 @@ def _reasons(jobs: Sequence[Job]) -> str:
     return shlex.join(["skylight", "probe", *kept, "--why"])
 
 
+def _print_end(
+    found: Sequence[SuiteResult],
+    jobs: Sequence[Job],
+    written: Path,
+    trace: HeadTraceFile | None,
+    *,
+    why: bool,
+) -> None:
+    """Prints the verdicts of several targets once more, and where everything is."""
+    if len(found) > 1:
+        print_all(found)
+    line()
+    if not why:
+        line(f"Reasons: {_reasons(jobs)}")
+    line(f"Report: {written}")
+    if trace is not None:
+        line(f"Head trace: {trace.summary()}")
+
+
 def _keep(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str, Path]:
     """Writes findings.json and the report; returns the JSON text and the path of the page."""
     from skylight.report.html import write_file, write_report
@@ -485,13 +504,6 @@ def probe(
     if quiet:
         click.echo(text if form == JSON else csv_text(found), nl=False)
     else:
-        if len(found) > 1:
-            print_all(found)
-        line()
-        if not why:
-            line(f"Reasons: {_reasons(jobs)}")
-        line(f"Report: {written}")
-        if trace is not None:
-            line(f"Head trace: {trace.summary()}")
+        _print_end(found, jobs, written, trace, why=why)
     if expect is not None:
         check_expected(found, expect)
