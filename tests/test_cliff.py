@@ -166,7 +166,7 @@ def test_the_report_says_what_is_left_past_the_cliff() -> None:
     assert "3.8 a second instead of 39" in said["Past the cliff"] and "91 MB/s" in said["Past the cliff"]
     assert "21.0 s" in said["Stalls"] and "640 ms" not in said["Stalls"]
     assert "12 h" in said["To fill or rebuild"]
-    assert lasting(known) == "3.8 a second, one waits up to 21.0 s"
+    assert lasting(known) == "39 a second, then 3.8 with its cache full; one waits up to 21.0 s"
     felt = verdict(findings).points[0][1]
     assert "from 39 to 3.8 a second" in felt and "21.0 s" in felt
     cmr = Known([

@@ -4,19 +4,34 @@ import csv
 import io
 import json
 import re
+from pathlib import Path
 
 import pytest
 
 from skylight.cli import console, result
+from skylight.cli.app import run
 from skylight.cli.result import Undetermined, Unexpected, check_expected, csv_text, print_result
 from skylight.errors import UNDETERMINED
 from skylight.evidence import TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.suite import SuiteResult
 from skylight.report.brief import MOST_LINES, brief
-from test_cli import PROBE, Call, call, here  # noqa: F401  # the fixtures of another test file
+from test_cli import PROBE, Call, Ended
 
 WHY = "Random 4 KiB writes take one revolution each, wherever they go, and so they are appended to a log."
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs the command in this process and an empty folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def called(*arguments: str | Path) -> Ended:
+        capsys.readouterr()
+        code = run([str(argument) for argument in arguments])
+        return Ended(code, *capsys.readouterr())
+
+    return called
 
 
 def of(*findings: Finding, name: str = "sim:a", model: str | None = None) -> SuiteResult:
@@ -155,7 +170,7 @@ def test_what_is_expected_of_every_target() -> None:
         check_expected([of()], "cmr")
 
 
-def test_a_script_asks_whether_a_disk_is_conventional(call: Call) -> None:  # noqa: F811  # the fixture
+def test_a_script_asks_whether_a_disk_is_conventional(call: Call) -> None:
     good = call(*PROBE, "sim:st4000nc001", "--csv", "--expect", "cmr", "--out", "good")
     assert good.code == 0
     assert next(csv.DictReader(io.StringIO(good.out)))["value"] == "cmr"
@@ -173,7 +188,7 @@ def shown_command(out: str) -> list[str]:
     return str(line).split()
 
 
-def test_several_targets_end_with_a_line_for_each(call: Call) -> None:  # noqa: F811  # the fixture
+def test_several_targets_end_with_a_line_for_each(call: Call) -> None:
     ended = call(*PROBE, "sim:st4000nc001", "sim:emulated-smr-1", "--out", "both")
     tail = ended.out.splitlines()[-5:]
     assert tail[0].startswith("sim:st4000nc001     conventional (CMR), ")

@@ -27,9 +27,7 @@ def test_every_row_has_bands_and_every_band_a_row() -> None:
     assert len(names) == len(set(names))
 
 
-def test_without_recordings_a_row_is_skipped(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_recordings_a_row_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYLIGHT_DATA", str(tmp_path / "nowhere"))
     recordings.bursts.cache_clear()
     row = next(spec for spec in table.ROWS if spec.id == "R2")

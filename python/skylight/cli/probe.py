@@ -326,6 +326,25 @@ def _reasons(jobs: Sequence[Job]) -> str:
     return shlex.join(["skylight", "probe", *kept, "--why"])
 
 
+def _print_end(
+    found: Sequence[SuiteResult],
+    jobs: Sequence[Job],
+    written: Path,
+    trace: HeadTraceFile | None,
+    *,
+    why: bool,
+) -> None:
+    """Prints the verdicts of several targets once more, and where everything is."""
+    if len(found) > 1:
+        print_all(found)
+    line()
+    if not why:
+        line(f"Reasons: {_reasons(jobs)}")
+    line(f"Report: {written}")
+    if trace is not None:
+        line(f"Head trace: {trace.summary()}")
+
+
 def _keep(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str, Path]:
     """Writes findings.json and the report; returns the JSON text and the path of the page."""
     from skylight.report.html import write_file, write_report
@@ -358,20 +377,6 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
             raise UsageError(
                 f"{option}: {jobs[0].target.spec} is already measured and reported whole; omit {option}"
             )
-
-
-def _print_end(
-    found: Sequence[SuiteResult], reasons: str | None, report: Path, trace: HeadTraceFile | None
-) -> None:
-    """Prints what a terminal shows last: all verdicts, the command that gives their reasons, the files."""
-    if len(found) > 1:
-        print_all(found)
-    line()
-    if reasons is not None:
-        line(f"Reasons: {reasons}")
-    line(f"Report: {report}")
-    if trace is not None:
-        line(f"Head trace: {trace.summary()}")
 
 
 @click.command(epilog=_EPILOG)
@@ -499,6 +504,6 @@ def probe(
     if quiet:
         click.echo(text if form == JSON else csv_text(found), nl=False)
     else:
-        _print_end(found, None if why else _reasons(jobs), written, trace)
+        _print_end(found, jobs, written, trace, why=why)
     if expect is not None:
         check_expected(found, expect)

@@ -307,9 +307,7 @@ def _slope_by_cuts(where: F64, turn: F64, slope: float) -> float:
     return float(tried[int(np.argmax(_most_agreed(where[:rows], turn[:rows], tried)))])
 
 
-def _common_slope(
-    where: F64, turn: F64, slope: float, starts: Ints, off_turns: float
-) -> tuple[float, float]:
+def _common_slope(where: F64, turn: F64, slope: float, starts: Ints, off_turns: float) -> tuple[float, float]:
     """The slope within pieces by least squares of rows that are off by no more than so many revolutions, and
     its standard error."""
     count = np.diff(np.append(starts, len(where)))
