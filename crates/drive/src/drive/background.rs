@@ -78,6 +78,10 @@ impl Drive {
         let start = self.busy_until.max(self.cache.nonempty_since());
         let parts = (self.layer.as_ref(), &self.media);
         let next = self.cache.next_to_destage(from..from + window, parts, start);
+        let error = self.interface.positioning_error.get() as usize;
+        if window > 1 && error > 0 {
+            self.busy_until = start + Nanos(self.draw_below(error) as u64);
+        }
         self.destage_from(next, false, observer);
     }
 

@@ -316,6 +316,11 @@ pub struct Interface {
     #[serde(default)]
     #[schemars(extend("examples" = ["any"]))]
     pub write_back: WriteBack,
+    /// How much later than expected the heads are at most on their way to a cached write that the drive chose as the nearest:
+    /// it is drawn uniformly each time, and where the choice has less to spare, it costs a revolution.
+    #[serde(default)]
+    #[schemars(extend("x-range" = ["0 ms", "100 ms"], "examples" = ["2 ms"]))]
+    pub positioning_error: Duration,
     /// Time without a write after which the drive writes the volatile cache to its media; before that only when the cache is
     /// full or a command needs it. At once if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
