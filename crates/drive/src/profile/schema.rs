@@ -316,11 +316,11 @@ pub struct Interface {
     #[serde(default)]
     #[schemars(extend("examples" = ["any"]))]
     pub write_back: WriteBack,
-    /// How much later than expected the heads are at most on their way to a cached write that the drive chose as the nearest:
-    /// it is drawn uniformly each time, and where the choice has less to spare, it costs a revolution.
+    /// By which share of the expected time the seek to a cached write, chosen as the nearest, lasts longer at most. It is drawn
+    /// uniformly each time; where the choice has less to spare, that costs a revolution.
     #[serde(default)]
-    #[schemars(extend("x-range" = ["0 ms", "100 ms"], "examples" = ["2 ms"]))]
-    pub positioning_error: Duration,
+    #[schemars(range(min = 0, max = 1), extend("examples" = [0.5]))]
+    pub positioning_error: f64,
     /// Time without a write after which the drive writes the volatile cache to its media; before that only when the cache is
     /// full or a command needs it. At once if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
