@@ -79,7 +79,7 @@ pub(super) fn add(
         chunk: sectors(keys.chunk),
         idle_after: idle_after(keys.cleaning, keys.idle),
         throttle: throttle(keys),
-        estimate: estimate(mechanics, tracks),
+        estimate: estimate(mechanics, tracks, region.start),
     });
     Ok(())
 }
@@ -104,7 +104,8 @@ fn throttle(keys: &HostAware) -> ThrottleSpec {
     }
 }
 
-fn estimate(mechanics: &Mechanics, tracks: &Tracks) -> Estimate {
+fn estimate(mechanics: &Mechanics, tracks: &Tracks, cache: Pba) -> Estimate {
+    let at_cache = tracks.runs.iter().find(|run| (run.start..run.end).contains(&cache.get()));
     let count: u64 = tracks.runs.iter().map(|run| (run.end - run.start) / run.track).sum();
     let surfaces = tracks.runs.iter().map(|run| run.surfaces).max().unwrap_or(1).max(1);
     let full = (count / surfaces).saturating_sub(1).max(1) as u32;
@@ -114,6 +115,6 @@ fn estimate(mechanics: &Mechanics, tracks: &Tracks) -> Estimate {
         seek,
         stroke: Nanos(mechanics.seek.time(full).get().saturating_sub(seek.get())),
         platters: tracks.sectors,
-        track: tracks.sectors / count.max(1),
+        track: at_cache.map_or(tracks.sectors / count.max(1), |run| run.track).max(1),
     }
 }

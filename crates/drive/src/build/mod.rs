@@ -88,6 +88,7 @@ fn interface(profile: &Profile) -> HostInterface {
         write_cache_runs: given.write_cache_runs.map(|runs| runs as usize),
         write_cache_on: given.write_cache_on,
         write_back: given.write_back,
+        positioning_error: given.positioning_error,
         write_back_after: given.write_back_after.map(profile::Duration::nanos),
         transfer_rate: given.transfer_rate.map(|rate| rate.0),
         read_buffer: sectors(given.read_buffer),

@@ -3,7 +3,7 @@
 //! Invariant: a step that has started runs to its end; work that the media refused for lack of space is retried later.
 
 use skylight_command::Command;
-use skylight_disk::{Nanos, Time, splitmix64};
+use skylight_disk::{Direction, Head, Nanos, SectorPosition, Time, splitmix64};
 use skylight_layer::{Idle, Queue};
 
 use super::{Drive, Event, Planted};
@@ -78,7 +78,19 @@ impl Drive {
         let start = self.busy_until.max(self.cache.nonempty_since());
         let parts = (self.layer.as_ref(), &self.media);
         let next = self.cache.next_to_destage(from..from + window, parts, start);
+        if window > 1 && self.interface.positioning_error > 0.0 {
+            self.busy_until = start + self.positioning_error(next);
+        }
         self.destage_from(next, false, observer);
+    }
+
+    /// How much longer than expected the seek to the cached write at index `next` lasts.
+    fn positioning_error(&mut self, next: usize) -> Nanos {
+        let (_, first) = self.layer.locate_first(self.cache.dirty()[next].extent, true);
+        let &SectorPosition { surface, track, .. } = self.media.disk.access_start(first).position();
+        let expected =
+            self.media.disk.move_time(self.media.head, Head { surface, track }, Direction::Write).get();
+        Nanos(self.draw_below((expected as f64 * self.interface.positioning_error) as usize) as u64)
     }
 
     /// A number below `count`, the next of those that belong to the drive.

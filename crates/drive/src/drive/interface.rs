@@ -26,6 +26,8 @@ pub struct HostInterface {
     pub write_cache_on: bool,
     /// Which cached writes leave first.
     pub write_back: WriteBack,
+    /// By which share of the expected time the seek to a cached write that was chosen by position lasts longer at most.
+    pub positioning_error: f64,
     /// Time without a write after which the cache is destaged; until then only as far as a command needs it. `None`: at once.
     pub write_back_after: Option<Nanos>,
     /// Bytes per second from the host to the drive; `None` if that is no limit.

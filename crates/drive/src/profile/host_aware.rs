@@ -63,10 +63,10 @@ pub struct HostAware {
     #[serde(default = "default::zero")]
     #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["0.2 ms"]))]
     pub settle_per_write: Duration,
-    /// Time after which the drive goes through all its open zones again, which holds up the next write that the volatile
-    /// cache accepts. Never if left out.
+    /// Time after which the drive goes through all its open zones again, which holds up a write that the volatile cache
+    /// would accept meanwhile. Never if left out.
     #[serde(default = "default::zero")]
-    #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["10 ms"]))]
+    #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["18.4 ms"]))]
     pub scan_every: Duration,
     /// How long that takes for each open zone.
     #[serde(default = "default::zero")]

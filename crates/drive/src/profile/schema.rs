@@ -316,6 +316,11 @@ pub struct Interface {
     #[serde(default)]
     #[schemars(extend("examples" = ["any"]))]
     pub write_back: WriteBack,
+    /// By which share of the expected time the seek to a cached write, chosen as the nearest, lasts longer at most. It is drawn
+    /// uniformly each time; where the choice has less to spare, that costs a revolution.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1), extend("examples" = [0.5]))]
+    pub positioning_error: f64,
     /// Time without a write after which the drive writes the volatile cache to its media; before that only when the cache is
     /// full or a command needs it. At once if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -84,8 +84,12 @@ class ZonedDrive:
         """All zones that have a write pointer, but the last, which may be smaller."""
         return np.arange(self.first_zone, self.layout.zones - 1, dtype=np.int64)
 
+    def first_zones(self, count: int) -> I64:
+        """The first zones that have a write pointer, as the recorded sustained runs took them."""
+        return np.arange(count, dtype=np.int64) + self.first_zone
+
     def middle_zones(self, count: int) -> I64:
-        """Neighbouring zones around the middle of the drive, as the recorded runs took them."""
+        """Neighbouring zones around the middle of the drive, as the recorded bursts took them."""
         return np.arange(count, dtype=np.int64) + (self.layout.zones - count) // 2
 
     def writes(

@@ -1,7 +1,7 @@
 //! Cleaning of a host-aware drive: one zone at a time, by read-modify-write through a staging area.
 //!
 //! A zone is larger than the drive's memory, so it is merged in chunks. *Merge*: read what the chunk has in the cache, in
-//! the order in which the heads reach it, and what of it is valid at home, and write both to the staging area, so that a
+//! the order of the journal, and what of it is valid at home, and write both to the staging area, so that a
 //! power cut during the rewrite loses nothing. *Rewrite*: read each chunk from the staging area and write it home.
 //! *Commit*: synchronize the metadata of the zone and drop its extents from the cache.
 //!
@@ -114,7 +114,8 @@ impl Aware {
             let home = PbaExtent::new(self.places.of(table.layout(), valid.start), valid.len);
             plan.read(Medium::Platter, home, Purpose::CleanRead);
         }
-        plan.read_in_any_order((Medium::Platter, Purpose::CleanRead), pieces.into_iter());
+        pieces.sort_unstable_by_key(|piece| piece.start);
+        pieces.into_iter().for_each(|piece| plan.read(Medium::Platter, piece, Purpose::CleanRead));
         let staged = self.staged(&cleaning.merged, chunk);
         plan.write(Medium::Platter, staged, Purpose::CleanStage, Source::Internal);
     }

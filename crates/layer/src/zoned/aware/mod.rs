@@ -98,7 +98,6 @@ pub(super) struct Aware {
     throttle: Throttle,
     /// The zone that will lose its resource once its writes are on the media.
     leaving: Option<u32>,
-    scanned_at: Time,
     /// Metadata was written; and until when the controller works on it.
     synced: bool,
     settled_at: Time,
@@ -115,7 +114,6 @@ impl Aware {
             cleaning: None,
             throttle: Throttle::new(spec.throttle),
             leaving: None,
-            scanned_at: Time(0),
             synced: false,
             settled_at: Time(0),
             places,
@@ -150,8 +148,8 @@ impl Aware {
             {
                 continue;
             }
-            let victim =
-                self.leaving.take().filter(|&zone| self.open.holds(zone)).or_else(|| self.open.victim());
+            let leaving = self.leaving.take().filter(|&zone| self.open.holds(zone));
+            let victim = leaving.or_else(|| self.open.victim(|zone| !table.has_admitted(zone)));
             if let Some(victim) = victim.filter(|&victim| table.has_admitted(victim)) {
                 self.leaving = Some(victim);
                 return Preparation::Destage(table.layout().extent_of(victim));
@@ -166,9 +164,9 @@ impl Aware {
     fn bookkeeping(&mut self, now: Time) -> Nanos {
         let Bookkeeping { scan_every, scan_per_zone, settle_per_write, .. } = self.spec.bookkeeping;
         let mut busy = if now < self.settled_at { settle_per_write } else { Nanos(0) };
-        if scan_every.get() > 0 && now >= self.scanned_at + scan_every {
-            self.scanned_at = now;
-            busy += Nanos(scan_per_zone.get() * self.open.holders().len() as u64);
+        if scan_every.get() > 0 {
+            let scan = scan_per_zone.get() * self.open.holders().len() as u64;
+            busy += Nanos(scan.saturating_sub(now.0 % scan_every.get()));
         }
         busy
     }
@@ -193,7 +191,7 @@ impl Aware {
         let Placed { zone, extent, .. } = placed;
         self.cancel_cleaning_of(zone);
         if !table.layout().is_conventional(zone) && !self.open.holds(zone) {
-            let victim = self.open.victim();
+            let victim = self.open.victim(|zone| !table.has_admitted(zone));
             self.open_zone(zone, victim, table, plan);
         }
         plan.write(Medium::Platter, place, Purpose::Host, Source::Host(extent.start.into()));

@@ -55,14 +55,16 @@ impl OpenZones {
         self.index[zone as usize] != NONE
     }
 
-    /// The zone that gives up its resource if one is needed, drawn anew each time; `None` while some are free.
-    pub fn victim(&mut self) -> Option<u32> {
+    /// The zone that gives up its resource if one is needed, drawn anew each time among those that `is_clean` says have
+    /// nothing to write first, or among all; `None` while some are free.
+    pub fn victim(&mut self, is_clean: impl Fn(u32) -> bool) -> Option<u32> {
         if self.holders.len() < self.most {
             return None;
         }
-        let drawn = splitmix64(self.seed, self.draws) % self.holders.len() as u64;
+        let drawn = (splitmix64(self.seed, self.draws) % self.holders.len() as u64) as usize;
         self.draws += 1;
-        Some(self.holders[drawn as usize])
+        let (before, from) = self.holders.split_at(drawn);
+        from.iter().chain(before).copied().find(|&zone| is_clean(zone)).or(from.first().copied())
     }
 
     /// Gives a zone a resource: a free one, or that of `victim`.
@@ -103,7 +105,7 @@ mod tests {
     fn misses(zones: u32, rounds: u32) -> usize {
         let mut open = OpenZones::new(128, zones, 1);
         let mut miss = |zone: u32| {
-            let victim = if open.holds(zone) { None } else { open.victim() };
+            let victim = if open.holds(zone) { None } else { open.victim(|_| true) };
             matches!(open.take(zone, victim), Taken::From(_))
         };
         let mut round = || (0..zones).filter(|&zone| miss(zone)).count();
@@ -133,8 +135,8 @@ mod tests {
         open.give_back(3);
         assert_eq!((open.holds(0), open.holders()), (false, &[1][..]));
         assert_eq!(open.take(2, None), Taken::Free);
-        let victim = open.victim();
-        assert!(matches!(open.take(3, victim), Taken::From(1 | 2)), "of {victim:?}");
+        let victim = open.victim(|zone| zone == 3);
+        assert!(matches!(open.take(3, victim), Taken::From(1 | 2)), "none is clean: of {victim:?}");
         assert_eq!(open.holders().len(), 2);
     }
 }

@@ -79,7 +79,7 @@ pub struct Estimate {
     pub stroke: Nanos,
     /// Sectors of all platters.
     pub platters: u64,
-    /// Sectors of a track in the middle.
+    /// Sectors of a track where the cache and the staging area are.
     pub track: u64,
 }
 
