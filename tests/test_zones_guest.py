@@ -92,7 +92,7 @@ def steps() -> list[Step]:
     )  # fmt: skip
     scsi_debug = (
         "modprobe", "scsi_debug", "dev_size_mb=256", "zone_size_mb=4", "zone_nr_conv=2",
-        f"zone_max_open={MAX_OPEN}",
+        f"zone_max_open={MAX_OPEN}", "delay=0",
     )  # fmt: skip
     # The kernel looks for disks on its own time.
     settled = ("sh", "-c", f"timeout 60 sh -c 'until blkzone report -c 1 {SCSI}; do sleep 0.1; done'")
