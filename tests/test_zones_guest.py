@@ -117,7 +117,6 @@ def steps() -> list[Step]:
         tool("scsi_debug aware", *scsi_debug, "zbc=aware"),
         tool("settled aware", *settled),
         *life_of_zones("aware", SCSI),
-        probe("aware probed", SCSI, "drive_type,open_zones"),
         batch("aware refused row", SCSI, (Op.RESET_ZONE, 0, ZONE_BYTES), (Op.READ, 0, 4096)),
     ]
 
@@ -323,10 +322,3 @@ def test_a_probe_finds_the_limit_of_a_host_managed_device(
     assert findings["zone_capacity_bytes"]["value"] == CAPACITY_BYTES[device]
     assert findings["open_zones_edge"]["value"] == MAX_OPEN
     assert "refused the next" in findings["open_zones_edge"]["why"]
-
-
-def test_a_probe_of_a_host_aware_device_fills_the_zones_that_it_reads(said: dict[str, Said]) -> None:
-    findings = found(said, "aware probed")
-    assert findings["drive_type"]["value"] == "not-rotating", "memory, whatever it declares"
-    assert findings["zone_model"]["value"] == "host-aware"
-    assert findings["open_zones_edge"]["value"] is None, "it has no limit, and no zone costs more"
