@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from fake_zoned import MIB, MS, FakeZoned, ZonedTraits
 from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
 from skylight.findings import Known
+from skylight.probe.open_zones.measure import most_zones
 from skylight.probe.suite import (
     TESTS,
     ZONED_TESTS,
@@ -20,6 +22,7 @@ from skylight.probe.suite import (
     infer_suite,
     run_suite,
 )
+from skylight.probe.zoned import zones_of
 from skylight.recording import Recording
 
 
@@ -127,6 +130,17 @@ def test_a_host_managed_drive_is_asked_what_is_written_in_order_alone() -> None:
     assert chosen(["write_rates"], model="host-managed") == ()
     with pytest.raises(UsageError, match="did you mean open_zones"):
         chosen(["open_zone"])
+
+
+@pytest.mark.parametrize(("max_open", "max_active", "most"), [
+    (4, 8, 7), (8, 8, 8), (None, 8, 8), (4, None, 32),
+])  # fmt: skip
+def test_one_zone_less_than_may_be_active_is_written_where_fewer_may_be_open(
+    max_open: int | None, max_active: int | None, most: int
+) -> None:
+    zones = zones_of(FakeZoned(ZonedTraits(model="host-managed", zones=36, conventional=4)))
+    assert zones is not None
+    assert most_zones(replace(zones, max_open=max_open, max_active=max_active)) == most
 
 
 def test_non_sequential_tests_leave_a_host_managed_drive_alone(tmp_path: Path) -> None:

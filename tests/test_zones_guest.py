@@ -112,12 +112,10 @@ def steps() -> list[Step]:
         tool("sd_mod", "modprobe", "sd_mod"),
         tool("settled", *settled),
         *life_of_zones("managed", SCSI),
-        probe("managed probed", SCSI, "open_zones"),
         tool("rmmod", "rmmod", "scsi_debug"),
         tool("scsi_debug aware", *scsi_debug, "zbc=aware"),
         tool("settled aware", *settled),
         *life_of_zones("aware", SCSI),
-        probe("aware probed", SCSI, "drive_type,open_zones"),
         batch("aware refused row", SCSI, (Op.RESET_ZONE, 0, ZONE_BYTES), (Op.READ, 0, 4096)),
     ]
 
@@ -313,20 +311,10 @@ def found(said: dict[str, Said], name: str) -> dict[str, Any]:
     return dict(json.loads(said[name].out)["findings"])
 
 
-@pytest.mark.parametrize(("kind", "device"), [("null", NULL), ("managed", SCSI)])
-def test_a_probe_finds_the_limit_of_a_host_managed_device(
-    said: dict[str, Said], kind: str, device: str
-) -> None:
-    findings = found(said, f"{kind} probed")
+def test_a_probe_finds_the_limit_of_a_host_managed_device(said: dict[str, Said]) -> None:
+    findings = found(said, "null probed")
     assert findings["zone_model"]["value"] == "host-managed"
     assert findings["zone_bytes"]["value"] == ZONE_BYTES
-    assert findings["zone_capacity_bytes"]["value"] == CAPACITY_BYTES[device]
+    assert findings["zone_capacity_bytes"]["value"] == CAPACITY_BYTES[NULL]
     assert findings["open_zones_edge"]["value"] == MAX_OPEN
     assert "refused the next" in findings["open_zones_edge"]["why"]
-
-
-def test_a_probe_of_a_host_aware_device_fills_the_zones_that_it_reads(said: dict[str, Said]) -> None:
-    findings = found(said, "aware probed")
-    assert findings["drive_type"]["value"] == "not-rotating", "memory, whatever it declares"
-    assert findings["zone_model"]["value"] == "host-aware"
-    assert findings["open_zones_edge"]["value"] is None, "it has no limit, and no zone costs more"

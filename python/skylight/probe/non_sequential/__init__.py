@@ -22,6 +22,7 @@ from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.infer.stalls import MOST_CHANCE, periodic
 from skylight.infer.zone_writes import PACES, Spell
 from skylight.probe import Cost, Figure
+from skylight.probe.journal.write_through import written_through
 from skylight.probe.non_sequential import measure
 from skylight.probe.non_sequential.figures import draw
 from skylight.probe.non_sequential.findings import CACHE, FINDINGS, RATES, SPELL, STALL
@@ -64,8 +65,8 @@ class NonSequential(ProcedureTest[Seen]):
             min(measure.WRITE_BYTES, zones.capacity_bytes // LEAST_PLACES), steps.block_bytes
         )
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
-            seen.cache_off = report.write_cache is False
-            measure.sustain(steps, seen, zones)
+            through, seen.volatile, _ = written_through(steps, report)
+            measure.sustain(through, seen, zones)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """The cache as it is used, the rates, the spell, the stalls; none of a host-managed drive."""
@@ -95,10 +96,9 @@ def _cache(seen: Seen, spell: Spell, rows: Sequence[str]) -> Finding:
     value = spell.first * seen.size_bytes
     slow_s = spell.took_ns / spell.writes / 1e9
     why = f"After {spell.first:,} writes the next {spell.writes:,} took {slow_s:.2f} s each in the mean."
-    if not seen.cache_off:
-        why += (
-            " The volatile cache could not be switched off: it packs writes, and less may be taken without."
-        )
+    if seen.volatile == "hidden":
+        packed = "A volatile cache that FLUSH does not empty packs writes: less is taken without it."
+        return CACHE.unknown(f"{why} {packed}", rows)
     return CACHE.found(value, min(_sure(seen, spell), SURE_OF_CACHE), why, rows)
 
 

@@ -1,10 +1,10 @@
 """Sustained non-sequential writes to a few zones: until the drive blocks, and until it recovers.
 
-Writes go to places of the zones in random order, one at a time with the volatile cache off, so that each is
-on its way to the persistent cache alone. No place is written twice, and when all of some zones are used up
-others follow: what is overwritten in a log is free without any cleaning. A first piece gives the pace; from
-there on pieces end where many of a few writes are far off it, and from then on they are short, until a slow
-spell is over or has gone on for long.
+Writes go to places of the zones in random order, one at a time with the volatile cache off, or a FLUSH behind
+each, so that each is on its way to the persistent cache alone. No place is written twice, and when all of
+some zones are used up others follow: what is overwritten in a log is free without any cleaning. A first piece
+gives the pace; from there on pieces end where many of a few writes are far off it, and from then on they are
+short, until a slow spell is over or has gone on for long.
 
 Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 3.3 and Figure 2.
 """
@@ -17,6 +17,7 @@ import numpy as np
 
 from skylight.evidence import I64, IoBatch, IoLog, Stop
 from skylight.infer.zone_writes import PACES, Spell, slow_spells, usual_pace_ns
+from skylight.probe.journal.write_through import Volatile
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import RESET_ALL, ZonesSeen
 
@@ -36,12 +37,12 @@ AFTER_WRITES = 128
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen: the zones, the size of the writes, whether the volatile cache was off, and the log of
-    all writes."""
+    """What was seen: the zones, the size of the writes, what the volatile cache does that should be off, and
+    the log of all writes."""
 
     zones: ZonesSeen | None = None
     size_bytes: int = WRITE_BYTES
-    cache_off: bool = False
+    volatile: Volatile = "none"
     log: IoLog = field(default_factory=lambda: IoLog.joined([]))
 
     @property

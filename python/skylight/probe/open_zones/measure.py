@@ -149,17 +149,19 @@ def compare(
     return seen.search[-1]
 
 
-def _most(zones: ZonesSeen) -> int:
+def most_zones(zones: ZonesSeen) -> int:
     """How many zones may be written to: of a host-managed drive no more than may be active, since it refuses
-    a write to one more."""
-    most = min(zones.usable, MOST_ZONES)
-    managed = zones.model == HOST_MANAGED and zones.max_active is not None
-    return min(most, zones.max_active or most) if managed else most
+    a write to one more; one less where fewer may be open, since a drive may open a closed zone only while one
+    more could be active (null_blk does so)."""
+    most, active = min(zones.usable, MOST_ZONES), zones.max_active
+    if zones.model != HOST_MANAGED or active is None:
+        return most
+    return min(most, active - (zones.max_open is not None and zones.max_open < active))
 
 
 def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     """Finds the edge by doubling, then by halving in."""
-    most, excess_ns = _most(zones), 0.0
+    most, excess_ns = most_zones(zones), 0.0
     seen.inside = FEWEST_ZONES
     while seen.outside is None and seen.inside < most:
         count = min(2 * seen.inside, most)
@@ -182,7 +184,7 @@ def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
 def final_bursts(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     """The bursts of the figure: both kinds and sizes, around the edge."""
     centre = seen.inside if seen.outside is not None else min(seen.inside, USUAL_ZONES)
-    most = _most(zones)
+    most = most_zones(zones)
     counts = sorted({min(max(round(share * centre), 1), most) for share in SHARES})
     kinds: tuple[Kind, ...] = ("sequential", "non_sequential")
     for kind in kinds if zones.model == HOST_AWARE else kinds[:1]:
