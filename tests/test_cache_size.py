@@ -167,3 +167,11 @@ def test_blocks_that_may_have_used_the_places_up_are_no_map(
     quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, False, 8.0, 1e7, 31.0)
     deep = Fill("map", 4096, 0, blocks, 0, True, 8.0, 1e7, 31.0)
     assert _limits([quanta], [deep], 1 << 20, flushed=True) == (places, entries)
+
+
+@pytest.mark.parametrize(("slow", "places"), [(False, 1_000), (True, None)])
+def test_a_fill_that_stays_slow_is_no_fill_without_a_limit(slow: bool, places: int | None) -> None:
+    """Where the order of cleaning is random, neither the first nor the newest writes need be home."""
+    quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 31.0)
+    deep = Fill("map", 4096, 0, 2_000, 0, False, 0.0, 0.0, 0.0, 0, slow)
+    assert _limits([quanta], [deep], 1 << 20, flushed=True) == (places, None)
