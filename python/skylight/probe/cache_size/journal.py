@@ -362,8 +362,8 @@ def _deep_fill(
         if check.plain(an_entry) or check.begun(size, at):
             written = at - between[0]
             return _fill(name, size, quanta, (written, found.writes if found else written), found)
-    whole = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
-    return replace(whole, slow=len(logs) >= MOST_PARTS)
+    unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
+    return replace(unended, slow=len(logs) >= MOST_PARTS)
 
 
 def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:
