@@ -15,6 +15,7 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import change_point
 from skylight.probe import scoring
 from skylight.probe.cache_size import CacheSize, advance
+from skylight.probe.cache_size.journal import Fill, _limits
 from skylight.probe.cache_size.verdict import USUAL_WATERMARK, behind, free_bands
 
 PROPERTIES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes", "cache_map_entries")
@@ -156,3 +157,21 @@ def test_many_free_bands_are_right_if_a_zone_keeps_one(usable: int) -> None:
     unit = 3 * (58 << 20)
     value, (low, _), _ = free_bands(usable)
     assert low == usable + 1 and round(value * unit) <= int(1.1 * low * unit)
+
+
+@pytest.mark.parametrize(("blocks", "places", "entries"), [(900, None, 900), (1_100, None, None)])
+def test_blocks_that_may_have_used_the_places_up_are_no_map(
+    blocks: int, places: int | None, entries: int | None
+) -> None:
+    """A fill with whole quanta that met no limit that counts shows how many places there are at least."""
+    quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, False, 8.0, 1e7, 31.0)
+    deep = Fill("map", 4096, 0, blocks, 0, True, 8.0, 1e7, 31.0)
+    assert _limits([quanta], [deep], 1 << 20, flushed=True) == (places, entries)
+
+
+@pytest.mark.parametrize(("slow", "places"), [(False, 1_000), (True, None)])
+def test_a_fill_that_stays_slow_is_no_fill_without_a_limit(slow: bool, places: int | None) -> None:
+    """Where the order of cleaning is random, neither the first nor the newest writes need be home."""
+    quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 31.0)
+    deep = Fill("map", 4096, 0, 2_000, 0, False, 0.0, 0.0, 0.0, 0, slow)
+    assert _limits([quanta], [deep], 1 << 20, flushed=True) == (places, None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,7 +19,9 @@ from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half
 from skylight.probe.cleaning.rate import BEGUN, ORDER, places
-from skylight.probe.cleaning.trials import Trial, bracket
+from skylight.probe.cleaning.trials import Ground, Search, Trial, bracket
+from skylight.probe.cleaning.verdict import _waited
+from skylight.probe.reset import State
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.recording import Recording
@@ -114,6 +117,41 @@ class TestBracket:
 
 def whole_row(latency_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Stalls | None:
     return periodic(latency_ns, cache_bands.FEWEST_STALLS, cache_bands.SHORTEST_PERIOD, whole=True)
+
+
+class TestControls:
+    """What shows that a late read waited for cleaning."""
+
+    def test_the_control_makes_the_very_pause(self) -> None:
+        """A scan that begins after 4 s makes reads late behind pauses of a little more alone."""
+
+        class Steps:
+            size, block_bytes, pause_s = 1 << 40, 4096, 0.0
+
+            def reset(self, _: str) -> State:
+                return State.NEW
+
+            def pause(self, _: str, seconds: float) -> None:
+                self.pause_s = seconds
+
+            def run(self, _: str, io: IoBatch) -> IoLog:
+                took = 90_000_000 if 4.0 < self.pause_s < 4.1 else 5_000_000
+                done = np.full(len(io), took, np.uint64)
+                return IoLog(io.op, io.offset, io.size, np.zeros(len(io), np.uint64), done)
+
+        seen = [Trial(1, 3.9, 1, cleaned=False, late=False)]
+        seen += [Trial(n, pause_s, 90_000_000, cleaned=False, late=True)
+                 for n, pause_s in ((2, 4.05), (3, 4.05), (4, 5.0), (5, 5.0))]  # fmt: skip
+        search = Search(Ground(cast(Any, Steps()), False, False, 8e6), seen)
+        assert not search._late_is_cleaning()
+        assert search.controls.late_ns > 90e6
+
+    def test_a_read_waits_for_the_band_that_it_finds_clean(self) -> None:
+        quiet = [Trial(n, 0.1 * n, 5_000_000 + n, cleaned=False, late=False) for n in (1, 2, 3)]
+        clean = Trial(4, 1.2, 205_000_002, cleaned=True, late=False)
+        assert _waited([*quiet, clean], 0.7, 1.2) == pytest.approx((0.2, 1e-9))
+        assert _waited([*quiet, replace(quiet[2], anchor_ns=905_000_002), clean], 0.7, 1.2)[1] > 0.8
+        assert _waited([clean], 0.7, 1.2)[1] == 1.2
 
 
 class TestPeriod:

@@ -18,8 +18,9 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import before_stalls, rare_period, slow_ones
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
-from skylight.probe.journal.levels import Footprints
+from skylight.probe.journal.levels import Footprints, Run
 from skylight.probe.journal.out_of_band import FLASH_NS, judge_flash, refined_turn, saw
+from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.verdict import Merges, Seen, _merge_findings
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -239,6 +240,56 @@ def test_the_quantum_is_found_under_conditions(conditions: str, tmp_path: Path) 
     _, outcomes = probed(1003, conditions, tmp_path / "r")
     assert outcomes["journal_quantum_bytes"] == "right"
     assert "wrong" not in outcomes.values()
+
+
+@pytest.mark.parametrize("conditions", ["one at a time", "a hidden cache"])
+@pytest.mark.parametrize("seed", [1003, 92023])
+def test_single_writes_show_an_entry_where_none_wait_together(
+    seed: int, conditions: str, tmp_path: Path
+) -> None:
+    _, outcomes = probed(seed, CONDITIONS[conditions], tmp_path / "r")
+    assert outcomes["journal_entry_max_bytes"] == "right"
+
+
+BLOCK, QUANTUM = 4096, 300 << 10
+
+
+def splits_of(entry: int, *, slower: float = 0.0) -> Splits:
+    """What is found of a log on flash whose entries hold so many bytes, and take longer by so many ns for
+    each byte beyond."""
+    rng = np.random.default_rng(7)
+
+    def measure(size: int, writes: int, number: int) -> Run:
+        del number
+        parts = [entry] * (size // entry) + [size % entry] * (size % entry > 0) if not slower else [size]
+        took = sum(2e6 + 1e6 * -(-part // QUANTUM) for part in parts) + slower * max(size - entry, 0)
+        latency_ns = (took + rng.uniform(0, 1e5, writes)).astype(np.int64)
+        return Run(size, False, latency_ns, np.cumsum(latency_ns + 100_000))
+
+    splits = Splits(BLOCK, QUANTUM, "flash", 8e6, 1e6)
+    find_split(splits, measure, 3, 1 << 30)
+    return splits
+
+
+class TestSplits:
+    """A write that is longer than an entry."""
+
+    @pytest.mark.parametrize("blocks", [80, 255, 700, 1100])
+    def test_an_entry_ends_amid_a_quantum(self, blocks: int) -> None:
+        splits = splits_of(blocks * BLOCK)
+        assert splits.split is not None and splits.whole <= blocks * BLOCK < splits.split
+        assert splits.split - splits.whole <= 0.03 * splits.whole + BLOCK
+        assert splits.confirmed() and splits.confidence() > 0.9
+
+    def test_one_that_ends_with_a_quantum_leaves_no_sign(self) -> None:
+        assert splits_of(6 * QUANTUM).split is None
+
+    def test_a_log_that_never_splits_a_write(self) -> None:
+        assert splits_of(1 << 40).split is None
+
+    def test_what_goes_on_longer_and_longer_is_no_second_entry(self) -> None:
+        splits = splits_of(255 * BLOCK, slower=20.0)
+        assert splits.split is None or not splits.confirmed()
 
 
 def test_a_cache_that_ignores_flush_hides_the_journal(tmp_path: Path) -> None:

@@ -136,6 +136,15 @@ class TestTurning:
         assert found is not None and found.track_bytes == pytest.approx(track, rel=0.01)
         assert abs(found.track_bytes / track - 1) < 6 * found.slope_error / found.slope
 
+    @pytest.mark.parametrize("seed", [0, 3, 6, 7])
+    def test_the_tick_of_a_clock_does_not_bend_tracks(self, seed: int) -> None:
+        rng, track, tick = np.random.default_rng(seed), 1_000_000.0, 0.28
+        x = rng.uniform(0, 10 * track, 1200)
+        done = np.floor((rng.integers(0, 99_999, 1200) + angles(rng, x, track, 0.2, 0.01)) / tick) * tick
+        found = track_phases.fit_tracks(x, np.mod(done, 1.0), 0.5 * track, 2.5 * track, tick)
+        assert found is not None
+        assert abs(found.track_bytes / track - 1) < 3 * found.slope_error / found.slope
+
     def test_no_tracks_where_phases_know_nothing_of_addresses(self, rng: np.random.Generator) -> None:
         for _ in range(20):
             x, phase = rng.uniform(0, 8 << 20, 600), rng.uniform(size=600)

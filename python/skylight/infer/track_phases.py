@@ -177,7 +177,7 @@ def fit_tracks(x: F64, phase: F64, low: float, high: float, tick_turns: float = 
     if len(where) < 24:
         return None
     slope = _slope_by_cuts(where, turn, slope)
-    # Rows left out for what the tick alone moved them would hold a slope where it is, whatever the others say.
+    # Without the rows that the tick alone moved far, any slope near the right one would be left as it is.
     off_turns = OUTLIER_TURNS + tick_turns / 2
     starts = _cuts(where, turn, slope)
     for _ in range(3):

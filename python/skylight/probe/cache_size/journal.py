@@ -80,6 +80,8 @@ class Fill:
     writes_an_entry: float
     beyond: int = 0
     """Writes after cleaning had begun."""
+    slow: bool = False
+    """Whether it stayed slow until it was given up, though looks did not show what was cleaned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +362,8 @@ def _deep_fill(
         if check.plain(an_entry) or check.begun(size, at):
             written = at - between[0]
             return _fill(name, size, quanta, (written, found.writes if found else written), found)
-    return _fill(name, size, quanta, (at - between[0], at - between[0]), None)
+    unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
+    return replace(unended, slow=len(logs) >= MOST_PARTS)
 
 
 def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:
@@ -491,7 +494,8 @@ def _limits(
     writes = sum(fill.writes for fill in fills)
     if not deep or not deep[-1].ended:
         # What may have been the map full would have ended the fill with whole quanta as well.
-        unlimited = bool(deep) and (deep[-1].clear == 0 or deep[-1].writes > (1 + 2 * SAME) * writes)
+        more = bool(deep) and (deep[-1].clear == 0 or deep[-1].writes > (1 + 2 * SAME) * writes)
+        unlimited = more and not deep[-1].slow
         return (places if unlimited else None), None
     blocks = deep[-1]
     an_entry = max(round(blocks.writes_an_entry), 1)

@@ -65,8 +65,9 @@ class Many:
 @dataclass(slots=True)
 class Runs:
     """What was measured: lone writes by size; waiting writes of some sizes, and of growing ones; lone
-    writes as long as entries; many lone writes; the first entry, written and read again and again; FLUSHes; blocks that were written together;
-    what the volatile cache does, and what a command takes that finds nothing to do (ns)."""
+    writes as long as entries; many lone writes; the first entry, written and read again and again; FLUSHes;
+    blocks that were written together; what the volatile cache does, and what a command takes that finds
+    nothing to do (ns)."""
 
     footprints: Footprints = field(default_factory=lambda: Footprints(None, None))
     queues: list[tuple[int, IoLog]] = field(default_factory=list)

@@ -30,7 +30,7 @@ LARGEST_WRITE_BYTES = 32 << 20
 RUN_BYTES, FEWEST_WRITES, MOST_WRITES = 48 << 20, 6, 24
 """What a run writes, and in how many writes: chosen so that the search takes a few GiB."""
 NARROW = 0.03
-"""Of an entry: how far the search goes. Chosen: a third of what is right, for each step writes many entries."""
+"""Of an entry: how far the search goes. Chosen: a third of what is right, for a step writes many entries."""
 MORE_ROUNDS = 4
 RESAMPLES = 100
 

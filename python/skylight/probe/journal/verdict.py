@@ -219,8 +219,8 @@ def _split_finding(splits: Splits) -> Finding:
         return ENTRY_MAX.unknown(why, rows)
     if not splits.confirmed():
         why = (
-            f"lone writes of {format_size(splits.split)} take longer than those of {format_size(splits.whole)},"
-            " but what follows does not look like a second entry"
+            f"lone writes of {format_size(splits.split)} take longer than those of"
+            f" {format_size(splits.whole)}, but what follows does not look like a second entry"
         )
         return ENTRY_MAX.unknown(why, rows)
     confidence = splits.confidence()
