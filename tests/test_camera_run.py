@@ -1,6 +1,7 @@
 """The camera and a run of an emulated drive: the command of each seek, and what a film of the drive shows."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,17 +18,16 @@ from skylight.camera.track import Track, track
 from skylight.engines.head_trace import HeadTraceFile
 from skylight.evidence import IoLog, Op
 from skylight.reproduce.fragments import MIDDLE, fragment
-from skylight.reproduce.lab import MIB, Bench, band_start
+from skylight.reproduce.lab import GIB, MIB, Bench, band_start
 
 F64 = NDArray[np.float64]
 SIZE = (224, 160)
+STEP = 8 * MIB
 # A seek from the OD to the middle, s: half of the "about 16 ms" from end to end (section 4.3), and a bit.
 SEEK_S = 0.010
 
 
-def film(
-    trace: Traced, path: Path, start_s: float, frames: int, rate_hz: float
-) -> tuple[Clip, Track, Reading]:
+def film(trace: Traced, path: Path, start_s: float, frames: int, rate_hz: float) -> tuple[Clip, Track, Reading]:
     """A film through the window, and what it shows."""
     clip = Clip(trace.motion, start_s, frames, Film(rate_hz))
     write(path, through_window(clip, scene.window_view(*SIZE, Arm())), SIZE, clip.film, lambda _done: None)
@@ -144,3 +144,31 @@ def test_the_phases_of_a_cleaning_on_film(tmp_path: Path) -> None:
     assert took_s["cache"] == pytest.approx(1.210, rel=0.2)
     # From the one arrival to the other, against the trace.
     assert start_s[3] - start_s[1] == pytest.approx(begin_s[2] - begin_s[0], abs=2 / rate_hz)
+
+
+def test_the_direction_of_shingling_and_the_serpentine(rng: np.random.Generator, tmp_path: Path) -> None:
+    # Figure 19 of the paper, as a time lapse: long sequential reads at the OD, at the MD and near the ID. The
+    # positions are those of the head trace, with noise.
+    bench = Bench("st5000")
+    reads_s = []
+    with HeadTraceFile(tmp_path / "head.arrows", bench.engine):
+        for share, length in ((0.0, 50 * GIB), (0.48, 50 * GIB), (0.95, 20 * GIB)):
+            first, from_s = int(share * bench.size) // STEP * STEP, bench.now_ns / 1e9
+            bench.reads(first + np.arange(length // STEP) * STEP, STEP)
+            reads_s.append((from_s, bench.now_ns / 1e9))
+            bench.pause(30.0)
+    trace, rate_hz = read_trace(tmp_path / "head.arrows"), 0.5
+    times_s = np.arange(0, reads_s[-1][1] - reads_s[0][0], 1 / rate_hz)
+    position = trace.motion.at(times_s) + rng.normal(0, 0.001, len(times_s))
+    seen = read(position, np.ones(len(position)), rate_hz)
+    inward = [
+        [one.inward for one in seen.strokes if from_s <= (one.start + one.end) / 2 / rate_hz < until_s]
+        for from_s, until_s in reads_s
+    ]
+    # "Both at the OD and at the ID, shingling direction is towards the middle diameter" (section 4.9).
+    assert inward[0] == [True] * 3
+    assert len(inward[2]) >= 2
+    assert not any(inward[2])
+    # "A conventional serpentine layout with wide serpents is used at the MD."
+    assert len(inward[1]) >= 3
+    assert all(one != two for one, two in pairwise(inward[1]))

@@ -50,9 +50,8 @@ ACCELERATING = tuple(0.5 - 0.025 * step for step in range(15))
 PLACE_SHARE = 0.04
 # A dwell that drifts by this much in one direction is a stroke.
 LEAST_STROKE = 0.008
-# Between strokes in one direction the head jumps back, within a frame or two; a reversal that takes a quarter
-# of the stroke before it is a stroke of its own, as those of a serpentine are.
-JUMP_SHARE = 0.25
+# Between strokes in one direction the head jumps back, between two frames or during one: within so many.
+JUMP_FRAMES = 2
 LEAST_CYCLES = 3
 # A head at least this far in is parked: the map is in the middle.
 PARKED_FROM = 0.95
@@ -385,12 +384,12 @@ def _strokes(
         if last - first < 8 or gaps[first : last + 1].any():
             continue
         turns = _turns(position[first : last + 1], max(LEAST_STROKE, SIGMAS * noise))
-        lengths = np.diff(turns)
-        for number, (one, two) in enumerate(pairwise(turns)):
-            beside = max(lengths[max(0, number - 1) : number + 2])
-            source, target = float(position[first + one]), float(position[first + two])
-            if abs(target - source) >= LEAST_STROKE and two - one >= JUMP_SHARE * beside:
-                found.append(Stroke(first + one, first + two, source, target))
+        for one, two in pairwise(first + turn for turn in turns):
+            source, target = float(position[one]), float(position[two])
+            way = position[one : two + 1]
+            jump = float(np.abs(way[JUMP_FRAMES:] - way[:-JUMP_FRAMES]).max(initial=0.0))
+            if two - one > JUMP_FRAMES and abs(target - source) - jump >= LEAST_STROKE:
+                found.append(Stroke(one, two, source, target))
     return tuple(found)
 
 
