@@ -27,7 +27,9 @@ STEP = 8 * MIB
 SEEK_S = 0.010
 
 
-def film(trace: Traced, path: Path, start_s: float, frames: int, rate_hz: float) -> tuple[Clip, Track, Reading]:
+def film(
+    trace: Traced, path: Path, start_s: float, frames: int, rate_hz: float
+) -> tuple[Clip, Track, Reading]:
     """A film through the window, and what it shows."""
     clip = Clip(trace.motion, start_s, frames, Film(rate_hz))
     write(path, through_window(clip, scene.window_view(*SIZE, Arm())), SIZE, clip.film, lambda _done: None)

@@ -374,9 +374,7 @@ def _cycle(seeks: list[Seek], places: tuple[float, ...]) -> Cycle | None:
     return Cycle(count, float(regular.mean()), float(regular.std()), (min(there), max(there)))
 
 
-def _strokes(
-    position: F64, gaps: NDArray[np.bool_], dwells: list[Dwell], noise: float
-) -> tuple[Stroke, ...]:
+def _strokes(position: F64, gaps: NDArray[np.bool_], dwells: list[Dwell], noise: float) -> tuple[Stroke, ...]:
     """The slow ways between seeks, without the jumps back between them."""
     found = []
     for dwell in dwells:
