@@ -1,6 +1,7 @@
 """The camera and a run of an emulated drive: the command of each seek, and what a film of the drive shows."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,14 @@ from skylight.camera.scale import Arm
 from skylight.camera.track import Track, track
 from skylight.engines.head_trace import HeadTraceFile
 from skylight.evidence import IoLog, Op
-from skylight.reproduce.lab import MIB, Bench
+from skylight.reproduce.fragments import MIDDLE, fragment
+from skylight.reproduce.lab import GIB, MIB, Bench, band_start
 
 F64 = NDArray[np.float64]
 SIZE = (224, 160)
+STEP = 8 * MIB
+# A seek from the OD to the middle, s: half of the "about 16 ms" from end to end (section 4.3), and a bit.
+SEEK_S = 0.010
 
 
 def film(
@@ -114,3 +119,58 @@ def test_each_filmed_seek_carries_its_read(rng: np.random.Generator, tmp_path: P
     flying = np.searchsorted(log.complete_ns.astype(np.float64) / 1e9, middle_s)
     assert sum(row == at for row, at in zip(aligned.rows, flying, strict=True)) >= 0.9 * len(flying)
     assert not any(row is not None and row != at for row, at in zip(aligned.rows, flying, strict=True))
+
+
+# --- What a film of the drive shows.
+
+
+def test_the_phases_of_a_cleaning_on_film(tmp_path: Path) -> None:
+    # Figure 11 of the paper: 512 blocks of a band at 2.5 TB are rewritten, then the drive is idle.
+    bench = Bench("st5000")
+    with HeadTraceFile(tmp_path / "head.arrows", bench.engine):
+        fragment(bench, band_start(MIDDLE))
+        bench.pause(5.0)
+    trace = read_trace(tmp_path / "head.arrows")
+    rate_hz, purpose = 240.0, trace.purpose
+    begin_s = [
+        float(trace.since_s[purpose == one][0]) for one in ("clean_read", "clean_stage", "clean_write")
+    ]
+    _, _, seen = film(trace, tmp_path / "film.mp4", begin_s[0] - 1.0, round(3.2 * rate_hz), rate_hz)
+    # The band lies where the map does, so that its writing and the map are one stay; see `_cleaning`.
+    assert [one.name for one in seen.cleaning] == ["idle", "band read", "cache", "band write, map", "park"]
+    start_s = [one.start / rate_hz for one in seen.cleaning]
+    assert start_s[1] == pytest.approx(1.0 + SEEK_S, abs=3 / rate_hz)
+    took_s = {one.name: (one.end - one.start) / rate_hz for one in seen.cleaning}
+    # "About 180 ms", "1,210 ms at the OD", within 20 % as row S3b has it.
+    assert took_s["band read"] == pytest.approx(0.180, rel=0.2)
+    assert took_s["cache"] == pytest.approx(1.210, rel=0.2)
+    # From the one arrival to the other, against the trace.
+    assert start_s[3] - start_s[1] == pytest.approx(begin_s[2] - begin_s[0], abs=2 / rate_hz)
+
+
+def test_the_direction_of_shingling_and_the_serpentine(rng: np.random.Generator, tmp_path: Path) -> None:
+    # Figure 19 of the paper, as a time lapse: long sequential reads at the OD, at the MD and near the ID. The
+    # positions are those of the head trace, with noise.
+    bench = Bench("st5000")
+    reads_s = []
+    with HeadTraceFile(tmp_path / "head.arrows", bench.engine):
+        for share, length in ((0.0, 50 * GIB), (0.48, 50 * GIB), (0.95, 20 * GIB)):
+            first, from_s = int(share * bench.size) // STEP * STEP, bench.now_ns / 1e9
+            bench.reads(first + np.arange(length // STEP) * STEP, STEP)
+            reads_s.append((from_s, bench.now_ns / 1e9))
+            bench.pause(30.0)
+    trace, rate_hz = read_trace(tmp_path / "head.arrows"), 0.5
+    times_s = np.arange(0, reads_s[-1][1] - reads_s[0][0], 1 / rate_hz)
+    position = trace.motion.at(times_s) + rng.normal(0, 0.001, len(times_s))
+    seen = read(position, np.ones(len(position)), rate_hz)
+    inward = [
+        [one.inward for one in seen.strokes if from_s <= (one.start + one.end) / 2 / rate_hz < until_s]
+        for from_s, until_s in reads_s
+    ]
+    # "Both at the OD and at the ID, shingling direction is towards the middle diameter" (section 4.9).
+    assert inward[0] == [True] * 3
+    assert len(inward[2]) >= 2
+    assert not any(inward[2])
+    # "A conventional serpentine layout with wide serpents is used at the MD."
+    assert len(inward[1]) >= 3
+    assert all(one != two for one, two in pairwise(inward[1]))

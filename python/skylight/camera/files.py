@@ -91,6 +91,11 @@ def summary(
             "scatter_frames": round(cycle.scatter, 3), "places": list(cycle.places),
         },
         "strokes": reading.pattern,
+        "stroke_ways": [
+            {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2),
+             "from": round(one.source, 4), "to": round(one.target, 4)}
+            for one in reading.strokes
+        ],
         "cleaning": [
             {"phase": one.name, "start_frame": round(one.start, 2), "ms": ms(one.end - one.start),
              "position": round(one.position, 4)}

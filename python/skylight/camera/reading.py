@@ -50,6 +50,8 @@ ACCELERATING = tuple(0.5 - 0.025 * step for step in range(15))
 PLACE_SHARE = 0.04
 # A dwell that drifts by this much in one direction is a stroke.
 LEAST_STROKE = 0.008
+# Between strokes in one direction the head jumps back, between two frames or during one: within so many.
+JUMP_FRAMES = 2
 LEAST_CYCLES = 3
 # A head at least this far in is parked: the map is in the middle.
 PARKED_FROM = 0.95
@@ -92,6 +94,21 @@ class Dwell:
 
 
 @dataclass(frozen=True)
+class Stroke:
+    """A slow way in one direction; frames and positions of its ends."""
+
+    start: float
+    end: float
+    source: float
+    target: float
+
+    @property
+    def inward(self) -> bool:
+        """Whether it leads towards the ID."""
+        return self.target > self.source
+
+
+@dataclass(frozen=True)
 class Cycle:
     """A repeated pair of seeks: how often, its period in frames, and the scatter of single periods."""
 
@@ -119,6 +136,7 @@ class Reading:
     dwells: tuple[Dwell, ...]
     places: tuple[float, ...]
     cycle: Cycle | None
+    strokes: tuple[Stroke, ...]
     pattern: str | None
     """`serpentine` or `one-way` for successive strokes; None without."""
     cleaning: tuple[Phase, ...]
@@ -133,12 +151,14 @@ def read(position: F64, confidence: F64, capture_hz: float | None = None) -> Rea
     seeks = [seek for seek in _seeks(steady, noise, capture_hz) if not gaps[_inside(seek, len(gaps))].any()]
     dwells = _dwells(steady, gaps, seeks)
     places, dwells = _places(dwells)
+    strokes = _strokes(steady, gaps, dwells, noise)
     return Reading(
         tuple(seeks),
         tuple(dwells),
         places,
         _cycle(seeks, places),
-        _pattern(dwells),
+        strokes,
+        _pattern(strokes),
         _cleaning(dwells, places),
         noise,
     )
@@ -354,12 +374,46 @@ def _cycle(seeks: list[Seek], places: tuple[float, ...]) -> Cycle | None:
     return Cycle(count, float(regular.mean()), float(regular.std()), (min(there), max(there)))
 
 
-def _pattern(dwells: list[Dwell]) -> str | None:
+def _strokes(position: F64, gaps: NDArray[np.bool_], dwells: list[Dwell], noise: float) -> tuple[Stroke, ...]:
+    """The slow ways between seeks, without the jumps back between them."""
+    found = []
+    for dwell in dwells:
+        first, last = int(np.ceil(dwell.start)), int(np.floor(dwell.end))
+        if last - first < 8 or gaps[first : last + 1].any():
+            continue
+        turns = _turns(position[first : last + 1], max(LEAST_STROKE, SIGMAS * noise))
+        for one, two in pairwise(first + turn for turn in turns):
+            source, target = float(position[one]), float(position[two])
+            way = position[one : two + 1]
+            jump = float(np.abs(way[JUMP_FRAMES:] - way[:-JUMP_FRAMES]).max(initial=0.0))
+            if two - one > JUMP_FRAMES and abs(target - source) - jump >= LEAST_STROKE:
+                found.append(Stroke(one, two, source, target))
+    return tuple(found)
+
+
+def _turns(position: F64, least: float) -> list[int]:
+    """The first and last frame, and those at which the head turns round and goes back by `least`."""
+    turns, lowest, highest, way = [0], 0, 0, 0
+    for frame, at in enumerate(position):
+        lowest = frame if at < position[lowest] else lowest
+        highest = frame if at > position[highest] else highest
+        if way >= 0 and position[highest] - at >= least:
+            # The first extreme is a turn only if the head came there by a way of its own.
+            if way > 0 or position[highest] - position[0] >= least:
+                turns.append(highest)
+            way, lowest = -1, frame
+        elif way <= 0 and at - position[lowest] >= least:
+            if way < 0 or position[0] - position[lowest] >= least:
+                turns.append(lowest)
+            way, highest = 1, frame
+    return [*turns, len(position) - 1]
+
+
+def _pattern(strokes: tuple[Stroke, ...]) -> str | None:
     """How successive strokes follow each other."""
-    strokes = [dwell for dwell in dwells if dwell.stroke is not None]
     if len(strokes) < 2:
         return None
-    same = sum(one.stroke == two.stroke for one, two in pairwise(strokes))
+    same = sum(one.inward == two.inward for one, two in pairwise(strokes))
     return "one-way" if 2 * same >= len(strokes) - 1 else "serpentine"
 
 

@@ -297,11 +297,10 @@ def _commands(log: IoLog, aligned: Alignment) -> list[str]:
 def _strokes(reading: Reading) -> list[str]:
     """Strokes by direction and place, in order, equal ones once."""
     words: list[str] = []
-    for dwell in reading.dwells:
-        if dwell.stroke is not None:
-            word = f"{dwell.stroke} at {reading.places[dwell.place]:.2f}"
-            if word not in words:
-                words.append(word)
+    for stroke in reading.strokes:
+        word = f"{'inward' if stroke.inward else 'outward'} at {stroke.source:.2f}"
+        if word not in words:
+            words.append(word)
     return words[:6]
 
 
