@@ -23,7 +23,6 @@ pub(super) struct Log {
     pub at: Sectors,
     /// The number of the next entry.
     pub sequence: u64,
-    pub epoch: u32,
     /// The number of the last checkpoint, and the zone where it has the log go on.
     pub generation: u64,
     pub scan_from: u32,
@@ -34,18 +33,7 @@ pub(super) struct Log {
 impl Log {
     pub fn new(zones: u32, first: u32, zone: Sectors) -> Self {
         let (at, since_checkpoint) = (Sectors(0), Sectors(0));
-        Self {
-            zones,
-            first,
-            zone,
-            head: 0,
-            at,
-            sequence: 0,
-            epoch: 0,
-            generation: 0,
-            scan_from: 0,
-            since_checkpoint,
-        }
+        Self { zones, first, zone, head: 0, at, sequence: 0, generation: 0, scan_from: 0, since_checkpoint }
     }
 
     /// The zone after the one being written.
@@ -79,7 +67,7 @@ impl Log {
 
     /// The header of the next entry.
     pub fn header(&self, kind: Kind) -> Header {
-        Header { epoch: self.epoch, sequence: self.sequence, kind }
+        Header { sequence: self.sequence, kind }
     }
 
     /// The place of an entry that is written next.

@@ -224,6 +224,11 @@ impl HBuffer {
         question(policy.as_mut(), &state)
     }
 
+    /// Sectors of a home zone before the write pointer.
+    fn written(&self, home: u32) -> Sectors {
+        self.below.written(self.contents.homes[home as usize].zone)
+    }
+
     /// Everything that was written is durable.
     fn flush(&mut self) {
         self.below.flush();
@@ -272,7 +277,7 @@ impl HBuffer {
         let len = match self.below.layout().model {
             ZoneModel::HostAware => part.len,
             ZoneModel::HostManaged => {
-                let written = self.below.written(self.contents.homes[home as usize].zone);
+                let written = self.written(home);
                 let (_, offset) = self.contents.place_of(part.start);
                 Sectors(written.get().saturating_sub(offset.get())).min(part.len)
             }
@@ -374,7 +379,7 @@ impl Layer for HBuffer {
         let mapped = self.contents.map.entry_at(extent.start);
         let lba = match mapped {
             Some(found) if !write => Lba(found.pba.get()) + (extent.start - found.lba.start),
-            None if !write || self.below.written(self.contents.homes[home as usize].zone) == offset => {
+            None if !write || self.contents.is_conventional(home) || self.written(home) == offset => {
                 self.contents.home_place(extent.start)
             }
             _ => self.log.place(self.below.layout()),

@@ -1,8 +1,8 @@
 //! Recovery: the newest checkpoint, and the log from where it ends.
 //!
 //! The drive has to know its write pointers, as after power-on. What a checkpoint says is durable; the log is read up to the first
-//! entry that is not whole, and none behind that was durable. The next thing that is written is a checkpoint with a new
-//! epoch, which makes the rest of the log void; entries go on at the write pointer.
+//! entry that is not whole: none behind that was durable, and none is in another zone, since the log goes on there after a flush.
+//! The next thing that is written is a checkpoint, from which the log goes on at the write pointer, behind what a cut left.
 //!
 //! Invariant: only [`DriveReader`] is asked for bytes, and only for sectors before write pointers.
 
@@ -103,7 +103,6 @@ impl HBuffer {
         buffer.take_up(&checkpoint)?;
         let entries = buffer.replay(&mut scan)?;
         buffer.own_zones();
-        buffer.log.epoch += 1;
         Ok((buffer, Found { checkpoint: read, scanned: scan.read, entries }))
     }
 
@@ -142,8 +141,7 @@ impl HBuffer {
         let damaged = RecoveryError::Damaged(places.checkpoints[(checkpoint.generation % 2) as usize].start);
         self.log.head = head.ok_or(damaged)?;
         (self.log.at, self.log.scan_from) = (at, self.log.head);
-        (self.log.epoch, self.log.sequence) = (checkpoint.epoch, checkpoint.sequence);
-        self.log.generation = checkpoint.generation;
+        (self.log.sequence, self.log.generation) = (checkpoint.sequence, checkpoint.generation);
         for (home, &zone) in (places.conventional..).zip(&checkpoint.homes) {
             self.move_home(home, zone).ok_or(damaged)?;
         }
@@ -218,7 +216,7 @@ impl HBuffer {
         }
         let sector = scan.get(LbaExtent::new(place, HEADER), end)?;
         let Some((header, data_crc)) = Header::decode(sector) else { return Ok(None) };
-        let expected = header.epoch == self.log.epoch && header.sequence == self.log.sequence;
+        let expected = header.sequence == self.log.sequence;
         let extent = LbaExtent::new(place, HEADER + header.data());
         if !expected || extent.end() > end {
             return Ok(None);

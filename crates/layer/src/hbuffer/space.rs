@@ -103,7 +103,6 @@ impl HBuffer {
             let homes = contents.homes.iter().skip(places.conventional as usize);
             let checkpoint = Checkpoint {
                 generation,
-                epoch: log.epoch,
                 sequence: log.sequence,
                 head,
                 homes: homes.map(|home| home.zone).collect(),

@@ -99,14 +99,17 @@ impl HBuffer {
     fn allowed(&self, part: &WritePart, path: Path) -> Path {
         let zone = self.contents.homes[part.zone as usize].zone;
         let (_, offset) = self.contents.place_of(part.extent.start);
-        let in_order = self.below.written(zone) == offset && !self.below.zone(zone).non_sequential;
+        let descriptor = self.below.zone(zone);
+        let in_order = self.below.written(zone) == offset && !descriptor.non_sequential;
         let safe = match path {
             Path::Buffer => false,
             Path::Direct => in_order,
             Path::DriveCache => in_order || self.below.layout().model == ZoneModel::HostAware,
         };
         let cleaning = self.cleaning.as_ref().is_some_and(|cleaning| cleaning.home == part.zone);
-        if safe && !cleaning && !self.contents.has(part.extent) { path } else { Path::Buffer }
+        // A zone that failed has no write pointer.
+        let writable = descriptor.write_pointer.is_some();
+        if safe && writable && !cleaning && !self.contents.has(part.extent) { path } else { Path::Buffer }
     }
 
     /// Sends the parts of a write on their ways: home now, to the log with the batch. The log first: what follows may conflict.

@@ -9,12 +9,15 @@ use skylight_layer::hbuffer::HBuffer;
 use skylight_layer::hbuffer::below::{Action, Data};
 use skylight_layer::hbuffer::format::Kind;
 use skylight_layer::hbuffer::recovery::{Found, RecoveryError};
-use skylight_layer::{CommandId, Layer, Op, Outcome, Plan, Step};
+use skylight_layer::{Command, CommandId, Layer, Op, Outcome, Plan, Queue, Step};
 
 use super::common::host::{Host, Sizes};
 use super::media::{Media, Sector};
 use super::shadow::{Shadow, stamp};
 use super::shape::Shape;
+
+/// One write in so many is FUA.
+const FUA_EVERY: u32 = 9;
 
 /// A fault between a buffer and its drive, as a bug in the buffer would make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,11 +138,14 @@ impl Session {
         }
         let chosen = self.host.choose();
         self.plan.clear();
-        self.layer.take(self.host.queue(chosen), &mut self.plan);
-        let queue: Vec<_> = self.host.queue(chosen).waiting.to_vec();
+        let queue = self.host.queue(chosen);
+        // Some writes are durable when they are answered.
+        let is_fua = |command: &Command| command.op == Op::Write && command.id.0.is_multiple_of(FUA_EVERY);
+        let waiting: Vec<_> = queue.waiting.iter().map(|command| command.with_fua(is_fua(command))).collect();
+        self.layer.take(Queue { waiting: &waiting, next: queue.next }, &mut self.plan);
         let mut taken = Vec::new();
         for (id, outcome) in self.plan.completions() {
-            let command = queue.iter().find(|command| command.id == id).ok_or("not a command")?;
+            let command = waiting.iter().find(|command| command.id == id).ok_or("not a command")?;
             if outcome != Outcome::Done {
                 return Err(format!("{command:?} fails: {outcome:?}"));
             }
@@ -342,7 +348,7 @@ impl Session {
     }
 
     /// The power goes; what was taken then may have been done or not. Then everything is read.
-    fn recover(&mut self, taken: &[(skylight_layer::Command, u64)]) -> Result<(), String> {
+    fn recover(&mut self, taken: &[(Command, u64)]) -> Result<(), String> {
         for (command, number) in taken {
             match command.op {
                 Op::Write => self.shadow.begin(command.extent, *number),
@@ -379,9 +385,9 @@ impl Session {
 
     fn read_all(&mut self) -> Result<Vec<(u64, u64)>, String> {
         let all = LbaExtent::new(Lba(0), self.layer.capacity());
-        let command = skylight_layer::Command::new(CommandId(0), Op::Read, all);
+        let command = Command::new(CommandId(0), Op::Read, all);
         self.plan.clear();
-        self.layer.take(skylight_layer::Queue { waiting: &[command], next: 0 }, &mut self.plan);
+        self.layer.take(Queue { waiting: &[command], next: 0 }, &mut self.plan);
         let mut read = Vec::new();
         for action in self.layer.take_actions() {
             self.act(&action, &mut VecDeque::new(), &mut read)?;
