@@ -135,6 +135,7 @@ mod tests {
         open.give_back(3);
         assert_eq!((open.holds(0), open.holders()), (false, &[1][..]));
         assert_eq!(open.take(2, None), Taken::Free);
+        assert_eq!([1, 2, 1].map(|clean| open.victim(|zone| zone == clean)), [Some(1), Some(2), Some(1)]);
         let victim = open.victim(|zone| zone == 3);
         assert!(matches!(open.take(3, victim), Taken::From(1 | 2)), "none is clean: of {victim:?}");
         assert_eq!(open.holders().len(), 2);
