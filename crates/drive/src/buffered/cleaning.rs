@@ -9,7 +9,7 @@
 //! Invariants: the map forgets data, and its zones of the log are reset, only after a FLUSH that followed its writes home; a
 //! zone that is written into was reset before.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use skylight_command::code;
 use skylight_disk::{LbaExtent, Nanos, Pba, Sectors};
@@ -82,7 +82,7 @@ impl BufferedHost {
     pub(super) fn begin_cleaning(&mut self, first: u32) {
         let window = self.log.oldest().map_or(self.log.head(), |record| record.at + self.spec.memory);
         let mut zones = vec![first];
-        let mut seen = std::collections::BTreeSet::from([first]);
+        let mut seen = BTreeSet::from([first]);
         for record in self.log.records().take_while(|record| record.at < window) {
             let zone = self.homes.place_of(record.lba.start).0;
             if zones.len() < ZONES && log::is_live(record, &self.map) && seen.insert(zone) {
@@ -185,6 +185,22 @@ impl BufferedHost {
             }
         }
         reads
+    }
+
+    /// Leaves out the zones that a pass has not begun to rewrite: after host writes they may need it again.
+    pub(super) fn cut_short(&mut self) {
+        let homes = &mut self.homes;
+        let mut left = BTreeSet::new();
+        self.cleaning.steps.retain(|step| match *step {
+            Step::Rewrite { zone, .. } => {
+                homes.cleaned(zone, Sectors(0));
+                !left.insert(zone)
+            }
+            Step::Clean { zone, .. } => !left.contains(&zone),
+            _ => true,
+        });
+        self.cleaning.done.rewritten_zones -= left.len() as u32;
+        self.account.rewritten -= left.len() as u64;
     }
 
     /// Does the next step of a pass.

@@ -208,6 +208,7 @@ impl BufferedHost {
     pub fn finish(&mut self) -> Result<Nanos, BufferedError> {
         let began = self.drive.now();
         self.flush()?;
+        self.cut_short();
         self.end_cleaning()?;
         while let Some(zone) = self.homes.next_dirty(0) {
             self.begin_cleaning(zone);
@@ -351,6 +352,7 @@ impl BufferedHost {
     /// Lets time pass, in which the host and the drive may clean.
     fn idle_until(&mut self, due: Time) -> Result<(), BufferedError> {
         let since = self.drive.now();
+        self.cut_short();
         while self.drive.now() < due {
             let idle = self.drive.now() - since;
             if idle < IDLE_AFTER {

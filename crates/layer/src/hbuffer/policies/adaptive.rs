@@ -3,44 +3,68 @@
 //! *Now* is what a write takes, *later* what cleaning it will: the host's for data in the buffer, the drive's for data in its
 //! persistent cache. Both come from [`super::costs`].
 //!
-//! * **In order**, a write goes directly while its zone is one of those that the drive can have open; the policy keeps a list of them,
-//!   which leaves an eighth of the drive's number to the log, to cleaning and to what is not a stream. Where the paper's policy
-//!   moves all streams to the buffer, this one moves those beyond the list: the others lose nothing by it, and only a part
-//!   of the data moves twice. A zone beyond the list is reopened instead where that costs less, as with long writes.
-//! * **Out of order**, the first write to a zone brings on a rewrite, each further one little: in the buffer a read of the log in
-//!   its order, in the drive's cache a seek. Neither knows how many writes a zone will get. So the drive keeps a zone until
-//!   it has cost as much as the host's rewrite would, and then the buffer gets it: at most twice what was best, whatever comes.
-//!   The drive rewrites only what lies behind the first piece, the host the whole zone, so few writes near the end of a zone stay
-//!   with the drive.
+//! * **In order**, a write goes directly while no more zones are written than the drive can have open, less a few for the log and
+//!   for cleaning. With more, closing one zone for another costs some seeks a write, and streams go to the buffer, all of them: those that
+//!   stayed direct would share the drive's volatile cache with the log, and their runs would be short. Long
+//!   writes go directly all the same where reopening costs less than moving the data twice.
+//! * **Out of order**, the first write to a zone brings on a rewrite, each further one little. The drive rewrites what lies behind
+//!   the first piece, in steps and through a staging area, and seeks for each piece; the host rewrites the whole zone, once, from
+//!   memory. So the drive gets what is near the end of a zone, if zones get one write each; what it costs to be wrong about
+//!   that is a seek for each further write, so until zones are known to get few the buffer gets all.
 //!
 //! Invariant: a zone of which the buffer has data stays with the buffer until it is clean.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use skylight_disk::{Nanos, Sectors};
 
 use super::super::policy::{Cleaned, HomeZone, Path, Policy, State, WritePart};
 use super::super::streams::WINDOW_WRITES;
 use super::costs::{Costs, POSITION_NS, Way};
-use super::non_sequential::UNREPORTED_WRITES;
 use crate::capabilities::zoned::ZoneModel;
 
-/// One in so many open zones is not for streams. Chosen: the log and a zone that is cleaned take two; with random choices a drive
-/// closes zones that are in use once its number is near.
-const NOT_FOR_STREAMS: u32 = 8;
-/// How much less the buffer has to cost before a stream leaves its open zone, as a factor. Chosen: what leaves has to be cleaned
-/// before it can come back.
-const MARGIN: f64 = 1.25;
-/// How often the drive moves a sector when it cleans: it reads, stages, reads and writes, where a rewrite of the host
-/// reads and writes.
+/// One in so many open zones is not for streams. Chosen: the log and zones that are cleaned take two, and one number may be meant
+/// with or without its end.
+const NOT_FOR_STREAMS: u32 = 32;
+/// How often it is looked which zones are still written, in writes. Chosen: so that looking costs nothing.
+const LOOK_WRITES: u64 = 64;
+/// How often the drive moves a sector when it cleans, for each time that the host does: it reads, stages, reads and writes.
 const STAGED: f64 = 2.0;
+/// By what factor the drive's cleaning has to cost less, since it is a guess: how a drive goes about it is not seen. Chosen: a drive
+/// with little memory seeks between each two of its four moves.
+const UNSEEN: f64 = 1.5;
+/// Writes out of order before it is known how many a zone gets. Chosen: a sixteenth of the window.
+const LEARNT_WRITES: usize = 256;
+/// A zone gets one write, if zones get fewer on average. Chosen: half of them get no second one.
+const LONE: f64 = 1.5;
 
-/// What a zone has cost in the drive's cache.
-#[derive(Clone, Copy, Debug, Default)]
-struct InDrive {
-    spent_ns: f64,
-    /// The number of the last write.
-    last: u64,
+/// How many writes out of order a zone gets, over the last [`WINDOW_WRITES`] of them.
+#[derive(Clone, Debug, Default)]
+struct Scatter {
+    zones: VecDeque<u32>,
+    writes: BTreeMap<u32, u32>,
+}
+
+impl Scatter {
+    fn note(&mut self, zone: u32) {
+        self.zones.push_back(zone);
+        *self.writes.entry(zone).or_default() += 1;
+        if self.zones.len() as u64 > WINDOW_WRITES
+            && let Some(oldest) = self.zones.pop_front()
+            && let Some(writes) = self.writes.get_mut(&oldest)
+        {
+            *writes -= 1;
+            if *writes == 0 {
+                self.writes.remove(&oldest);
+            }
+        }
+    }
+
+    /// Whether zones are known to get one write each, by and large.
+    fn is_lone(&self) -> bool {
+        let per_zone = self.zones.len() as f64 / self.writes.len().max(1) as f64;
+        self.zones.len() >= LEARNT_WRITES && per_zone < LONE
+    }
 }
 
 /// See the module page.
@@ -48,84 +72,64 @@ struct InDrive {
 pub struct Adaptive {
     costs: Costs,
     writes: u64,
-    /// Zones with a stream, with the number of the last write of each.
-    open: BTreeMap<u32, u64>,
-    in_drive: BTreeMap<u32, InDrive>,
+    /// Zones that are written in order, with the number of the last write of each.
+    in_order: BTreeMap<u32, u64>,
+    scatter: Scatter,
     /// How the last part in order gets to its zone, if directly.
     way: Option<Way>,
 }
 
 impl Adaptive {
-    fn in_order(&mut self, part: &WritePart, state: &State<'_>) -> Path {
-        let way = self.open_way(part.zone, state);
-        let len = part.extent.len;
-        let direct = self.costs.write(way, len);
-        let buffer = self.costs.write(Way::Buffer, len) + self.costs.gather(len) + self.costs.append(len);
-        let margin = if way == Way::Open { MARGIN } else { 1.0 };
-        if direct <= buffer * margin {
-            self.way = Some(way);
-            return Path::Direct;
-        }
-        self.open.remove(&part.zone);
-        Path::Buffer
-    }
-
-    /// Whether the drive has a zone open, or may open it.
+    /// Notes that a zone is written in order. Whether the drive has it open, or may open it.
     fn open_way(&mut self, zone: u32, state: &State<'_>) -> Way {
         let Some(most) = state.layout.max_open else {
             return Way::Open;
         };
         let most = most.saturating_sub((most / NOT_FOR_STREAMS).max(1)) as usize;
-        if !self.open.contains_key(&zone) && self.open.len() >= most {
+        self.in_order.insert(zone, self.writes);
+        if self.in_order.len() > most && self.writes.is_multiple_of(LOOK_WRITES) {
             let writes = self.writes;
-            self.open.retain(|&zone, last| {
+            self.in_order.retain(|&zone, last| {
                 let home = state.homes.zone(zone);
                 *last + WINDOW_WRITES > writes && home.written < home.extent.len
             });
-            if self.open.len() >= most {
-                return Way::Reopened;
-            }
         }
-        self.open.insert(zone, self.writes);
-        Way::Open
+        if self.in_order.len() > most { Way::Reopened } else { Way::Open }
     }
 
-    fn out_of_order(&mut self, part: &WritePart, home: &HomeZone) -> Path {
-        let writes = self.writes;
-        let known = self.in_drive.entry(part.zone).or_default();
-        let is_there = home.non_sequential || (known.last > 0 && known.last + UNREPORTED_WRITES > writes);
-        if !is_there {
-            *known = InDrive::default();
-        }
-        let spent = known.spent_ns;
-        let (drive_later, buffer_later) = self.later(part, home, is_there);
+    fn path_in_order(&mut self, part: &WritePart, way: Way) -> Path {
         let len = part.extent.len;
-        let drive = self.costs.write(Way::DriveCache, len) + drive_later;
-        // What the drive has spent is lost if the zone is rewritten by the host, and is what waiting has cost so far.
-        let buffer = self.costs.write(Way::Buffer, len) + self.costs.gather(len).max(buffer_later - spent);
-        if buffer < drive {
-            self.in_drive.remove(&part.zone);
+        let buffer = self.costs.write(Way::Buffer, len) + self.costs.gather(len) + self.costs.append(len);
+        if self.costs.write(way, len) > buffer {
             return Path::Buffer;
         }
-        self.in_drive.insert(part.zone, InDrive { spent_ns: spent + drive_later, last: writes });
-        Path::DriveCache
+        self.way = Some(way);
+        Path::Direct
     }
 
-    /// What cleaning costs the drive and the host if this write is in the one's cache or in the other's buffer, ns.
-    fn later(&self, part: &WritePart, home: &HomeZone, is_there: bool) -> (f64, f64) {
+    fn path_out_of_order(&mut self, part: &WritePart, home: &HomeZone) -> Path {
+        self.scatter.note(part.zone);
+        if !self.scatter.is_lone() {
+            return Path::Buffer;
+        }
+        let len = part.extent.len;
+        let (drive_later, buffer_later) = self.later(part, home);
+        let drive = self.costs.write(Way::DriveCache, len) + UNSEEN * drive_later;
+        let buffer = self.costs.write(Way::Buffer, len) + self.costs.gather(len) + buffer_later;
+        if buffer < drive { Path::Buffer } else { Path::DriveCache }
+    }
+
+    /// What cleaning the zone costs the drive and the host if this write is the only one, ns.
+    fn later(&self, part: &WritePart, home: &HomeZone) -> (f64, f64) {
         let offset = part.extent.start - home.extent.start;
         let end = offset + part.extent.len;
-        let pointer = home.written;
-        let (drive, host) = if offset >= pointer {
+        if offset >= home.written {
             // What lies between is filled.
-            let filled = end - pointer;
-            (STAGED * self.costs.append(filled), self.costs.append(filled))
-        } else {
-            let behind = Sectors(pointer.get().max(end.get()) - offset.get());
-            (STAGED * self.costs.rewrite(behind), self.costs.rewrite(pointer))
-        };
-        let first = if is_there { 0.0 } else { drive };
-        (first + POSITION_NS, host + self.costs.gather(part.extent.len))
+            let filled = self.costs.append(end - home.written);
+            return (POSITION_NS + STAGED * filled, filled);
+        }
+        let behind = Sectors(home.written.max(end).get() - offset.get());
+        (POSITION_NS + STAGED * self.costs.rewrite(behind), self.costs.rewrite(home.written))
     }
 }
 
@@ -138,16 +142,16 @@ impl Policy for Adaptive {
         self.writes += 1;
         self.way = None;
         let home = state.homes.zone(part.zone);
-        if home.buffered.get() > 0 || home.cleaning {
+        let is_buffered = home.buffered.get() > 0 || home.cleaning;
+        if home.continues(part.extent) || (is_buffered && part.in_stream) {
+            let way = self.open_way(part.zone, state);
+            return if is_buffered { Path::Buffer } else { self.path_in_order(part, way) };
+        }
+        if is_buffered || state.layout.model == ZoneModel::HostManaged {
+            self.scatter.note(part.zone);
             return Path::Buffer;
         }
-        if home.continues(part.extent) {
-            return self.in_order(part, state);
-        }
-        if state.layout.model == ZoneModel::HostManaged {
-            return Path::Buffer;
-        }
-        self.out_of_order(part, &home)
+        self.path_out_of_order(part, &home)
     }
 
     fn took(&mut self, path: Path, part: &WritePart, time: Nanos) {
@@ -168,7 +172,7 @@ impl Policy for Adaptive {
 
 #[cfg(test)]
 mod tests {
-    use skylight_disk::splitmix64;
+    use skylight_disk::{Lba, LbaExtent, splitmix64};
 
     use super::super::fake::{Fake, ZONE};
     use super::*;
@@ -184,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn few_streams_are_direct_and_too_many_are_divided() {
-        for (streams, direct) in [(20, 20), (112, 112), (200, 112)] {
+    fn few_streams_are_direct_and_too_many_are_buffered() {
+        for (streams, direct) in [(20, 20), (124, 124), (125, 0), (200, 0)] {
             let paths = last_round(&mut Fake::host_aware(300), &mut Adaptive::default(), streams, 8);
             assert_eq!(share(&paths, Path::Direct), direct, "{streams} streams");
             assert_eq!(share(&paths, Path::Buffer), streams - direct);
@@ -199,10 +203,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_that_ended_gives_its_zone_to_another() {
+    fn streams_that_ended_make_room_for_others() {
         let (mut fake, mut policy) = (Fake::host_aware(400), Adaptive::default());
-        last_round(&mut fake, &mut policy, 112, 8);
-        (0..WINDOW_WRITES).for_each(|i| drop(fake.write(&mut policy, 0, 40 + i * 8, 8)));
+        last_round(&mut fake, &mut policy, 200, 8);
+        assert_eq!(fake.write(&mut policy, 299, 0, 8), Path::Buffer);
+        for at in 5..WINDOW_WRITES + 5 {
+            fake.write(&mut policy, 0, at * 8, 8);
+        }
         assert_eq!(fake.write(&mut policy, 300, 0, 8), Path::Direct);
     }
 
@@ -211,9 +218,8 @@ mod tests {
         let (mut fake, mut policy) = (Fake::host_aware(300), Adaptive::default());
         for at in 0..100 {
             let path = fake.write(&mut policy, 0, at * 8, 8);
-            let part = WritePart { extent: skylight_disk::LbaExtent::default(), zone: 0, in_stream: true };
-            let part =
-                WritePart { extent: skylight_disk::LbaExtent::new(part.extent.start, Sectors(8)), ..part };
+            let extent = LbaExtent::new(Lba(at * 8), Sectors(8));
+            let part = WritePart { extent, zone: 0, in_stream: true };
             policy.took(path, &part, Nanos(50_000_000));
         }
         assert_eq!(
@@ -224,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn zones_that_are_written_at_random_end_up_in_the_buffer() {
+    fn zones_that_are_written_at_random_go_to_the_buffer() {
         let (mut fake, mut policy) = (Fake::host_aware(8).full(), Adaptive::default());
         let paths: Vec<Path> = (0..20_000)
             .map(|i| {
@@ -232,14 +238,18 @@ mod tests {
                 fake.write(&mut policy, (drawn % 8) as usize, (drawn >> 32) % (ZONE / 8) * 8, 8)
             })
             .collect();
-        assert_eq!(share(&paths[10_000..], Path::Buffer), 10_000, "seed 5");
+        assert_eq!(share(&paths, Path::Buffer), 20_000, "seed 5");
     }
 
     #[test]
-    fn a_write_near_the_end_of_a_full_zone_is_left_to_the_drive() {
-        let mut fake = Fake::host_aware(8).full();
-        assert_eq!(fake.write(&mut Adaptive::default(), 0, ZONE - 800, 8), Path::DriveCache);
-        assert_eq!(fake.write(&mut Adaptive::default(), 1, 8, 8), Path::Buffer);
+    fn lone_writes_near_the_end_of_full_zones_are_left_to_the_drive() {
+        let (mut fake, mut policy) = (Fake::host_aware(2000).full(), Adaptive::default());
+        let mut paths = |at| (0..1000).map(|zone| fake.write(&mut policy, zone, at, 8)).collect::<Vec<_>>();
+        let first = paths(ZONE - 800);
+        assert_eq!(share(&first, Path::Buffer), LEARNT_WRITES - 1, "until it is known that they are lone");
+        assert_eq!(share(&paths(8), Path::Buffer), 1000, "the drive would rewrite nearly all");
+        // Each zone has got two writes by now.
+        assert_eq!(fake.write(&mut policy, 1500, ZONE - 800, 8), Path::Buffer);
     }
 
     #[test]
