@@ -42,8 +42,8 @@ MEMORY_BYTES = GIB
 FILL_BYTES = 4 * MIB
 SEED = 1
 SLOWER, FASTER = 1.05, 0.8
-"""What is asked of the adaptive policy: at most this times the best of the others everywhere, and at most this
-times the best static one somewhere."""
+"""What is asked of the adaptive policy: at most this times the best of the others everywhere, and at most
+this times the best static one somewhere."""
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,9 @@ def _streams_and_random(host: Host) -> Work:
     is_random = _rng("both/which").random(count) < 0.3
     at = _random_blocks(host, "both", zones, count)
     number = np.cumsum(~is_random) - 1
-    at[~is_random] = (
-        (zones + number % streams) * host.zone_bytes + number // streams * size
-    )[~is_random].astype(np.uint64)
+    at[~is_random] = ((zones + number % streams) * host.zone_bytes + number // streams * size)[
+        ~is_random
+    ].astype(np.uint64)
     work = host.work(Op.WRITE, at, np.where(is_random, BLOCK, size), full=True)
     return Work(work.op, work.offset, work.size, work.arrive_ns, np.arange(zones))
 

@@ -6,7 +6,9 @@
 //! * **In order**, a write goes directly while no more zones are written than the drive can have open, less a few for the log and
 //!   for cleaning. With more, closing one zone for another costs some seeks a write, and streams go to the buffer, all of them: those that
 //!   stayed direct would share the drive's volatile cache with the log, and their runs would be short. Long
-//!   writes go directly all the same where reopening costs less than moving the data twice.
+//!   writes go directly all the same where reopening costs less than moving the data twice. A zone that a drive has once opened
+//!   costs it time for as long as it is open, so new streams go to the buffer first, until no further one has come for
+//!   a while; if they are few they are cleaned then, which is little, and go on directly.
 //! * **Out of order**, the first write to a zone brings on a rewrite, each further one little. The drive rewrites what lies behind
 //!   the first piece, in steps and through a staging area, and seeks for each piece; the host rewrites the whole zone, once, from
 //!   memory. So the drive gets what is near the end of a zone, if zones get one write each; what it costs to be wrong about
@@ -18,7 +20,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use skylight_disk::{Nanos, Sectors};
 
-use super::super::policy::{Cleaned, HomeZone, Path, Policy, State, WritePart};
+use super::super::policy::{Cleaned, HomeZone, Occasion, Path, Policy, State, WritePart};
 use super::super::streams::WINDOW_WRITES;
 use super::costs::{Costs, POSITION_NS, Way};
 use crate::capabilities::zoned::ZoneModel;
@@ -26,8 +28,15 @@ use crate::capabilities::zoned::ZoneModel;
 /// One in so many open zones is not for streams. Chosen: the log and zones that are cleaned take two, and one number may be meant
 /// with or without its end.
 const NOT_FOR_STREAMS: u32 = 32;
+/// What it is taken to cost that a host-aware drive closes a zone, until that was seen, ns: the heads go to the zone, to where the
+/// drive notes that it is closed, and back. "Such resource deallocation operation will synchronize the zone meta-data,
+/// incurring expensive disk persistence operation" (section 2).
+const CLOSING_NS: f64 = 2.0 * POSITION_NS;
 /// How often it is looked which zones are still written, in writes. Chosen: so that looking costs nothing.
 const LOOK_WRITES: u64 = 64;
+/// New streams go to the buffer until none was new for so many writes. Chosen: as many as a drive has open zones; if so many writes
+/// in a row go to known zones, there are hardly more zones than that.
+const PROBATION_WRITES: u64 = 128;
 /// How often the drive moves a sector when it cleans, for each time that the host does: it reads, stages, reads and writes.
 const STAGED: f64 = 2.0;
 /// By what factor the drive's cleaning has to cost less, since it is a guess: how a drive goes about it is not seen. Chosen: a drive
@@ -74,6 +83,14 @@ pub struct Adaptive {
     writes: u64,
     /// Zones that are written in order, with the number of the last write of each.
     in_order: BTreeMap<u32, u64>,
+    /// The most of these of late, when there were so many for the first time, and when last.
+    most_in_order: usize,
+    grown_at: u64,
+    reached_at: u64,
+    /// New zones whose data is in the buffer until it is known how many there are.
+    probation: Vec<u32>,
+    /// How the latest part in order would get to its zone, and how long it was.
+    latest: (Way, Sectors),
     scatter: Scatter,
     /// How the last part in order gets to its zone, if directly.
     way: Option<Way>,
@@ -87,20 +104,44 @@ impl Adaptive {
         };
         let most = most.saturating_sub((most / NOT_FOR_STREAMS).max(1)) as usize;
         self.in_order.insert(zone, self.writes);
-        if self.in_order.len() > most && self.writes.is_multiple_of(LOOK_WRITES) {
+        if self.writes.is_multiple_of(LOOK_WRITES) {
             let writes = self.writes;
             self.in_order.retain(|&zone, last| {
                 let home = state.homes.zone(zone);
                 *last + WINDOW_WRITES > writes && home.written < home.extent.len
             });
         }
+        self.note_growth();
         if self.in_order.len() > most { Way::Reopened } else { Way::Open }
     }
 
-    fn path_in_order(&mut self, part: &WritePart, way: Way) -> Path {
-        let len = part.extent.len;
-        let buffer = self.costs.write(Way::Buffer, len) + self.costs.gather(len) + self.costs.append(len);
-        if self.costs.write(way, len) > buffer {
+    /// Notes whether more zones are written in order than at any time in the window.
+    fn note_growth(&mut self) {
+        let zones = self.in_order.len();
+        if zones > self.most_in_order {
+            self.grown_at = self.writes;
+        }
+        if zones >= self.most_in_order || self.writes - self.reached_at > WINDOW_WRITES {
+            (self.most_in_order, self.reached_at) = (zones, self.writes);
+        }
+    }
+
+    /// Whether it is not known yet how many streams there are.
+    fn is_growing(&self) -> bool {
+        self.writes - self.grown_at < PROBATION_WRITES
+    }
+
+    fn is_direct_cheaper(&self, way: Way, len: Sectors) -> bool {
+        let moved = self.costs.gather(len) + self.costs.append(len);
+        self.costs.write(way, len) <= self.costs.write(Way::Buffer, len) + moved
+    }
+
+    fn path_in_order(&mut self, part: &WritePart, home: &HomeZone, way: Way) -> Path {
+        if home.written.get() == 0 && self.is_growing() {
+            self.probation.push(part.zone);
+            return Path::Buffer;
+        }
+        if !self.is_direct_cheaper(way, part.extent.len) {
             return Path::Buffer;
         }
         self.way = Some(way);
@@ -141,17 +182,36 @@ impl Policy for Adaptive {
     fn path(&mut self, part: &WritePart, state: &State<'_>) -> Path {
         self.writes += 1;
         self.way = None;
+        self.costs.closing_ns = match state.layout.model {
+            ZoneModel::HostAware => CLOSING_NS,
+            // A guess that is too low is found out; one that is too high never is.
+            ZoneModel::HostManaged => 0.0,
+        };
         let home = state.homes.zone(part.zone);
         let is_buffered = home.buffered.get() > 0 || home.cleaning;
         if home.continues(part.extent) || (is_buffered && part.in_stream) {
             let way = self.open_way(part.zone, state);
-            return if is_buffered { Path::Buffer } else { self.path_in_order(part, way) };
+            self.latest = (way, part.extent.len);
+            return if is_buffered { Path::Buffer } else { self.path_in_order(part, &home, way) };
         }
         if is_buffered || state.layout.model == ZoneModel::HostManaged {
             self.scatter.note(part.zone);
             return Path::Buffer;
         }
         self.path_out_of_order(part, &home)
+    }
+
+    fn clean(&mut self, occasion: Occasion, state: &State<'_>) -> Option<u32> {
+        if occasion == Occasion::Idle {
+            return state.homes.oldest();
+        }
+        if self.probation.is_empty() || self.is_growing() {
+            return None;
+        }
+        if !self.is_direct_cheaper(self.latest.0, self.latest.1) {
+            self.probation.clear();
+        }
+        self.probation.pop()
     }
 
     fn took(&mut self, path: Path, part: &WritePart, time: Nanos) {
@@ -177,10 +237,13 @@ mod tests {
     use super::super::fake::{Fake, ZONE};
     use super::*;
 
-    /// Paths of the last of some rounds over streams, a write of `len` sectors each.
+    /// Paths of the last of some rounds over streams, a write of `len` sectors each. What the policy wants clean is.
     fn last_round(fake: &mut Fake, policy: &mut Adaptive, streams: usize, len: u64) -> Vec<Path> {
-        let mut round = |at| (0..streams).map(|zone| fake.write(policy, zone, at * len, len)).collect();
-        (0..5).map(&mut round).last().unwrap_or_default()
+        let mut last = Vec::new();
+        for at in 0..5 + 2 * PROBATION_WRITES / streams as u64 {
+            last = (0..streams).map(|zone| fake.write(policy, zone, at * len, len)).collect();
+        }
+        last
     }
 
     fn share(paths: &[Path], path: Path) -> usize {
@@ -197,6 +260,18 @@ mod tests {
     }
 
     #[test]
+    fn new_streams_are_buffered_until_they_are_counted() {
+        let (mut fake, mut policy) = (Fake::host_aware(300), Adaptive::default());
+        let early: Vec<Path> = (0..20).map(|zone| fake.write(&mut policy, zone, 0, 8)).collect();
+        assert_eq!(share(&early, Path::Buffer), 20);
+        for at in 1..PROBATION_WRITES {
+            fake.write(&mut policy, 0, at * 8, 8);
+        }
+        assert_eq!(fake.homes[3].buffered, Sectors(0), "they are clean when they are known to be few");
+        assert_eq!(fake.write(&mut policy, 3, 8, 8), Path::Direct);
+    }
+
+    #[test]
     fn long_writes_reopen_zones() {
         let paths = last_round(&mut Fake::host_aware(300), &mut Adaptive::default(), 200, 16 << 10);
         assert_eq!(share(&paths, Path::Direct), 200);
@@ -206,18 +281,20 @@ mod tests {
     fn streams_that_ended_make_room_for_others() {
         let (mut fake, mut policy) = (Fake::host_aware(400), Adaptive::default());
         last_round(&mut fake, &mut policy, 200, 8);
-        assert_eq!(fake.write(&mut policy, 299, 0, 8), Path::Buffer);
-        for at in 5..WINDOW_WRITES + 5 {
-            fake.write(&mut policy, 0, at * 8, 8);
+        for at in 0..2 * WINDOW_WRITES {
+            fake.write(&mut policy, 0, (100 + at) * 8, 8);
         }
-        assert_eq!(fake.write(&mut policy, 300, 0, 8), Path::Direct);
+        fake.write(&mut policy, 300, 0, 8);
+        assert_eq!(fake.write(&mut policy, 300, 8, 8), Path::Direct);
     }
 
     #[test]
     fn what_direct_writes_are_seen_to_take_counts() {
         let (mut fake, mut policy) = (Fake::host_aware(300), Adaptive::default());
-        for at in 0..100 {
+        fake.homes[0].written = Sectors(80);
+        for at in 10..110 {
             let path = fake.write(&mut policy, 0, at * 8, 8);
+            // A zone that was written before is on no probation.
             let extent = LbaExtent::new(Lba(at * 8), Sectors(8));
             let part = WritePart { extent, zone: 0, in_stream: true };
             policy.took(path, &part, Nanos(50_000_000));

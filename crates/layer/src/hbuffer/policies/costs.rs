@@ -25,9 +25,10 @@ const CLASSES: usize = 20;
 const KEPT: f64 = 0.8;
 
 /// How a write gets to the media.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Way {
     /// In order, to a zone that the drive has open.
+    #[default]
     Open,
     /// In order, to a zone for which the drive has to close another.
     Reopened,
@@ -74,6 +75,8 @@ impl Rate {
 /// See the module page.
 #[derive(Clone, Debug, Default)]
 pub struct Costs {
+    /// What it is taken to cost that a drive closes a zone, ns, until that was seen.
+    pub closing_ns: f64,
     writes: [[Average; CLASSES]; 4],
     gathered: Rate,
     appended: Rate,
@@ -104,8 +107,7 @@ impl Costs {
             return seen.mean;
         }
         match way {
-            // The heads go to the zone that is closed, to where the drive notes it, and back.
-            Way::Reopened => self.write(Way::Open, len) + 2.0 * POSITION_NS,
+            Way::Reopened => self.write(Way::Open, len) + self.closing_ns,
             _ => GUESSED_COMMAND_NS + GUESSED_SECTOR_NS * len.get() as f64,
         }
     }
@@ -132,12 +134,12 @@ mod tests {
 
     #[test]
     fn what_was_seen_replaces_the_guess_by_length_and_way() {
-        let mut costs = Costs::default();
+        let mut costs = Costs { closing_ns: 2e7, ..Costs::default() };
         let guess = costs.write(Way::Buffer, Sectors(8));
         costs.took(Way::Buffer, Sectors(1024), Nanos(7_000_000));
         assert!((costs.write(Way::Buffer, Sectors(1024)) - 7e6).abs() < 1.0);
         assert!((costs.write(Way::Buffer, Sectors(8)) - guess).abs() < 1.0);
-        assert!(costs.write(Way::Reopened, Sectors(8)) > costs.write(Way::Open, Sectors(8)) + 2e7);
+        assert!(costs.write(Way::Reopened, Sectors(8)) > costs.write(Way::Open, Sectors(8)) + 1e7);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use skylight_disk::{Lba, LbaExtent, Nanos, Sectors};
 
-use super::super::policy::{Fill, HomeZone, HomeZones, Path, Policy, State, WritePart};
+use super::super::policy::{Fill, HomeZone, HomeZones, Occasion, Path, Policy, State, WritePart};
 use super::super::streams::Streams;
 use crate::capabilities::zoned::{ZoneCondition, ZoneCounts, ZoneLayout, ZoneModel};
 
@@ -76,6 +76,14 @@ impl Fake {
         ZoneCounts { non_sequential, ..ZoneCounts::default() }
     }
 
+    /// Cleans all zones, as a mechanism with much memory does.
+    fn clean(&mut self) {
+        for home in self.homes.iter_mut().filter(|home| home.buffered.get() > 0) {
+            home.written = (home.written + home.buffered).min(Sectors(ZONE));
+            home.buffered = Sectors(0);
+        }
+    }
+
     /// Asks the policy for the path of a write at a sector of a zone, and does it.
     pub(crate) fn write(&mut self, policy: &mut dyn Policy, zone: usize, at: u64, len: u64) -> Path {
         let extent = LbaExtent::new(self.homes[zone].extent.start + Sectors(at), Sectors(len));
@@ -91,11 +99,15 @@ impl Fake {
             homes: &Zones(&self.homes),
         };
         let path = policy.path(&part, &state);
+        let clean = policy.clean(Occasion::Write, &state);
         let home = &mut self.homes[zone];
         match path {
             Path::Buffer => home.buffered += extent.len,
             _ if home.continues(extent) => home.written += extent.len,
             _ => home.non_sequential = true,
+        }
+        if clean.is_some() {
+            self.clean();
         }
         path
     }
