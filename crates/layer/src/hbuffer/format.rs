@@ -1,8 +1,7 @@
 //! The bytes of a host buffer on its drive: entries and records of the log, and checkpoints (`docs/hbuffer.md`).
 //!
 //! All numbers are little-endian. A *header* is one sector. An entry is a header and its data; a record is a header alone.
-//! Each has the number that follows that of the one before it, and the *epoch* of the recovery since which it was written: what
-//! a cut left behind a lost entry has an older epoch, and what a zone had before its reset older numbers.
+//! Each has the number that follows that of the one before it, so that what a zone had before its reset does not count.
 //!
 //! Invariant: what decodes is what was encoded; anything else gives `None`.
 
@@ -42,15 +41,13 @@ pub enum Kind {
         /// The zone of the drive.
         zone: u32,
     },
-    /// What earlier entries have of these host extents is of no use any more.
-    Trimmed(Vec<LbaExtent>),
+    /// What earlier entries have of this host extent is of no use any more.
+    Trimmed(LbaExtent),
 }
 
 /// The header of an entry, or a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The epoch.
-    pub epoch: u32,
     /// Its number.
     pub sequence: u64,
     /// What it says.
@@ -70,7 +67,6 @@ impl Header {
     pub fn encode(&self, data_crc: u32) -> Vec<u8> {
         let mut sector = vec![0; SECTOR];
         sector[..8].copy_from_slice(HEADER_MAGIC);
-        put(&mut sector, 12, self.epoch.into(), 4);
         put(&mut sector, 16, self.sequence, 8);
         put(&mut sector, 28, data_crc.into(), 4);
         let (kind, extents): (u64, &[LbaExtent]) = match &self.kind {
@@ -80,7 +76,11 @@ impl Header {
                 put(&mut sector, 36, (*zone).into(), 4);
                 (2, &[])
             }
-            Kind::Trimmed(extents) => (3, extents),
+            Kind::Trimmed(extent) => {
+                put(&mut sector, EXTENTS_AT, extent.start.get(), 8);
+                put(&mut sector, EXTENTS_AT + 8, extent.len.get(), 8);
+                (3, &[])
+            }
         };
         put(&mut sector, 24, kind, 2);
         put(&mut sector, 26, extents.len() as u64, 2);
@@ -111,10 +111,13 @@ impl Header {
         let kind = match get(sector, 24, 2) {
             1 => Kind::Data(extents()?),
             2 => Kind::Home { home: get(sector, 32, 4) as u32, zone: get(sector, 36, 4) as u32 },
-            3 => Kind::Trimmed(extents()?),
+            3 => {
+                let [start, len] = [0, 8].map(|at| get(sector, EXTENTS_AT + at, 8));
+                Kind::Trimmed(LbaExtent::new(Lba(start), Sectors(len)))
+            }
             _ => return None,
         };
-        let header = Self { epoch: get(sector, 12, 4) as u32, sequence: get(sector, 16, 8), kind };
+        let header = Self { sequence: get(sector, 16, 8), kind };
         Some((header, get(sector, 28, 4) as u32))
     }
 }
@@ -124,12 +127,10 @@ impl Header {
 pub struct Checkpoint {
     /// Its number: of two, the higher one counts.
     pub generation: u64,
-    /// The epoch of what follows.
-    pub epoch: u32,
     /// The number of the first entry that follows.
     pub sequence: u64,
-    /// Where on the drive that begins.
-    pub head: Lba,
+    /// The zone of the drive where that begins, and behind how many of its sectors: all of them if it is full.
+    pub head: (u32, Sectors),
     /// The zone of the drive that holds each home zone of the pool.
     pub homes: Vec<u32>,
     /// What is in the log: host extents and where on the drive each begins.
@@ -148,10 +149,10 @@ impl Checkpoint {
         let len = Self::sectors(self.homes.len(), self.map.len() as u64).bytes() as usize;
         let mut bytes = vec![0; len];
         bytes[..8].copy_from_slice(CHECKPOINT_MAGIC);
-        put(&mut bytes, 12, self.epoch.into(), 4);
         put(&mut bytes, 16, self.generation, 8);
         put(&mut bytes, 24, self.sequence, 8);
-        put(&mut bytes, 32, self.head.get(), 8);
+        put(&mut bytes, 32, self.head.1.get(), 8);
+        put(&mut bytes, 56, self.head.0.into(), 4);
         put(&mut bytes, 40, self.homes.len() as u64, 8);
         put(&mut bytes, 48, self.map.len() as u64, 8);
         for (&zone, at) in self.homes.iter().zip((SECTOR..).step_by(HOME_BYTES)) {
@@ -189,10 +190,9 @@ impl Checkpoint {
             (extent, Lba(get(bytes, at + 10, 6)))
         };
         Some(Self {
-            epoch: get(bytes, 12, 4) as u32,
             generation: get(bytes, 16, 8),
             sequence: get(bytes, 24, 8),
-            head: Lba(get(bytes, 32, 8)),
+            head: (get(bytes, 56, 4) as u32, Sectors(get(bytes, 32, 8))),
             homes: (SECTOR..).step_by(HOME_BYTES).take(homes).map(zone).collect(),
             map: (map_at..).step_by(MAPPED_BYTES).take(mapped).map(entry).collect(),
         })
@@ -226,8 +226,9 @@ mod tests {
     #[test]
     fn headers_and_checkpoints_come_back_and_no_bit_may_change() {
         let extents: Vec<_> = (0..EXTENTS as u64).map(|index| extent((1 << 47) + index, 1 << 31)).collect();
-        for kind in [Kind::Data(extents.clone()), Kind::Home { home: 7, zone: 9 }, Kind::Trimmed(extents)] {
-            let header = Header { epoch: 3, sequence: u64::MAX - 1, kind };
+        for kind in [Kind::Data(extents), Kind::Home { home: 7, zone: 9 }, Kind::Trimmed(extent(1, 1 << 34))]
+        {
+            let header = Header { sequence: u64::MAX - 1, kind };
             let mut sector = header.encode(77);
             assert_eq!(Header::decode(&sector), Some((header, 77)));
             for bit in 0..sector.len() * 8 {
@@ -238,9 +239,8 @@ mod tests {
         }
         let checkpoint = Checkpoint {
             generation: 5,
-            epoch: 2,
             sequence: 99,
-            head: Lba(1 << 40),
+            head: (70_000, Sectors(1 << 40)),
             homes: (0..300).collect(),
             map: (0..100).map(|index| (extent(index * 8, 3), Lba(index << 30))).collect(),
         };

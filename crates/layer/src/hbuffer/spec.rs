@@ -45,6 +45,9 @@ pub enum SpecError {
     /// Zones that are too small.
     #[error("zones of {0} sectors are too small for the entries, records or checkpoints of a host buffer")]
     ZoneSize(u64),
+    /// Something was written to the drive.
+    #[error("{0} zones of the drive were written: reset them for a new host buffer")]
+    Written(u32),
     /// A limit on active zones: home zones that are partly written would take them all.
     #[error("a drive that limits active zones cannot have a host buffer: partly written zones stay active")]
     ActiveZones,
@@ -52,7 +55,6 @@ pub enum SpecError {
 
 /// Where everything is.
 #[derive(Clone, Copy, Debug)]
-#[expect(dead_code, reason = "the mechanism follows")]
 pub(crate) struct Places {
     /// The two places of checkpoints, in sectors of the drive.
     pub checkpoints: [LbaExtent; 2],
@@ -76,7 +78,6 @@ pub(crate) struct Places {
     pub map_limit: u64,
 }
 
-#[expect(dead_code, reason = "the mechanism follows")]
 impl Places {
     /// Divides a drive up.
     ///

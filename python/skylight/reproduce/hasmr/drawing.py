@@ -207,8 +207,8 @@ def buffer_figure(shares: Mapping[int, tuple[float, float]]) -> list[Figure]:
     axes.set_ylim(0, 1.35 * max(100.0, float((write + migration).max())))
     axes.legend()
     caption = (
-        "200 sequential streams in turn: what logging them and moving them home afterwards takes of the time of"
-        " direct writes."
+        "200 sequential streams in turn: what logging them and moving them home afterwards takes of the time"
+        " of direct writes."
     )
     alt = "Stacked bars: " + "; ".join(
         f"{size} KiB: {one:.1f} % and {two:.1f} %"

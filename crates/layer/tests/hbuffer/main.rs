@@ -1,0 +1,104 @@
+//! A host buffer against a shadow of what a host may expect, with and without power cuts.
+//!
+//! `SKYLIGHT_OPERATIONS` random commands (10,000,000 if it is not set) without cuts, and `SKYLIGHT_CUTS` cuts (20,000) between any two
+//! commands to the drive; `PROPTEST_RNG_SEED` is their seed. A failure names the drive and the seed.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod media;
+mod session;
+mod shadow;
+mod shape;
+mod whim;
+
+use common::runs::{LONG, half};
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use session::{Bug, Session};
+use shape::any_shape;
+
+/// Cuts if `SKYLIGHT_CUTS` is not set.
+const CUTS: u64 = 20_000;
+/// Operations of a session with cuts.
+const SHORT: u64 = 3_000;
+/// Drives in which a bug has to be seen: in one of them.
+const DRIVES: u64 = 200;
+
+fn follow(queues: &str, deepest: u64) {
+    half("hbuffer", queues, &(any_shape(), any::<u64>()), |(shape, seed)| {
+        let mut session = Session::new(shape.clone(), seed, deepest, false, None);
+        session.run(LONG).unwrap_or_else(|why| panic!("{shape:?}, seed {seed}: {why}"))
+    });
+}
+
+#[test]
+fn lone_commands_find_what_was_written() {
+    follow("lone commands", 1);
+}
+
+#[test]
+fn deep_queues_find_what_was_written() {
+    follow("deep queues", 40);
+}
+
+fn cuts() -> u64 {
+    let asked = std::env::var("SKYLIGHT_CUTS").ok().map(|asked| asked.replace('_', ""));
+    asked.map_or(CUTS, |asked| asked.parse().expect("SKYLIGHT_CUTS is a number"))
+}
+
+#[test]
+fn nothing_durable_is_lost_by_a_cut() {
+    let mut runner = TestRunner::new(common::runs::cases(1));
+    let (mut made, mut seed) = (session::Made::default(), runner.rng().next_u64());
+    while made.cuts < cuts() {
+        let shape = any_shape().new_tree(&mut runner).expect("a shape").current();
+        seed = seed.wrapping_add(1);
+        let mut session = Session::new(shape.clone(), seed, 8, true, None);
+        session.run(SHORT).unwrap_or_else(|why| panic!("{shape:?}, seed {seed}: {why}"));
+        made.cuts += session.made.cuts;
+        made.entries += session.made.entries;
+        made.appended += session.made.appended;
+        made.rewritten += session.made.rewritten;
+        made.drive_cache += session.made.drive_cache;
+        made.direct += session.made.direct;
+    }
+    println!("{made:?}");
+    // Cuts are worth what lies before them.
+    assert!(made.entries > made.cuts && made.rewritten > made.cuts / 2, "{made:?}");
+    assert!(made.appended > made.cuts / 100, "{made:?}");
+}
+
+const BUGS: [(Bug, bool); 13] = [
+    (Bug::ShortEntry, false),
+    (Bug::MovedBeside, false),
+    (Bug::MovedStale, false),
+    (Bug::ReadBeside, false),
+    (Bug::LostWrite, false),
+    (Bug::NoReset, false),
+    (Bug::NoFlushBeforeRecord, true),
+    (Bug::NoFlushBeforeReset, true),
+    (Bug::NoFlushBeforeCheckpoint, true),
+    (Bug::NoFlushBehindCheckpoint, true),
+    (Bug::NoHostFlush, true),
+    (Bug::NoRecord, true),
+    (Bug::NoChecksum, true),
+];
+
+#[test]
+fn every_planted_bug_is_seen() {
+    let mut unseen = Vec::new();
+    for (bug, cuts) in BUGS {
+        let mut runner = TestRunner::deterministic();
+        let seen = (0..DRIVES).find_map(|seed| {
+            let shape = any_shape().new_tree(&mut runner).expect("a shape").current();
+            let run = std::panic::catch_unwind(|| Session::new(shape, seed, 8, cuts, Some(bug)).run(SHORT));
+            run.map_or_else(|_| Some("a rule of zones is broken".to_owned()), Result::err)
+        });
+        match seen {
+            Some(why) => println!("{bug:?}: {why}"),
+            None => unseen.push(bug),
+        }
+    }
+    assert!(unseen.is_empty(), "{unseen:?} go unseen");
+}
