@@ -264,7 +264,7 @@ mod tests {
         let (mut fake, mut policy) = (Fake::host_aware(300), Adaptive::default());
         let early: Vec<Path> = (0..20).map(|zone| fake.write(&mut policy, zone, 0, 8)).collect();
         assert_eq!(share(&early, Path::Buffer), 20);
-        for at in 1..PROBATION_WRITES {
+        for at in 1..=PROBATION_WRITES {
             fake.write(&mut policy, 0, at * 8, 8);
         }
         assert_eq!(fake.homes[3].buffered, Sectors(0), "they are clean when they are known to be few");
@@ -285,6 +285,9 @@ mod tests {
             fake.write(&mut policy, 0, (100 + at) * 8, 8);
         }
         fake.write(&mut policy, 300, 0, 8);
+        for at in 0..PROBATION_WRITES {
+            fake.write(&mut policy, 0, (100 + 2 * WINDOW_WRITES + at) * 8, 8);
+        }
         assert_eq!(fake.write(&mut policy, 300, 8, 8), Path::Direct);
     }
 

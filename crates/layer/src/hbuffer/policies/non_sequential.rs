@@ -77,7 +77,9 @@ mod tests {
         assert_eq!(first[7..], [Path::DriveCache, Path::Buffer, Path::Buffer]);
         fake.homes[0].non_sequential = false;
         assert_eq!(fake.write(&mut policy, 20, 80, 8), Path::Buffer, "it may be in the volatile cache still");
-        (0..UNREPORTED_WRITES).for_each(|i| drop(fake.write(&mut policy, 30, i * 8, 8)));
+        for i in 0..UNREPORTED_WRITES {
+            fake.write(&mut policy, 30, i * 8, 8);
+        }
         assert_eq!(fake.write(&mut policy, 21, 80, 8), Path::DriveCache);
         assert_eq!(fake.write(&mut policy, 22, 80, 8), Path::Buffer);
     }
