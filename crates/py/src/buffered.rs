@@ -86,7 +86,7 @@ impl BufferedDrive {
     /// Bytes of a home zone.
     #[getter]
     fn zone_bytes(&self, py: Python<'_>) -> PyResult<u64> {
-        self.with(py, |host| host.zone().bytes())
+        self.with(py, |host| host.home_len().bytes())
     }
 
     /// Another policy from now on, with fresh accounts; data stays where it is. Raises ValueError.

@@ -137,7 +137,7 @@ impl BufferedHost {
     }
 
     /// Sectors of a home zone.
-    pub fn zone(&self) -> Sectors {
+    pub fn home_len(&self) -> Sectors {
         self.layout.capacity
     }
 
