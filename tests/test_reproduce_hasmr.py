@@ -107,3 +107,10 @@ def test_blocking_needs_a_spell() -> None:
 
 def test_a_replay_needs_places() -> None:
     assert Writes(np.zeros(3, np.int64)).zone is None
+
+
+def test_the_buffer_makes_a_job_of_many_streams_shorter(tmp_path: Path) -> None:
+    row = next(spec for spec in table.ROWS if spec.id == "H4")
+    judged = judge(row, row.measure(Bench(tmp_path)), bands.BANDS)
+    assert judged.passed, judged.measured.notes
+    assert [figure.name for figure in judged.measured.draw()] == ["h-buffer"]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 __all__ = [
+    "BufferedDrive",
     "DriveServer",
     "HostDevice",
     "HostError",
@@ -79,6 +80,39 @@ def agreed_pieces(
 ) -> NDArray[np.float64]:
     """For each row of a table of phases, how far those of its best pieces agree, less the penalties. Raises
     ValueError."""
+
+@final
+class BufferedDrive:
+    """A host with an H-Buffer before an emulated drive with zones, in virtual time."""
+
+    POLICIES: list[str]
+    """The names of all policies, the static ones first."""
+    def __new__(
+        cls, profile_toml: str, origin: str, policy: str, buffer_zones: int, memory_bytes: int
+    ) -> BufferedDrive: ...
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the host's address space."""
+    @property
+    def zone_bytes(self) -> int:
+        """Bytes of a home zone."""
+    def start_over(self, policy: str) -> None:
+        """Another policy from now on, with fresh accounts; data stays where it is. Raises ValueError."""
+    def run(
+        self,
+        op: NDArray[np.uint8],
+        offset: NDArray[np.uint64],
+        size: NDArray[np.uint32],
+        arrive_ns: NDArray[np.uint64],
+    ) -> NDArray[np.uint64]:
+        """Runs reads and writes one after the other, none before its `arrive_ns` after the first; gives how
+        long each took, ns. Raises ValueError."""
+    def finish(self) -> int:
+        """Cleans until nothing is in the buffer nor in the drive's persistent cache; gives the time, ns.
+        Raises ValueError."""
+    def counters(self) -> dict[str, int]:
+        """The accounts since the last start: bytes by path, times, zones cleaned; bytes that were written to
+        the media since the drive was made."""
 
 @final
 class SimDrive:

@@ -6,6 +6,7 @@
 //!   [`stop`]: when the host stops submitting.
 //! * [`media`]: gives the steps of a plan their durations.
 //! * [`online`]: the same drive, fed one command at a time.
+//! * [`buffered`]: a host with an H-Buffer before a zoned drive, for what policies cost.
 //! * [`ledger`], [`trace`]: the purpose of every media access, and the head positions.
 //! * `environment`: what a host meets besides the drive.
 //! * [`jitter`]: seeded variation of latency.
@@ -22,6 +23,7 @@ mod schedule;
 mod write_cache;
 
 pub mod batch;
+pub mod buffered;
 pub mod build;
 pub mod drive;
 pub mod jitter;

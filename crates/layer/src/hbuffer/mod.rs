@@ -6,6 +6,7 @@
 //! is durable when are in `docs/hbuffer.md`.
 //!
 //! * [`policy`]: what a policy sees and answers; the static ones. [`streams`]: the sequential streams that it sees.
+//! * [`policies`]: the others, by name.
 //! * [`spec`]: the sizes, and which zones of the drive are for what.
 //! * [`format`]: the log's entries and the checkpoints of the map, as bytes.
 //! * [`below`]: the drive's zoned layer; its plans in terms of the host, and the same as commands to a real drive.
@@ -26,6 +27,7 @@ mod cleaning;
 mod contents;
 pub mod format;
 mod log;
+pub mod policies;
 pub mod policy;
 pub mod recovery;
 mod space;

@@ -118,6 +118,30 @@ pub enum Occasion {
     Write,
 }
 
+/// Sectors that were moved, and the time that it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Moved {
+    /// Sectors.
+    pub sectors: Sectors,
+    /// The drive's time.
+    pub time: Nanos,
+}
+
+/// What cleaning of some home zones together cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    /// Data read from the log.
+    pub gathered: Moved,
+    /// Zones that were written on from their write pointers, and what was written.
+    pub appended_zones: u32,
+    /// See `appended_zones`.
+    pub appended: Moved,
+    /// Zones that were rewritten, and what was written; the time is also that of reading them.
+    pub rewritten_zones: u32,
+    /// See `rewritten_zones`.
+    pub rewritten: Moved,
+}
+
 /// See the module page.
 pub trait Policy: Send {
     /// The name in options and tables.
@@ -130,6 +154,13 @@ pub trait Policy: Send {
     fn clean(&mut self, occasion: Occasion, state: &State<'_>) -> Option<u32> {
         (occasion == Occasion::Idle).then(|| state.homes.oldest()).flatten()
     }
+
+    /// A part of a write took so long on this path, cleaning that it waited for not included. Interpreters without a clock
+    /// do not call it.
+    fn took(&mut self, _path: Path, _part: &WritePart, _time: Nanos) {}
+
+    /// Home zones were cleaned together. As [`Policy::took`].
+    fn cleaned(&mut self, _cleaned: &Cleaned) {}
 }
 
 /// One path for every write: direct with the buffer for what is out of order, the drive alone, or the buffer alone.

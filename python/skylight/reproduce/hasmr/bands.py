@@ -3,7 +3,7 @@
 Invariant: every band stands here and nowhere else. Bands beside a recording are of its own figures; those
 past the edge of open zones are the recording's own bootstrap interval, as the place of ours in it.
 
-Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), Figures 1 to 4; the READMEs of
+Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), Figures 1 to 4 and 6; the READMEs of
 `st8000as0022-open-zones` and `st8000as0022-sustained-nonseq`.
 """
 
@@ -12,11 +12,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from skylight.reproduce.hasmr.buffer import SIZES_KIB, check_name
 from skylight.reproduce.hasmr.bursts import RUNS
 from skylight.reproduce.rows import Band
 
 MORE = 1.001
 """The smallest ratio that counts as longer."""
+LESS = 0.999
+"""The largest that counts as shorter."""
 
 
 def _near(row: str, name: str, value: float, part: float) -> Band:
@@ -25,7 +28,7 @@ def _near(row: str, name: str, value: float, part: float) -> Band:
 
 
 def _paper() -> Iterator[Band]:
-    """Figures 1 to 4."""
+    """Figures 1 to 4 and 6."""
     yield Band("H1a", "zones at full speed, found by the probe", "120 to 140", 128.0, 128.0)
     across = "of the median from 120 to 140 zones"
     yield Band("H1a", f"sequential, 4 KiB: fall {across}", "0.57", 0.45, 0.7)
@@ -43,6 +46,8 @@ def _paper() -> Iterator[Band]:
     yield Band("H3a", "full zones, pairs of offsets where the earlier is not longer", "none", 0.0, 0.0)
     yield Band("H3b", "least time of more I/Os over that of larger ones", "more", MORE, math.inf)
     yield Band("H3b", "steps that do not take longer", "none", 0.0, 0.0)
+    for size in SIZES_KIB:
+        yield Band("H4", check_name(size), "less than 1", 0.0, LESS)
 
 
 def _recorded() -> Iterator[Band]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from skylight.reproduce.hasmr import bursts, cleaning, sustained
+from skylight.reproduce.hasmr import buffer, bursts, cleaning, sustained
 from skylight.reproduce.hasmr.bands import BANDS
 from skylight.reproduce.hasmr.drive import Bench, known
 from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each
@@ -24,6 +24,8 @@ ROWS: tuple[RowSpec, ...] = (
     RowSpec("H3a", "Cleaning a zone takes longer the more and the farther data is moved", "3.4, Figure 3",
             known(cleaning.h3a)),
     RowSpec("H3b", "More I/Os cost more than larger ones", "3.4, Figure 4", known(cleaning.h3b)),
+    RowSpec("H4", "A buffer of the host makes a job of many streams shorter, migration included",
+            "5, Figure 6", known(buffer.h4)),
     RowSpec("R2", "The recorded bursts over a number of zones", "3.2", known(bursts.r2)),
     RowSpec("R3", "The recorded non-sequential writes with a flush each", "3.3", known(sustained.r3)),
     RowSpec("R4", "The recorded non-sequential writes over the whole drive", "3.3", known(sustained.r4)),

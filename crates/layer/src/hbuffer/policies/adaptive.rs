@@ -1,0 +1,340 @@
+//! The path that costs least, now and later.
+//!
+//! *Now* is what a write takes, *later* what cleaning it will: the host's for data in the buffer, the drive's for data in its
+//! persistent cache. Both come from [`super::costs`].
+//!
+//! * **In order**, a write goes directly while no more zones are written than the drive can have open, less a few for the log and
+//!   for cleaning. With more, closing one zone for another costs some seeks a write, and streams go to the buffer, all of them: those that
+//!   stayed direct would share the drive's volatile cache with the log, and their runs would be short. Long
+//!   writes go directly all the same where reopening costs less than moving the data twice. A zone that a drive has once opened
+//!   costs it time for as long as it is open, so new streams go to the buffer first, until no further one has come for
+//!   a while; if they are few they are cleaned then, which is little, and go on directly.
+//! * **Out of order**, the first write to a zone brings on a rewrite, each further one little. The drive rewrites what lies behind
+//!   the first piece, in steps and through a staging area, and seeks for each piece; the host rewrites the whole zone, once, from
+//!   memory. So the drive gets what is near the end of a zone, if zones get one write each; what it costs to be wrong about
+//!   that is a seek for each further write, so until zones are known to get few the buffer gets all.
+//!
+//! Invariant: a zone of which the buffer has data stays with the buffer until it is clean.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use skylight_disk::{Nanos, Sectors};
+
+use super::super::policy::{Cleaned, HomeZone, Occasion, Path, Policy, State, WritePart};
+use super::super::streams::WINDOW_WRITES;
+use super::costs::{Costs, POSITION_NS, Way};
+use crate::capabilities::zoned::ZoneModel;
+
+/// One in so many open zones is not for streams. Chosen: the log and zones that are cleaned take two, and one number may be meant
+/// with or without its end.
+const NOT_FOR_STREAMS: u32 = 32;
+/// What it is taken to cost that a host-aware drive closes a zone, until that was seen, ns: the heads go to the zone, to where the
+/// drive notes that it is closed, and back. "Such resource deallocation operation will synchronize the zone meta-data,
+/// incurring expensive disk persistence operation" (section 2).
+const CLOSING_NS: f64 = 2.0 * POSITION_NS;
+/// How often it is looked which zones are still written, in writes. Chosen: so that looking costs nothing.
+const LOOK_WRITES: u64 = 64;
+/// New streams go to the buffer until none was new for so many writes. Chosen: as many as a drive has open zones; if so many writes
+/// in a row go to known zones, there are hardly more zones than that.
+const PROBATION_WRITES: u64 = 128;
+/// How often the drive moves a sector when it cleans, for each time that the host does: it reads, stages, reads and writes.
+const STAGED: f64 = 2.0;
+/// By what factor the drive's cleaning has to cost less, since it is a guess: how a drive goes about it is not seen. Chosen: a drive
+/// with little memory seeks between each two of its four moves.
+const UNSEEN: f64 = 1.5;
+/// Writes out of order before it is known how many a zone gets. Chosen: a sixteenth of the window.
+const LEARNT_WRITES: usize = 256;
+/// A zone gets one write, if zones get fewer on average. Chosen: half of them get no second one.
+const LONE: f64 = 1.5;
+
+/// How many writes out of order a zone gets, over the last [`WINDOW_WRITES`] of them.
+#[derive(Clone, Debug, Default)]
+struct Scatter {
+    zones: VecDeque<u32>,
+    writes: BTreeMap<u32, u32>,
+}
+
+impl Scatter {
+    fn note(&mut self, zone: u32) {
+        self.zones.push_back(zone);
+        *self.writes.entry(zone).or_default() += 1;
+        if self.zones.len() as u64 > WINDOW_WRITES
+            && let Some(oldest) = self.zones.pop_front()
+            && let Some(writes) = self.writes.get_mut(&oldest)
+        {
+            *writes -= 1;
+            if *writes == 0 {
+                self.writes.remove(&oldest);
+            }
+        }
+    }
+
+    /// Whether zones are known to get one write each, by and large.
+    fn is_lone(&self) -> bool {
+        let per_zone = self.zones.len() as f64 / self.writes.len().max(1) as f64;
+        self.zones.len() >= LEARNT_WRITES && per_zone < LONE
+    }
+}
+
+/// See the module page.
+#[derive(Clone, Debug, Default)]
+pub struct Adaptive {
+    costs: Costs,
+    writes: u64,
+    /// Zones that are written in order, with the number of the last write of each.
+    in_order: BTreeMap<u32, u64>,
+    /// The most of these of late, when there were so many for the first time, and when last.
+    most_in_order: usize,
+    grown_at: u64,
+    reached_at: u64,
+    /// New zones whose data is in the buffer until it is known how many there are.
+    probation: Vec<u32>,
+    /// How the latest part in order would get to its zone, and how long it was.
+    latest: (Way, Sectors),
+    scatter: Scatter,
+    /// How the last part in order gets to its zone, if directly.
+    way: Option<Way>,
+}
+
+impl Adaptive {
+    /// Notes that a zone is written in order. Whether the drive has it open, or may open it.
+    fn open_way(&mut self, zone: u32, state: &State<'_>) -> Way {
+        let Some(most) = state.layout.max_open else {
+            return Way::Open;
+        };
+        let most = most.saturating_sub((most / NOT_FOR_STREAMS).max(1)) as usize;
+        self.in_order.insert(zone, self.writes);
+        if self.writes.is_multiple_of(LOOK_WRITES) {
+            let writes = self.writes;
+            self.in_order.retain(|&zone, last| {
+                let home = state.homes.zone(zone);
+                *last + WINDOW_WRITES > writes && home.written < home.extent.len
+            });
+        }
+        self.note_growth();
+        if self.in_order.len() > most { Way::Reopened } else { Way::Open }
+    }
+
+    /// Notes whether more zones are written in order than at any time in the window.
+    fn note_growth(&mut self) {
+        let zones = self.in_order.len();
+        if zones > self.most_in_order {
+            self.grown_at = self.writes;
+        }
+        if zones >= self.most_in_order || self.writes - self.reached_at > WINDOW_WRITES {
+            (self.most_in_order, self.reached_at) = (zones, self.writes);
+        }
+    }
+
+    /// Whether it is not known yet how many streams there are.
+    fn is_growing(&self) -> bool {
+        self.writes - self.grown_at < PROBATION_WRITES
+    }
+
+    fn is_direct_cheaper(&self, way: Way, len: Sectors) -> bool {
+        let moved = self.costs.gather(len) + self.costs.append(len);
+        self.costs.write(way, len) <= self.costs.write(Way::Buffer, len) + moved
+    }
+
+    fn path_in_order(&mut self, part: &WritePart, home: &HomeZone, way: Way) -> Path {
+        if home.written.get() == 0 && self.is_growing() {
+            self.probation.push(part.zone);
+            return Path::Buffer;
+        }
+        if !self.is_direct_cheaper(way, part.extent.len) {
+            return Path::Buffer;
+        }
+        self.way = Some(way);
+        Path::Direct
+    }
+
+    fn path_out_of_order(&mut self, part: &WritePart, home: &HomeZone) -> Path {
+        self.scatter.note(part.zone);
+        if !self.scatter.is_lone() {
+            return Path::Buffer;
+        }
+        let len = part.extent.len;
+        let (drive_later, buffer_later) = self.later(part, home);
+        let drive = self.costs.write(Way::DriveCache, len) + UNSEEN * drive_later;
+        let buffer = self.costs.write(Way::Buffer, len) + self.costs.gather(len) + buffer_later;
+        if buffer < drive { Path::Buffer } else { Path::DriveCache }
+    }
+
+    /// What cleaning the zone costs the drive and the host if this write is the only one, ns.
+    fn later(&self, part: &WritePart, home: &HomeZone) -> (f64, f64) {
+        let offset = part.extent.start - home.extent.start;
+        let end = offset + part.extent.len;
+        if offset >= home.written {
+            // What lies between is filled.
+            let filled = self.costs.append(end - home.written);
+            return (POSITION_NS + STAGED * filled, filled);
+        }
+        let behind = Sectors(home.written.max(end).get() - offset.get());
+        (POSITION_NS + STAGED * self.costs.rewrite(behind), self.costs.rewrite(home.written))
+    }
+}
+
+impl Policy for Adaptive {
+    fn name(&self) -> &'static str {
+        "adaptive"
+    }
+
+    fn path(&mut self, part: &WritePart, state: &State<'_>) -> Path {
+        self.writes += 1;
+        self.way = None;
+        self.costs.closing_ns = match state.layout.model {
+            ZoneModel::HostAware => CLOSING_NS,
+            // A guess that is too low is found out; one that is too high never is.
+            ZoneModel::HostManaged => 0.0,
+        };
+        let home = state.homes.zone(part.zone);
+        let is_buffered = home.buffered.get() > 0 || home.cleaning;
+        if home.continues(part.extent) || (is_buffered && part.in_stream) {
+            let way = self.open_way(part.zone, state);
+            self.latest = (way, part.extent.len);
+            return if is_buffered { Path::Buffer } else { self.path_in_order(part, &home, way) };
+        }
+        if is_buffered || state.layout.model == ZoneModel::HostManaged {
+            self.scatter.note(part.zone);
+            return Path::Buffer;
+        }
+        self.path_out_of_order(part, &home)
+    }
+
+    fn clean(&mut self, occasion: Occasion, state: &State<'_>) -> Option<u32> {
+        if occasion == Occasion::Idle {
+            return state.homes.oldest();
+        }
+        if self.probation.is_empty() || self.is_growing() {
+            return None;
+        }
+        if !self.is_direct_cheaper(self.latest.0, self.latest.1) {
+            self.probation.clear();
+        }
+        self.probation.pop()
+    }
+
+    fn took(&mut self, path: Path, part: &WritePart, time: Nanos) {
+        let way = match path {
+            Path::Buffer => Some(Way::Buffer),
+            Path::DriveCache => Some(Way::DriveCache),
+            Path::Direct => self.way,
+        };
+        if let Some(way) = way {
+            self.costs.took(way, part.extent.len, time);
+        }
+    }
+
+    fn cleaned(&mut self, cleaned: &Cleaned) {
+        self.costs.cleaned(cleaned);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use skylight_disk::{Lba, LbaExtent, splitmix64};
+
+    use super::super::fake::{Fake, ZONE};
+    use super::*;
+
+    /// Paths of the last of some rounds over streams, a write of `len` sectors each. What the policy wants clean is.
+    fn last_round(fake: &mut Fake, policy: &mut Adaptive, streams: usize, len: u64) -> Vec<Path> {
+        let mut last = Vec::new();
+        for at in 0..5 + 2 * PROBATION_WRITES / streams as u64 {
+            last = (0..streams).map(|zone| fake.write(policy, zone, at * len, len)).collect();
+        }
+        last
+    }
+
+    fn share(paths: &[Path], path: Path) -> usize {
+        paths.iter().filter(|&&one| one == path).count()
+    }
+
+    #[test]
+    fn few_streams_are_direct_and_too_many_are_buffered() {
+        for (streams, direct) in [(20, 20), (124, 124), (125, 0), (200, 0)] {
+            let paths = last_round(&mut Fake::host_aware(300), &mut Adaptive::default(), streams, 8);
+            assert_eq!(share(&paths, Path::Direct), direct, "{streams} streams");
+            assert_eq!(share(&paths, Path::Buffer), streams - direct);
+        }
+    }
+
+    #[test]
+    fn new_streams_are_buffered_until_they_are_counted() {
+        let (mut fake, mut policy) = (Fake::host_aware(300), Adaptive::default());
+        let early: Vec<Path> = (0..20).map(|zone| fake.write(&mut policy, zone, 0, 8)).collect();
+        assert_eq!(share(&early, Path::Buffer), 20);
+        for at in 1..=PROBATION_WRITES {
+            fake.write(&mut policy, 0, at * 8, 8);
+        }
+        assert_eq!(fake.homes[3].buffered, Sectors(0), "they are clean when they are known to be few");
+        assert_eq!(fake.write(&mut policy, 3, 8, 8), Path::Direct);
+    }
+
+    #[test]
+    fn long_writes_reopen_zones() {
+        let paths = last_round(&mut Fake::host_aware(300), &mut Adaptive::default(), 200, 16 << 10);
+        assert_eq!(share(&paths, Path::Direct), 200);
+    }
+
+    #[test]
+    fn streams_that_ended_make_room_for_others() {
+        let (mut fake, mut policy) = (Fake::host_aware(400), Adaptive::default());
+        last_round(&mut fake, &mut policy, 200, 8);
+        for at in 0..2 * WINDOW_WRITES {
+            fake.write(&mut policy, 0, (100 + at) * 8, 8);
+        }
+        fake.write(&mut policy, 300, 0, 8);
+        for at in 0..PROBATION_WRITES {
+            fake.write(&mut policy, 0, (100 + 2 * WINDOW_WRITES + at) * 8, 8);
+        }
+        assert_eq!(fake.write(&mut policy, 300, 8, 8), Path::Direct);
+    }
+
+    #[test]
+    fn what_direct_writes_are_seen_to_take_counts() {
+        let (mut fake, mut policy) = (Fake::host_aware(300), Adaptive::default());
+        fake.homes[0].written = Sectors(80);
+        for at in 10..110 {
+            let path = fake.write(&mut policy, 0, at * 8, 8);
+            // A zone that was written before is on no probation.
+            let extent = LbaExtent::new(Lba(at * 8), Sectors(8));
+            let part = WritePart { extent, zone: 0, in_stream: true };
+            policy.took(path, &part, Nanos(50_000_000));
+        }
+        assert_eq!(
+            fake.write(&mut policy, 0, 800, 8),
+            Path::Buffer,
+            "50 ms a write are more than the buffer costs"
+        );
+    }
+
+    #[test]
+    fn zones_that_are_written_at_random_go_to_the_buffer() {
+        let (mut fake, mut policy) = (Fake::host_aware(8).full(), Adaptive::default());
+        let paths: Vec<Path> = (0..20_000)
+            .map(|i| {
+                let drawn = splitmix64(5, i);
+                fake.write(&mut policy, (drawn % 8) as usize, (drawn >> 32) % (ZONE / 8) * 8, 8)
+            })
+            .collect();
+        assert_eq!(share(&paths, Path::Buffer), 20_000, "seed 5");
+    }
+
+    #[test]
+    fn lone_writes_near_the_end_of_full_zones_are_left_to_the_drive() {
+        let (mut fake, mut policy) = (Fake::host_aware(2000).full(), Adaptive::default());
+        let mut paths = |at| (0..1000).map(|zone| fake.write(&mut policy, zone, at, 8)).collect::<Vec<_>>();
+        let first = paths(ZONE - 800);
+        assert_eq!(share(&first, Path::Buffer), LEARNT_WRITES - 1, "until it is known that they are lone");
+        assert_eq!(share(&paths(8), Path::Buffer), 1000, "the drive would rewrite nearly all");
+        // Each zone has got two writes by now.
+        assert_eq!(fake.write(&mut policy, 1500, ZONE - 800, 8), Path::Buffer);
+    }
+
+    #[test]
+    fn a_host_managed_drive_gets_nothing_out_of_order() {
+        let (mut fake, mut policy) = (Fake::host_managed(8).full(), Adaptive::default());
+        assert_eq!(fake.write(&mut policy, 0, ZONE - 800, 8), Path::Buffer);
+    }
+}

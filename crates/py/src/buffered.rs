@@ -1,0 +1,149 @@
+//! The binding of `skylight_drive::buffered`: `BufferedDrive`.
+//!
+//! Invariants: no logic; columns are copied before the interpreter is released.
+
+use std::sync::Mutex;
+
+use numpy::{PyArray1, PyReadonlyArray1};
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
+use skylight_drive::buffered::{BufferSpec, BufferedError, BufferedHost};
+use skylight_drive::profile::Profile;
+use skylight_drive::{Batch, Drive};
+use skylight_layer::hbuffer::policies;
+use skylight_layer::hbuffer::policy::{Path, Policy};
+
+use crate::profile::profile_error;
+
+/// Adds the class to the module.
+pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<BufferedDrive>()
+}
+
+fn policy_of(name: &str) -> PyResult<Box<dyn Policy>> {
+    policies::by_name(name).ok_or_else(|| {
+        PyValueError::new_err(format!(
+            "no policy is called {name:?}; name one of {}",
+            policies::NAMES.join(", ")
+        ))
+    })
+}
+
+fn value_error(error: BufferedError) -> PyErr {
+    PyValueError::new_err(error.to_string())
+}
+
+/// A host with an H-Buffer before an emulated drive with zones, in virtual time.
+#[pyclass(frozen, module = "skylight._native")]
+pub struct BufferedDrive {
+    host: Mutex<BufferedHost>,
+}
+
+impl BufferedDrive {
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut BufferedHost) -> T + Send) -> PyResult<T> {
+        py.detach(|| {
+            let mut host = self.host.lock().map_err(|_| {
+                PyRuntimeError::new_err("this drive failed before; make a new one from its profile")
+            })?;
+            Ok(work(&mut host))
+        })
+    }
+}
+
+#[pymethods]
+impl BufferedDrive {
+    /// The names of all policies, the static ones first.
+    #[classattr]
+    const POLICIES: [&'static str; 6] = policies::NAMES;
+
+    /// A buffer of so many zones before a new drive of the profile text `profile_toml`; cleaning may use
+    /// `memory_bytes` of the host. Raises ProfileError, and ValueError for a drive or policy that cannot be used.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        profile_toml: &str,
+        origin: &str,
+        policy: &str,
+        buffer_zones: u32,
+        memory_bytes: u64,
+    ) -> PyResult<Self> {
+        let policy = policy_of(policy)?;
+        let built = || Drive::new(&Profile::from_toml(profile_toml, origin)?, 1);
+        let drive = py.detach(built).map_err(|error| profile_error(&error))?;
+        let spec = BufferSpec { zones: buffer_zones, memory: Sectors(memory_bytes / SECTOR_BYTES) };
+        let host = BufferedHost::new(drive, policy, spec).map_err(value_error)?;
+        Ok(Self { host: Mutex::new(host) })
+    }
+
+    /// Bytes of the host's address space.
+    #[getter]
+    fn size_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |host| host.capacity().bytes())
+    }
+
+    /// Bytes of a home zone.
+    #[getter]
+    fn zone_bytes(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |host| host.home_len().bytes())
+    }
+
+    /// Another policy from now on, with fresh accounts; data stays where it is. Raises ValueError.
+    fn start_over(&self, py: Python<'_>, policy: &str) -> PyResult<()> {
+        let policy = policy_of(policy)?;
+        self.with(py, |host| host.start_over(policy))
+    }
+
+    /// Runs reads and writes one after the other, none before its `arrive_ns` after the first; gives how long each took,
+    /// ns. Raises ValueError.
+    fn run<'py>(
+        &self,
+        py: Python<'py>,
+        op: PyReadonlyArray1<'py, u8>,
+        offset: PyReadonlyArray1<'py, u64>,
+        size: PyReadonlyArray1<'py, u32>,
+        arrive_ns: PyReadonlyArray1<'py, u64>,
+    ) -> PyResult<Bound<'py, PyArray1<u64>>> {
+        let (op, offset, size, arrive_ns) = (
+            op.as_slice()?.to_vec(),
+            offset.as_slice()?.to_vec(),
+            size.as_slice()?.to_vec(),
+            arrive_ns.as_slice()?.to_vec(),
+        );
+        if [offset.len(), size.len(), arrive_ns.len()].iter().any(|&len| len != op.len()) {
+            return Err(PyValueError::new_err("the columns are not of one length"));
+        }
+        let mut took_ns = vec![0; op.len()];
+        let batch = Batch { op: &op, offset: &offset, size: &size };
+        self.with(py, |host| host.run(&batch, &arrive_ns, &mut took_ns))?.map_err(value_error)?;
+        Ok(PyArray1::from_vec(py, took_ns))
+    }
+
+    /// Cleans until nothing is in the buffer nor in the drive's persistent cache; gives the time, ns. Raises ValueError.
+    fn finish(&self, py: Python<'_>) -> PyResult<u64> {
+        let took = self.with(py, BufferedHost::finish)?.map_err(value_error)?;
+        Ok(took.get())
+    }
+
+    /// The accounts since the last start: bytes by path, times, zones cleaned; bytes that were written to the media since the
+    /// drive was made.
+    fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (account, media) =
+            self.with(py, |host| (host.account(), host.drive().ledger().media_bytes(Direction::Write)))?;
+        let dict = PyDict::new(py);
+        for (path, name) in
+            [(Path::Direct, "direct"), (Path::DriveCache, "drive_cache"), (Path::Buffer, "buffer")]
+        {
+            dict.set_item(format!("{name}_bytes"), Sectors(account.written[path as usize]).bytes())?;
+        }
+        dict.set_item("foreground_ns", account.foreground.get())?;
+        dict.set_item("blocked_ns", account.blocked.get())?;
+        dict.set_item("idle_cleaning_ns", account.idle_cleaning.get())?;
+        dict.set_item("cleaning_after_ns", account.cleaning_after.get())?;
+        dict.set_item("appended_zones", account.appended)?;
+        dict.set_item("rewritten_zones", account.rewritten)?;
+        dict.set_item("media_written_bytes", media)?;
+        Ok(dict)
+    }
+}
