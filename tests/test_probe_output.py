@@ -134,7 +134,7 @@ def test_a_kind_that_is_not_known_says_why_and_what_is_declared(
     shown = capsys.readouterr().out
     assert "A rotating disk, 5,978 rpm; whether it is shingled is not known." in shown
     assert "(drive_type)" in shown, "why it is not known"
-    assert "declared: Its model, ST5000AS0011-1, is sold as a shingled disk." in shown
+    assert "declared: Its model, ST5000AS0011-1, is sold as a shingled disk (declared;" in shown
     assert "% sure" not in shown
 
 

@@ -39,7 +39,7 @@ Examples:
   skylight camera track clip.mov -o found              with graph and video
   skylight camera track clip.mp4 --rate 1000 --json
   skylight camera track clip.mp4 --known 0=1 --known 212=0     known positions
-  skylight camera track clip.mp4 --io recording:found          command of each seek
+  skylight camera track clip.mp4 --io recording:found     command of each seek
   skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
   skylight camera render head.arrows -o window.mp4 --start 3.2 --seconds 2
   skylight camera render head.arrows -o filmed.mp4 --filmed --size 224x160
