@@ -326,7 +326,7 @@ def test_without_the_extra_the_message_says_what_to_install(film: Frames, keep: 
     done = subprocess.run([sys.executable, "-c", code], env={"PATH": ""}, capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "pip install 'skylight[video]'" in done.stderr
+    assert "pip install imageio-ffmpeg opencv-python-headless" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -239,7 +239,9 @@ class TestConfusion:
             assert kind in (truth, UNKNOWN), (seed, number, traits)
             assert cache in (medium, UNKNOWN), (seed, number, traits)
         rotating = sum(n for (truth, _), n in matrix.items() if truth != "not-rotating")
-        assert drives < MANY or matrix["cmr", "cmr"] + matrix["smr", "smr"] >= 0.9 * rotating, matrix
+        # Of a few drives one more may be unknown than the share allows.
+        floor = 0.9 * rotating - (drives < MANY)
+        assert matrix["cmr", "cmr"] + matrix["smr", "smr"] >= floor, matrix
 
     @DRIVES
     def test_random_drives_with_something_in_the_way(self, drives: int, tmp_path: Path, seed: int) -> None:

@@ -5,7 +5,6 @@ The whole run is part of `make test-all`; here are the rows that take less than 
 
 import json
 import math
-import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from skylight.reproduce.rows import Band, Measured, NotMeasured, RowSpec, judge,
 
 FAST = "S1b,S1e,S1f,S1g,S3b,S6a"
 FIGURES = Path(__file__).parent.parent / "docs/figures.md"
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 
 
 def call(*arguments: str) -> SimpleNamespace:
@@ -304,7 +302,7 @@ def test_the_geometry_of_a_real_drive_comes_from_its_logs(
     assert json.loads(ended.out)["rows"][0]["pass"] is True
 
 
-@pytest.mark.skipif(not LONG, reason="the whole run takes a minute: make test-all has it")
+@pytest.mark.long
 def test_every_row_of_the_paper_is_reproduced(
     tmp_path: Path, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

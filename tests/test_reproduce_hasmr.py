@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,6 @@ from skylight.reproduce.hasmr.recordings import Writes
 from skylight.reproduce.rows import NotMeasured, judge
 
 MS = 1_000_000
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 recorded = pytest.mark.usefixtures("recordings_there")
 
 
@@ -72,7 +70,7 @@ def test_a_row_runs_on_the_shipped_profile(tmp_path: Path) -> None:
 
 
 @recorded
-@pytest.mark.skipif(not LONG, reason="the whole run takes a minute: make test-all has it")
+@pytest.mark.long
 def test_every_row_is_reproduced(tmp_path: Path) -> None:
     rows, _ = table.run(table.ROWS, tmp_path, lambda spec, done, count: None)
     assert [row.spec.id for row in rows if not row.passed] == []

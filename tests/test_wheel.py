@@ -11,10 +11,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 
 
-@pytest.mark.skipif(not LONG, reason="building a wheel takes minutes: make test-all has it")
+@pytest.mark.long
 def test_a_wheel_installed_alone_gives_a_verdict(tmp_path: Path) -> None:
     tools = Path(sys.executable).parent
     # The environment of these tests has been set up; what runs them builds the wheel.

@@ -45,7 +45,8 @@ LOST_SHARE, LOST_S = 0.05, 0.2
 # Decoded frames that are kept in a temporary file, so that they need not be decoded again: 15 minutes of film
 # at 30 frames/s and 240 x 170 px.
 MOST_KEPT_BYTES = 1 << 30
-INSTALL = "pip install 'skylight[video]'"
+# By their own names: what `pip` knows as the extra of a package of this name is another project.
+INSTALL = "pip install imageio-ffmpeg opencv-python-headless"
 
 
 @dataclass(frozen=True)

@@ -172,7 +172,7 @@ def _log_of(source: str) -> IoLog:
     from skylight.engines import parse_target
     from skylight.engines.fio_log import read_logs
     from skylight.evidence import IoLog
-    from skylight.probe.suite import TESTS
+    from skylight.probe.suite import ALL_TESTS
     from skylight.recording import Recording, recording_dir
 
     target = parse_target(source)
@@ -180,7 +180,7 @@ def _log_of(source: str) -> IoLog:
         log = IoLog.joined([one.rows for one in read_logs(target.name).logs])
     elif target.kind == "recording":
         kept = Recording.open(recording_dir(Path(target.name)))
-        tests = [kept.evidence(test.name) for test in TESTS]
+        tests = [kept.evidence(test.name) for test in ALL_TESTS]
         log = IoLog.joined([step.rows for one in tests if one is not None for step in one.done])
     else:
         raise UsageError(f"--io {source}: give evidence that is kept, recording:DIR or fio-log:FILE")
@@ -192,12 +192,13 @@ def _log_of(source: str) -> IoLog:
 def _aligned(log: IoLog, found: Track, captured: Rate, reading: Reading) -> Alignment:
     import numpy as np
 
-    from skylight.camera.align import align
+    from skylight.camera.align import Alignment, align
     from skylight.camera.files import frame_times_s
 
     times_s = frame_times_s(found, captured)
     if times_s is None:
-        raise UsageError("--io: the film's clock is unknown without its rate of capture; give --rate HZ")
+        why = "the film's clock is unknown without its rate of capture; give --rate HZ"
+        return Alignment(None, why, (None,) * len(reading.seeks))
     ends = np.array([(one.start, one.end) for one in reading.seeks], np.float64).reshape(-1, 2)
     start_s, end_s = np.interp(ends.T, np.arange(found.frames), times_s)
     return align(start_s, end_s, float(np.median(np.diff(times_s))), log)

@@ -12,7 +12,7 @@ import click
 
 from skylight.cli.console import line
 from skylight.cli.drives import line_json
-from skylight.engines.declared import hints_of
+from skylight.engines.declared import hints_of, zones_of
 from skylight.engines.models import listed
 from skylight.errors import UsageError
 from skylight.units import format_capacity, format_count
@@ -100,7 +100,7 @@ def _declares(disk: Mapping[str, Any]) -> list[str]:
         said.append(f"{format_count(disk['rotation_rpm'])} rpm")
     elif disk["rotational"] is not None:
         said.append("rotating" if disk["rotational"] else "not rotating")
-    zoned = disk["zoned_drive"] or disk["zoned"]
+    zoned = zones_of(disk)
     if zoned not in (None, "none"):
         said.append(str(zoned))
     if disk["trim"]:

@@ -35,7 +35,7 @@ def print_plan(
     if len(planned) > 1:
         rows.append(_row("in total", whole))
     if planned:
-        header = ("Plan", "Requests", "Likely if shingled", "if not", "At most", "Written")
+        header = ("Plan", "Requests, most", "Likely if shingled", "if not", "At most", "Written, most")
         table(header, rows, right=(1, 2, 3, 4, 5))
     if idle:
         paragraph(f"skipped, since they need --destroy-data: {', '.join(idle)}", indent=2)

@@ -40,15 +40,31 @@ class Undetermined(SkylightError):
     exit_code = UNDETERMINED
 
 
+def _kind(result: SuiteResult) -> str | None:
+    """The kind of drive for a program: shingled where zones are declared or tracks are known to overlap,
+    whatever the timing; None where the verdict is not surer than what a report calls sure."""
+    from skylight.report.brief import SURE_ENOUGH
+    from skylight.report.declared import is_raw_shingled
+
+    known = Known(result.findings)
+    kind = known.word("drive_type")
+    if known.word("zone_model") is not None or is_raw_shingled(result.target):
+        return "smr"
+    sure = next((found.confidence for found in result.findings if found.name == "drive_type"), 0.0)
+    return kind if sure >= SURE_ENOUGH else None
+
+
 def check_expected(results: Sequence[SuiteResult], kind: str) -> None:
-    """Raises unless every target is of that drive type."""
-    found = [(result.target.name, Known(result.findings).word("drive_type")) for result in results]
+    """Raises unless every target is of that kind: ``cmr``, ``smr`` or ``not-rotating``."""
+    found = [(result.target.name, _kind(result)) for result in results]
     others = [f"{name} is {word}" for name, word in found if word not in (None, kind)]
     if others:
         raise Unexpected(f"expected {kind}: {', '.join(others)}")
     unknown = [name for name, word in found if word is None]
     if unknown:
-        raise Undetermined(f"expected {kind}: the drive type of {', '.join(unknown)} could not be determined")
+        raise Undetermined(
+            f"expected {kind}: the drive type of {', '.join(unknown)} could not be determined surely enough"
+        )
 
 
 def _verdict(result: SuiteResult) -> Verdict:

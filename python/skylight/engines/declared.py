@@ -14,14 +14,23 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from skylight.evidence import JsonScalar
 
 SYSFS = Path("/sys")
 ZONED_BYTE, ZONED_SHIFT, ZONED_MASK = 8, 4, 0b11
 ZONED = {1: "host-aware", 2: "drive-managed"}
+
+
+def zones_of(declared: Mapping[str, Any]) -> str | None:
+    """What is declared of zones: by the drive itself where it says so, else by the kernel (`none` is one of its
+    words)."""
+    zoned = declared.get("zoned_drive") or declared.get("zoned")
+    return zoned if isinstance(zoned, str) else None
 
 
 def hints_of(path: str, sysfs: Path = SYSFS) -> dict[str, JsonScalar]:

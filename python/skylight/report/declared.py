@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from skylight.engines.declared import zones_of
 from skylight.engines.models import listed
 from skylight.engines.sim import read_profile
 from skylight.errors import UsageError
@@ -111,8 +112,8 @@ def _of_device(result: SuiteResult) -> list[Claim]:
     rate = declared.get("rotation_rpm")
     if isinstance(rate, int | float) and not isinstance(rate, bool):
         rows.append(_rate(float(rate), known))
-    zoned = declared.get("zoned")
-    if isinstance(zoned, str):
+    zoned = zones_of(declared)
+    if zoned is not None:
         rows.append(_zoned(zoned, known))
     cache = _setting(declared.get("write_cache"))
     if cache is not None:

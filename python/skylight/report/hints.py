@@ -8,6 +8,7 @@ Source: public lists of models, each named in `engines/models.toml`.
 
 from __future__ import annotations
 
+from skylight.engines.declared import zones_of
 from skylight.engines.models import listed
 from skylight.evidence import Params
 
@@ -29,8 +30,8 @@ def hints(declared: Params) -> tuple[str, ...]:
         said.append(
             f"Its model, {model}, is in no list of shingled or conventional disks that is known here."
         )
-    zoned = declared.get("zoned_drive") or declared.get("zoned")
-    if isinstance(zoned, str) and zoned != "none":
+    zoned = zones_of(declared)
+    if zoned not in (None, "none"):
         said.append(f"It declares itself {zoned}, as only shingled disks do.")
     if declared.get("rotational") is True and declared.get("trim") is True:
         said.append("It takes TRIM, which a rotating disk has a use for only if it maps its blocks.")

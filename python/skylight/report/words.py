@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from skylight.evidence import Params
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.suite import PROPERTIES
+from skylight.probe.zoned import HOST_MANAGED
 from skylight.report.hints import hints
 from skylight.report.limits import felt
 
@@ -92,6 +93,16 @@ _UNKNOWN_POINTS = """
 Why there is no verdict: A wrong verdict is worse than none. The measurements below are kept and can be \
 read again.
 """
+_HOST_MANAGED_LEAD = """
+The drive declares zones that have to be written in order, and refuses other writes. That its tracks overlap
+follows from what it declares; timing does not show it, because types are told apart by writes out of order.
+"""
+_HOST_MANAGED_POINTS = """
+How it will feel: Programs and file systems that know zones (zonefs, F2FS, Btrfs, dm-zoned) write at full \
+speed, and everything else cannot write to it at all.
+If this is a surprise: Drives of this kind are made for data centres, and do not work behind most RAID \
+controllers and USB adapters.
+"""
 _UNMEASURED_POINTS = """
 What to do: Run the probe without --only, or with --only drive_type.
 """
@@ -130,6 +141,13 @@ def _shingled(drive: Finding, medium: str, measured: str) -> Verdict:
     )
 
 
+def _host_managed(zones: Finding) -> Verdict:
+    """The verdict on a drive that refuses the writes by which types are told apart."""
+    headline, short = "This is a host-managed shingled (SMR) disk.", "shingled (SMR), host-managed"
+    points = _points(_HOST_MANAGED_POINTS)
+    return Verdict("smr", headline, _words(_HOST_MANAGED_LEAD), points, short, zones.confidence, zones.why)
+
+
 def _felt(points: tuple[tuple[str, str], ...], measured: str) -> tuple[tuple[str, str], ...]:
     """Points of which the first says how this drive feels, where that was measured."""
     return ((points[0][0], measured), *points[1:]) if measured else points
@@ -151,6 +169,9 @@ def verdict(findings: Mapping[str, Finding], declared: Params | None = None, *, 
     """The verdict that the findings of one target carry. ``declared`` are its declared properties; ``raw``
     says that it is known to be shingled without a translation layer, which no timing shows."""
     drive = findings.get("drive_type")
+    zones = findings.get("zone_model")
+    if drive is None and zones is not None and zones.value == HOST_MANAGED:
+        return _host_managed(zones)
     if drive is None:
         lead = "The tests that ran do not say what kind of drive this is."
         points = _points(_UNMEASURED_POINTS)
