@@ -216,6 +216,13 @@ class TestHints:
         (tmp_path / "dev/block").mkdir(parents=True)
         (tmp_path / f"dev/block/{os.major(number)}:{os.minor(number)}").symlink_to(disk)
         assert hints_of(str(tmp_path), tmp_path) == {"trim": True, "zoned_drive": "drive-managed"}
+        (disk / "queue/max_sectors_kb").write_text("1280\n")
+        for segments, most in ((168, 168 * 4096), (4096, 1280 << 10)):
+            (disk / "queue/max_segments").write_text(f"{segments}\n")
+            assert hints_of(str(tmp_path), tmp_path)["max_request_bytes"] == most
+        (disk / "slaves").mkdir()
+        (disk / "slaves/sda").write_text("")
+        assert "max_request_bytes" not in hints_of(str(tmp_path), tmp_path), "what is below may split further"
         assert hints_of(str(tmp_path), tmp_path / "none") == {}
 
     def test_what_was_found_comes_first_then_what_is_declared(self) -> None:

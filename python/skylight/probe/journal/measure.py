@@ -250,7 +250,12 @@ def find_bound(bench: Bench, quantum: int) -> None:
 
 
 def split(bench: Bench, quantum: int) -> None:
-    """Lone writes of growing size until one does not fit into an entry."""
+    """Lone writes of growing size until one does not fit into an entry. A host that splits requests would end
+    them too, and look alike, so they are no longer than it lets through as one."""
+    target = bench.steps.target
+    one_piece = bench.steps.size if target.kind == "sim" else target.declared.get("max_request_bytes")
+    if not isinstance(one_piece, int):
+        return
 
     def measure(size: int, writes: int, number: int) -> Run:
         erased = bench.fresh()
@@ -261,7 +266,7 @@ def split(bench: Bench, quantum: int) -> None:
     medium = "flash" if bench.flash else "disk"
     step_ns = bench.footprints.shift_ns(quantum + bench.block)
     splits = bench.seen.splits = Splits(bench.block, quantum, medium, bench.rotation_ns, step_ns)
-    find_split(splits, measure, REPEATS["disk"], bench.steps.size // 16)
+    find_split(splits, measure, REPEATS["disk"], min(one_piece, bench.steps.size // 16))
 
 
 def climb(bench: Bench, quantum: int) -> None:

@@ -232,11 +232,17 @@ def _split_finding(splits: Splits) -> Finding:
     return ENTRY_MAX.found(value, confidence, why, rows, (splits.whole, splits.split))
 
 
+_NO_ENTRY = (
+    "hardly any writes wait together in the drive, so none fills an entry, and how long a write the host sends in"
+    " one piece is not known"
+)
+
+
 def _entry_finding(seen: Seen, splits: Splits | None) -> Finding:
     if splits is not None:
         return _split_finding(splits)
     if not seen.queues:
-        return ENTRY_MAX.unknown("hardly any writes wait together in the drive, so none fills an entry")
+        return ENTRY_MAX.unknown(_NO_ENTRY)
     bound = seen.bound
     rows = tuple(f"queue-{number + 1}" for number in range(len(seen.queues)))
     if bound.below is None or not bound.least or bound.below > (1 + 2 * CLOSE) * bound.least + 4096:
