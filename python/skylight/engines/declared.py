@@ -1,15 +1,15 @@
 """What a drive declares that hints at shingling, read from the kernel: nothing is sent to the drive.
 
 `trim`: it takes TRIM (or UNMAP), which a rotating disk has a use for only if it maps its blocks.
-`max_request_bytes`: the longest request that the kernel sends in one piece; longer ones it splits. Absent where a
-device stands on others, which may split further.
+`max_request_bytes`: the longest request that the kernel sends in one piece; longer ones it splits. Absent where
+a device stands on others, which may split further.
 `zoned_drive`: what it declares of zones itself (`host-aware`, `drive-managed`); the kernel's own `zoned`
 leaves out disks that manage them.
 
 Invariant: a property that the kernel does not show is absent, never false.
 
-Source: Linux, Documentation/ABI/stable/sysfs-block (`discard_max_bytes`, `max_sectors_kb`, `max_segments`); SBC-4, 6.6.2, Block Device
-Characteristics VPD page (B1h), field ZONED: byte 8, bits 5 and 4.
+Source: Linux, Documentation/ABI/stable/sysfs-block (`discard_max_bytes`, `max_sectors_kb`, `max_segments`);
+SBC-4, 6.6.2, Block Device Characteristics VPD page (B1h), field ZONED: byte 8, bits 5 and 4.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SEGMENT_BYTES = 4096
 
 
 def zones_of(declared: Mapping[str, Any]) -> str | None:
-    """What is declared of zones: by the drive itself where it says so, else by the kernel, who also says `none`."""
+    """What is declared of zones: by the drive where it says so, else by the kernel, who also says `none`."""
     zoned = declared.get("zoned_drive") or declared.get("zoned")
     return zoned if isinstance(zoned, str) else None
 

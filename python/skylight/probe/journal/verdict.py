@@ -233,8 +233,8 @@ def _split_finding(splits: Splits) -> Finding:
 
 
 _NO_ENTRY = (
-    "hardly any writes wait together in the drive, so none fills an entry, and how long a write the host sends in"
-    " one piece is not known"
+    "hardly any writes wait together in the drive, so none fills an entry, and how long a write the host"
+    " sends in one piece is not known"
 )
 
 
