@@ -1,8 +1,8 @@
 """What a drive declares that hints at shingling, read from the kernel: nothing is sent to the drive.
 
 `trim`: it takes TRIM (or UNMAP), which a rotating disk has a use for only if it maps its blocks.
-`max_request_bytes`: the longest request that the kernel sends in one piece; longer ones it splits. Absent where
-a device stands on others, which may split further.
+`max_request_bytes`: the longest request that the kernel sends in one piece; longer ones it splits. Absent
+where a device stands on others, which may split further.
 `zoned_drive`: what it declares of zones itself (`host-aware`, `drive-managed`); the kernel's own `zoned`
 leaves out disks that manage them.
 
