@@ -170,6 +170,23 @@ def test_what_is_expected_of_every_target() -> None:
         check_expected([of()], "cmr")
 
 
+def test_what_is_expected_is_wanted_for_sure_and_zones_are_shingled_tracks() -> None:
+    doubtful = of(found("drive_type", "cmr", 0.6))
+    with pytest.raises(Undetermined, match="surely enough"):
+        check_expected([doubtful], "cmr")
+    host_aware = of(found("drive_type", "cmr"), found("zone_model", "host-aware"))
+    with pytest.raises(Unexpected, match="is smr"):
+        check_expected([host_aware], "cmr")
+    check_expected([of(found("zone_model", "host-managed"))], "smr")
+
+
+def test_a_host_managed_drive_is_shingled_by_what_it_declares(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown_at(80, monkeypatch, why=False, of_what=of(found("zone_model", "host-managed", 1.0)))
+    assert "This is a host-managed shingled (SMR) disk. 100 % sure." in capsys.readouterr().out
+
+
 def test_a_script_asks_whether_a_disk_is_conventional(call: Call) -> None:
     good = call(*PROBE, "sim:st4000nc001", "--csv", "--expect", "cmr", "--out", "good")
     assert good.code == 0
