@@ -81,8 +81,8 @@ fn surveyed(disk: &Node, sysfs: &Sysfs, examine: &Examine<'_>) -> Option<Surveye
     Some(Surveyed { identity, bus: bus_of(disk), probe, why })
 }
 
-/// Whether a disk is a drive for optical media, by its name (Linux `drivers/scsi/sr.c`): none is of magnetic
-/// tracks, and to be opened makes it load its medium.
+/// Whether a disk is a drive for optical media, by its name (Linux `drivers/scsi/sr.c`): none has magnetic tracks,
+/// and to look for signatures would close its tray (`CDO_AUTO_CLOSE` in `drivers/cdrom/cdrom.c`).
 fn is_optical(name: &str) -> bool {
     name.strip_prefix("sr").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
@@ -92,7 +92,7 @@ type Examine<'a> = dyn Fn(&Path) -> io::Result<Box<Search>> + 'a;
 type Search = dyn FnOnce() -> io::Result<Option<String>>;
 
 fn examined(path: &Path) -> io::Result<Box<Search>> {
-    // Without waiting for a medium, and without locking it in.
+    // The open waits for no medium, and an empty drive is no error of it (open(2), O_NONBLOCK).
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     Ok(Box::new(move || signatures::find(&file)))
 }
