@@ -88,6 +88,15 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
         put(made.file, "write back")
         monkeypatch.setenv("SKYLIGHT_STATE", str(made.state))
         yield made
+        for note in made.notes:  # a guard that goes on trying ends
+            (made.state / note).unlink()
+
+
+def wait_for_guard(disk: Disk) -> None:
+    """Returns when a guard has put everything back, or had time enough for it."""
+    until = time.monotonic() + 60
+    while disk.notes and time.monotonic() < until:
+        time.sleep(0.05)
 
 
 def test_the_cache_is_off_inside_and_back_after(disk: Disk) -> None:
@@ -144,7 +153,22 @@ def test_a_drive_that_vanished_after_the_last_io_is_a_failure_of_the_target(disk
         vanish(disk)
     assert caught.value.exit_code == 3
     assert not disk.file.exists()
+    (note,) = disk.notes
+    assert str(caught.value).endswith(f"or delete {disk.state / note} to leave the setting as it is")
     engine.close()
+
+
+def test_the_guard_goes_on_where_restoring_failed(disk: Disk) -> None:
+    engine = disk.open()
+    with pytest.raises(TargetError), engine.settings(write_cache=False, look_ahead=False):
+        vanish(disk)
+    guard = engine._guard
+    assert guard is not None
+    engine.close()
+    assert guard._process.poll() is None and len(disk.notes) == 1
+    put(disk.file, "write through")
+    wait_for_guard(disk)
+    assert (disk.cache_type, disk.notes) == ("write back", [])
 
 
 def test_a_probe_of_a_drive_that_vanishes_ends_with_3_and_can_go_on(
@@ -167,12 +191,14 @@ def test_a_probe_of_a_drive_that_vanishes_ends_with_3_and_can_go_on(
     monkeypatch.setattr(DeviceEngine, "run", pulled)
     out = str(tmp_path / "out")
     assert _run(["probe", disk.path, "--destroy-data", "--json", "--out", out]) == 3
-    line = capsys.readouterr().err
-    assert line.count("\n") == 1 and "No such device; also: " in line
+    said = capsys.readouterr().err.splitlines()
+    (line,) = (line for line in said if not line.startswith("progress: "))
+    assert "No such device; also: " in line
     put(disk.file, "write through")
     evidence = Recording.open(Path(out) / "recording").evidence("drive_type")
     assert evidence is not None and evidence.step("reads") is not None
     monkeypatch.setattr(DeviceEngine, "run", run)
+    wait_for_guard(disk)
     assert _run(["probe", disk.path, "--destroy-data", "--json", "--out", out, "--resume"]) == 0
     assert (disk.cache_type, disk.notes) == ("write back", [])
 
@@ -211,9 +237,7 @@ def test_after_a_kill_the_guard_puts_it_back(disk: Disk) -> None:
         assert (disk.cache_type, len(disk.notes)) == ("write through", 1)
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=30)
-    until = time.monotonic() + 60
-    while disk.notes and time.monotonic() < until:
-        time.sleep(0.05)
+    wait_for_guard(disk)
     assert (disk.cache_type, disk.notes) == ("write back", [])
 
 
@@ -263,6 +287,7 @@ def test_without_a_guard_a_run_goes_on(disk: Disk, monkeypatch: pytest.MonkeyPat
     engine = disk.open()
     with engine.settings(write_cache=False, look_ahead=False) as report:
         assert (report.write_cache, len(disk.notes)) == (False, 1)
+        assert "; no guard could be started (No such file or directory): " in report.note
     assert (disk.cache_type, disk.notes) == ("write back", [])
     engine.close()
 
@@ -282,6 +307,21 @@ def test_the_scheduler_is_switched_off_and_back(disk: Disk) -> None:
         assert file.read_text() == "none"
     assert file.read_text() == "mq-deadline"
     assert (disk.cache_type, disk.notes) == ("write back", [])
+    engine.close()
+
+
+@pytest.mark.parametrize("name", ["dm-3", "md127", "loop7"])
+def test_no_scheduler_of_a_device_on_others_says_nothing(disk: Disk, name: str) -> None:
+    node = disk.root / "sys/devices" / name
+    (disk.root / "sys/devices/sdq").rename(node)
+    put(node / "queue/scheduler", "[none] mq-deadline")
+    (link,) = (disk.root / "sys/dev/block").iterdir()
+    link.unlink()
+    link.symlink_to(node)
+    engine = disk.open()
+    with engine.settings(write_cache=False, look_ahead=False) as report:
+        assert report.scheduler is None and "scheduler" not in report.params()
+    assert engine._reorders("on") is True, "its own reorders them whatever lies below"
     engine.close()
 
 

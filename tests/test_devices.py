@@ -11,7 +11,7 @@ import pytest
 from device_targets import MIB, loop, sparse, tool
 from skylight.cli.app import run
 from skylight.cli.devices import survey
-from skylight.engines.models import TABLE, listed, table
+from skylight.engines.models import TABLE, Listed, listed, table
 from skylight.report.hints import hints
 
 
@@ -131,6 +131,9 @@ def test_every_list_of_models_has_a_source_that_can_be_opened() -> None:
         ("TOSHIBA HDWD240", "smr"),
         ("ST4000NC001-1FS168", "cmr"),
         ("WDC WD80EFAX-68KNBN0", None),
+        ("TOSHIBA MQ04ABF1", "smr"),  # 16 characters of TOSHIBA MQ04ABF100
+        ("A TOSHIBA MQ04AB", None),  # too little of it
+        ("TOSHIBA  MQ04ABF1", None),  # not cut off
         ("QEMU HARDDISK", None),
         ("", None),
     ],
@@ -138,6 +141,15 @@ def test_every_list_of_models_has_a_source_that_can_be_opened() -> None:
 def test_a_model_is_found_by_the_beginning_of_a_word(model: str, recording: str | None) -> None:
     known = listed(model)
     assert (None if known is None else known.recording) == recording
+
+
+def test_a_model_that_is_cut_off_is_unknown_where_lists_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    smr, cmr = (Listed(kind, None, "a list", "https://example.org") for kind in ("smr", "cmr"))
+    known = {"MQ04ABF100": smr, "MQ04ABF123": cmr}
+    monkeypatch.setattr("skylight.engines.models.table", lambda: known)
+    assert listed("TOSHIBA MQ04ABF1") is None
+    known["MQ04ABF123"] = smr
+    assert listed("TOSHIBA MQ04ABF1") is smr
 
 
 def test_a_hint_says_that_it_is_declared_and_by_whom() -> None:

@@ -278,7 +278,8 @@ class TargetFacts:
 @dataclass(frozen=True, slots=True)
 class SettingsReport:
     """Settings in force during a test: True is on, False is off as the target reports it, None is unknown.
-    `scheduler` is whether the kernel reorders and merges commands; None where nothing can."""
+    `scheduler` is whether the kernel reorders and merges commands; None where nothing can, or where it is not
+    known because the target lies on other devices."""
 
     write_cache: bool | None
     look_ahead: bool | None

@@ -422,6 +422,7 @@ pub mod tests {
 
     #[test]
     fn an_answer_that_is_none_is_an_error() {
+        #[derive(Debug)]
         struct Odd(Vec<u8>);
         impl Link for Odd {
             fn send(&self, _: &[u8], data: Transfer<'_>) -> Result<usize, CommandFault> {

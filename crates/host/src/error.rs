@@ -4,7 +4,7 @@
 //! path, the operation, the byte offset and the error of the kernel.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use skylight_command::Op;
 
@@ -128,12 +128,17 @@ pub enum RefusalReason {
 
 /// The mend for a mounted target. A running system is never told to let go of what it runs from.
 fn mount_mend(point: &str) -> String {
-    /// Folders of the Filesystem Hierarchy Standard 3.0 that a running system needs: section 3 without /media,
-    /// /mnt and what is mounted there.
-    const SYSTEM: [&str; 12] =
-        ["/", "/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/nix", "/opt", "/sbin", "/usr", "/var"];
-    let is_below = |folder: &str| point.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'));
-    if SYSTEM.iter().any(|&folder| point == folder || (folder != "/" && is_below(folder))) {
+    /// File systems that a running system may need as a whole (Filesystem Hierarchy Standard 3.0, sections 3 and
+    /// 5, and `/home`); what is mounted below them is data.
+    const ROOTS: [&str; 4] = ["/", "/home", "/opt", "/var"];
+    /// Folders of programs, libraries, settings and the boot loader, needed with all below (the same, section 3);
+    /// `/nix` is the store of Nix, which holds what the others do.
+    const TREES: [&str; 10] =
+        ["/bin", "/boot", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/sbin", "/usr"];
+    let is_within = |folder: &str| {
+        point.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    if ROOTS.contains(&point) || TREES.into_iter().any(is_within) {
         "this system runs from it: take another drive".into()
     } else {
         format!("run umount {point}, or take another drive")
@@ -300,10 +305,10 @@ pub struct Failure {
     pub reason: Reason,
 }
 
-/// A setting that could not be restored. The restore note stays.
+/// A setting that could not be restored.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{path}: its {what} could not be set to '{setting}' again: {source}; the next run with --destroy-data tries again"
+    "{path}: its {what} could not be set to '{setting}' again: {source}; {mend}", mend = restore_mend(note.as_deref())
 )]
 pub struct NotRestored {
     /// The device.
@@ -314,6 +319,18 @@ pub struct NotRestored {
     pub setting: String,
     /// The kernel's answer.
     pub source: io::Error,
+    /// The restore note, which stays; `None` where none was kept.
+    pub note: Option<PathBuf>,
+}
+
+/// The mend for a setting that was not restored. As long as its note is there, no run may write to the drive.
+fn restore_mend(note: Option<&Path>) -> String {
+    note.map_or("set it by hand".into(), |note| {
+        let note = printable(note);
+        format!(
+            "the next run with --destroy-data tries again, or delete {note} to leave the setting as it is"
+        )
+    })
 }
 
 /// Any error of this crate.
@@ -354,11 +371,13 @@ mod tests {
             let mount_point = point.to_owned();
             RefusalReason::Mounted { what: "sda1".into(), mount_point }.of("/dev/sda").to_string()
         };
-        for point in ["/", "/boot/efi", "/var/lib/docker", "/usr"] {
+        for point in ["/", "/home", "/var", "/opt", "/boot/efi", "/usr", "/usr/local", "/lib64", "/nix/store"]
+        {
             let said = line(point);
             assert!(!said.contains("umount") && said.ends_with("take another drive"), "{said}");
         }
-        for point in ["/mnt", "/mnt/usr", "/data", "/variable"] {
+        for point in ["/mnt", "/mnt/usr", "/data", "/variable", "/home/a/disk", "/var/lib/docker", "/library"]
+        {
             assert!(line(point).contains(&format!("run umount {point}, or")), "{point}");
         }
     }

@@ -6,8 +6,9 @@
 //! it after this process was killed; an existing note takes precedence over the current setting, which may be
 //! what the killed run left; a [`Switch`] restores once, at the latest on drop. A setting is in force if the
 //! drive says so: what the kernel keeps of it counts where the drive is not asked. The write cache is switched by
-//! the kernel, which decides by it whether it sends flushes. `queue/write_cache` is read but never written: it
-//! changes what the kernel assumes, not the drive.
+//! the kernel, which decides by it whether it sends flushes; where the two disagree before a change, nothing is
+//! changed, because one note cannot restore both. `queue/write_cache` is read but never written: it changes what
+//! the kernel assumes, not the drive. Through a partition nothing is changed: others use the rest of its disk.
 //!
 //! Sources: Linux `drivers/scsi/sd.c` (`cache_type`), `Documentation/ABI/testing/sysfs-block`,
 //! `Documentation/ABI/stable/sysfs-block` (`queue/scheduler`).
@@ -15,14 +16,13 @@
 mod knob;
 mod note;
 
-use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::caching::Caching;
 use crate::device::{Access, Device, io_refusal};
 use crate::error::{HostError, NotRestored, system_words};
-use crate::sg_io::SgIo;
+use crate::sg_io::{Link, SgIo};
 use crate::sysfs::Node;
 use knob::{Attribute, Knob};
 pub use note::RestoreNote;
@@ -32,6 +32,9 @@ const CACHE_ON: &str = "write back";
 const CACHE_OFF: &str = "write through";
 /// The scheduler that passes commands on as they come.
 const NO_SCHEDULER: &str = "none";
+
+/// The way to a drive, of its own: a switch may outlive the device.
+type Line = Box<dyn Link + Send>;
 
 /// What can be switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,8 +138,28 @@ pub struct Switch {
 struct Undo {
     setting: Setting,
     knob: Box<dyn Knob>,
+    /// The drive, where what it has of the setting is checked beside the knob.
+    drive: Option<Caching<Line>>,
     value: String,
     note: Option<PathBuf>,
+}
+
+impl Undo {
+    /// Whether the original setting is in force: where it is switched, and at the drive, if that says anything.
+    fn is_back(&self) -> bool {
+        let (wanted, drive) = (self.setting.state_of(&self.value), write_cache(self.drive.as_ref()));
+        self.knob.read().is_ok_and(|now| now == self.value) && !differ(drive, wanted)
+    }
+}
+
+/// The write cache, as the drive says.
+fn write_cache(drive: Option<&Caching<Line>>) -> State {
+    State::of_flag(drive.and_then(|caching| Caching::read(caching).ok()?.write_cache))
+}
+
+/// Whether both are known and not the same.
+fn differ(one: State, other: State) -> bool {
+    one != State::Unknown && other != State::Unknown && one != other
 }
 
 impl Switch {
@@ -145,7 +168,7 @@ impl Switch {
         self.achieved
     }
 
-    /// Why it is not in the requested state; `None` if it is.
+    /// Why it is not, or not for sure, in the requested state; `None` if it is.
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
@@ -199,7 +222,7 @@ impl Device {
             drive: self.identity().key.clone(),
             access: self.access(),
             node: self.node(),
-            file: Some(self.file()),
+            line: Box::new(|| Some(Box::new(SgIo { file: self.file().try_clone().ok()? }))),
         }
     }
 }
@@ -211,15 +234,19 @@ struct Subject<'a> {
     drive: Option<String>,
     access: Access,
     node: Option<&'a Node>,
-    /// The way to the drive itself.
-    file: Option<&'a File>,
+    /// Opens a way to the drive itself.
+    line: Box<dyn Fn() -> Option<Line> + 'a>,
 }
 
 impl Subject<'_> {
-    /// The caching of the drive itself, where it can be asked. A descriptor of its own, because a switch may
-    /// outlive the device.
-    fn caching(&self) -> Option<Caching<SgIo<File>>> {
-        Caching::of(&self.node?.disk(), SgIo { file: self.file?.try_clone().ok()? })
+    /// The caching of the drive itself, where it can be asked.
+    fn caching(&self) -> Option<Caching<Line>> {
+        Caching::of(&self.node?.disk(), (self.line)()?)
+    }
+
+    /// The drive, for a setting of which it is asked beside the knob.
+    fn asked(&self, setting: Setting) -> Option<Caching<Line>> {
+        if setting == Setting::WriteCache { self.caching() } else { None }
     }
 
     /// Where a setting is switched.
@@ -236,13 +263,7 @@ impl Subject<'_> {
     }
 
     fn state(&self, setting: Setting) -> State {
-        let drive = match setting {
-            Setting::WriteCache => {
-                self.caching().and_then(|caching| Caching::read(&caching).ok()?.write_cache)
-            }
-            _ => None,
-        };
-        match State::of_flag(drive) {
+        match write_cache(self.asked(setting).as_ref()) {
             State::Unknown => self.kept(setting),
             known => known,
         }
@@ -273,11 +294,8 @@ impl Subject<'_> {
             switch.why = Some("this target has no switch for it".into());
             return Ok(switch);
         };
-        if setting == Setting::LookAhead && switch.achieved == State::Unknown {
-            // What cannot be read cannot be restored either.
-            let reason =
-                knob.read().err().map_or("it does not declare one".into(), |error| system_words(&error));
-            switch.why = Some(format!("the drive cannot be asked for it: {reason}"));
+        if let Some(why) = self.forbids(setting, &*knob, switch.achieved) {
+            switch.why = Some(why);
             return Ok(switch);
         }
         let before = match self.recorded(setting, note)? {
@@ -291,8 +309,29 @@ impl Subject<'_> {
             let who = if setting == Setting::Scheduler { "kernel" } else { "drive" };
             switch.why = Some(format!("the {who} refused to switch it: {reason}"));
         }
-        switch.undo = Some(Undo { setting, knob, value: before, note: note.map(Path::to_owned) });
+        let (drive, note) = (self.asked(setting), note.map(Path::to_owned));
+        switch.undo = Some(Undo { setting, knob, drive, value: before, note });
         Ok(switch)
+    }
+
+    /// Why a setting that has a switch is left alone.
+    fn forbids(&self, setting: Setting, knob: &dyn Knob, now: State) -> Option<String> {
+        if self.node.is_some_and(|node| node.disk() != *node) {
+            return Some("a partition: its disk is shared".into());
+        }
+        match setting {
+            // `now` is what the drive says, if it says anything.
+            Setting::WriteCache if differ(now, self.kept(setting)) => {
+                Some("drive and kernel disagree about the write cache; rescan the device".into())
+            }
+            // What cannot be read cannot be restored either.
+            Setting::LookAhead if now == State::Unknown => {
+                let reason =
+                    knob.read().err().map_or("it does not declare one".into(), |error| system_words(&error));
+                Some(format!("the drive cannot be asked for it: {reason}"))
+            }
+            _ => None,
+        }
     }
 
     fn restore_from(&self, note: &Path) -> Result<Vec<String>, HostError> {
@@ -306,7 +345,8 @@ impl Subject<'_> {
                 failed = Some(bad_note(note, "is for a drive with a setting that cannot be switched here"));
                 continue;
             };
-            let undo = Undo { setting, knob, value: value.clone(), note: Some(note.to_owned()) };
+            let drive = self.asked(setting);
+            let undo = Undo { setting, knob, drive, value: value.clone(), note: Some(note.to_owned()) };
             match restore(self.path, &undo) {
                 Ok(()) => restored.push(value),
                 Err(error) => failed = Some(error),
@@ -347,17 +387,14 @@ impl Subject<'_> {
 
 /// Writes a setting back, reads it back, and takes it off the note.
 fn restore(path: &str, undo: &Undo) -> Result<(), HostError> {
-    let is_back = || undo.knob.read().is_ok_and(|now| now == undo.value);
-    if !is_back() {
+    if !undo.is_back() {
         let written = undo.knob.write(&undo.value);
-        let failed = match written {
-            Ok(()) if is_back() => None,
-            Ok(()) => Some(io::Error::other("it kept another setting")),
-            Err(error) => Some(error),
-        };
-        if let Some(source) = failed {
+        // A write that failed may have been obeyed all the same.
+        if !undo.is_back() {
+            let source = written.err().unwrap_or_else(|| io::Error::other("it kept another setting"));
             let (what, setting) = (undo.setting.words(), undo.value.clone());
-            return Err(NotRestored { path: path.to_owned(), what, setting, source }.into());
+            let (path, note) = (path.to_owned(), undo.note.clone());
+            return Err(NotRestored { path, what, setting, source, note }.into());
         }
     }
     let Some(note) = undo.note.as_deref() else { return Ok(()) };
@@ -367,213 +404,4 @@ fn restore(path: &str, undo: &Undo) -> Result<(), HostError> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use super::*;
-    use crate::fake::Tree;
-
-    /// A SATA disk with its cache on, and the path of its setting.
-    fn disk(tree: &Tree) -> (Node, PathBuf) {
-        let node = tree.disk("sdq", (8, 256));
-        tree.file("sys/devices/sdq/queue/write_cache", "write back");
-        let file = tree.file("sys/devices/sdq/device/scsi_disk/2:0:0:0/cache_type", "write back\n");
-        (node, file)
-    }
-
-    fn read(file: &Path) -> Option<String> {
-        Attribute(file.to_owned()).read().ok()
-    }
-
-    fn subject(node: &Node) -> Subject<'_> {
-        Subject {
-            path: "/dev/sdq",
-            drive: Some("Model-1".into()),
-            access: Access::DestroyData,
-            node: Some(node),
-            file: None,
-        }
-    }
-
-    #[test]
-    fn the_cache_is_switched_and_restored_on_drop() -> Result<(), HostError> {
-        let tree = Tree::new("switch");
-        let (node, file) = disk(&tree);
-        let note = tree.path("note");
-        {
-            let switch = subject(&node).switch(Setting::WriteCache, false, Some(&note))?;
-            assert_eq!((switch.achieved(), switch.why()), (State::Off, None), "{switch:?}");
-            assert_eq!(read(&file).as_deref(), Some(CACHE_OFF));
-            let kept = RestoreNote::read(&note)?;
-            assert_eq!(
-                kept.and_then(|note| note.value(Setting::WriteCache).map(str::to_owned)).as_deref(),
-                Some(CACHE_ON)
-            );
-        }
-        assert_eq!(read(&file).as_deref(), Some(CACHE_ON));
-        assert!(!note.exists());
-        Ok(())
-    }
-
-    #[test]
-    fn the_next_run_restores_what_a_killed_run_left() -> Result<(), HostError> {
-        let tree = Tree::new("killed");
-        let (node, file) = disk(&tree);
-        let note = tree.path("note");
-        std::mem::forget(subject(&node).switch(Setting::WriteCache, false, Some(&note))?);
-        let restore = subject(&node).restore_from(&note)?;
-        assert_eq!(restore, [CACHE_ON]);
-        assert_eq!(read(&file).as_deref(), Some(CACHE_ON));
-        assert_eq!(subject(&node).restore_from(&note)?, Vec::<String>::new());
-        Ok(())
-    }
-
-    #[test]
-    fn a_drive_that_vanished_is_a_failure_and_its_note_stays() -> Result<(), HostError> {
-        let tree = Tree::new("vanished");
-        let (node, file) = disk(&tree);
-        let note = tree.path("note");
-        let mut switch = subject(&node).switch(Setting::WriteCache, false, Some(&note))?;
-        let _ = fs::remove_file(&file);
-        let error = switch.restore().err();
-        assert!(matches!(error, Some(HostError::NotRestored(_))), "{error:?}");
-        let line = error.map(|error| error.to_string()).unwrap_or_default();
-        assert!(line.starts_with("/dev/sdq: its write cache could not be set to 'write back'"), "{line}");
-        assert!(!file.exists(), "no file is created in its place");
-        assert!(note.exists());
-        Ok(())
-    }
-
-    #[test]
-    fn an_earlier_note_takes_precedence_over_the_current_setting() -> Result<(), HostError> {
-        let tree = Tree::new("earlier");
-        let (node, file) = disk(&tree);
-        let note = tree.path("note");
-        std::mem::forget(subject(&node).switch(Setting::WriteCache, false, Some(&note))?);
-        // Now the cache is off, which the killed run left; turning it on must not note "off".
-        drop(subject(&node).switch(Setting::WriteCache, true, Some(&note))?);
-        assert_eq!(read(&file).as_deref(), Some(CACHE_ON));
-        assert!(!note.exists());
-        Ok(())
-    }
-
-    #[test]
-    fn a_note_of_another_drive_or_a_damaged_one_is_not_used() -> Result<(), HostError> {
-        let tree = Tree::new("foreign");
-        let (node, file) = disk(&tree);
-        let note = tree.path("note");
-        std::mem::forget(subject(&node).switch(Setting::WriteCache, false, Some(&note))?);
-        let mut other = subject(&node);
-        other.drive = Some("Model-2".into());
-        let error = other.restore_from(&note).err().map(|e| e.to_string());
-        assert!(error.is_some_and(|line| line.contains("belongs to another drive")));
-        tree.file("note", "skylight restore");
-        let error = subject(&node).restore_from(&note).err();
-        assert!(error.is_some_and(|e| e.to_string().contains("not a restore note")));
-        assert_eq!(read(&file).as_deref(), Some(CACHE_OFF));
-        Ok(())
-    }
-
-    #[test]
-    fn settings_share_a_note_until_the_last_is_restored() -> Result<(), HostError> {
-        let tree = Tree::new("shared");
-        let (node, file) = disk(&tree);
-        // Sysfs shows a list, so what was written is not what is read; here it is.
-        let scheduler = tree.file("sys/devices/sdq/queue/scheduler", "none [mq-deadline] kyber\n");
-        let note = tree.path("note");
-        let subject = subject(&node);
-        let cache = subject.switch(Setting::WriteCache, false, Some(&note))?;
-        let order = subject.switch(Setting::Scheduler, false, Some(&note))?;
-        assert_eq!((order.achieved(), order.why()), (State::Off, None), "{order:?}");
-        let settings = RestoreNote::read(&note)?.map(|note| note.settings);
-        let expected = [(Setting::WriteCache, CACHE_ON.into()), (Setting::Scheduler, "mq-deadline".into())];
-        assert_eq!(settings.as_deref(), Some(&expected[..]));
-        drop(cache);
-        assert_eq!(read(&file).as_deref(), Some(CACHE_ON));
-        let settings = RestoreNote::read(&note)?.map(|note| note.settings);
-        assert_eq!(settings.as_deref(), Some(&expected[1..]));
-        std::mem::forget(order);
-        assert_eq!(subject.restore_from(&note)?, ["mq-deadline"]);
-        assert_eq!(read(&scheduler).as_deref(), Some("mq-deadline"));
-        assert!(!note.exists());
-        Ok(())
-    }
-
-    #[test]
-    fn one_setting_that_fails_keeps_no_other_from_being_restored() -> Result<(), HostError> {
-        let tree = Tree::new("partly");
-        let (node, file) = disk(&tree);
-        let scheduler = tree.file("sys/devices/sdq/queue/scheduler", "none [mq-deadline] kyber\n");
-        let note = tree.path("note");
-        std::mem::forget(subject(&node).switch(Setting::WriteCache, false, Some(&note))?);
-        std::mem::forget(subject(&node).switch(Setting::Scheduler, false, Some(&note))?);
-        let _ = fs::remove_file(&file);
-        let error = subject(&node).restore_from(&note).err().map(|error| error.to_string());
-        assert!(error.is_some_and(|line| line.contains("cannot be switched here")));
-        assert_eq!(read(&scheduler).as_deref(), Some("mq-deadline"));
-        let left = RestoreNote::read(&note)?.map(|note| note.settings);
-        assert_eq!(left, Some(vec![(Setting::WriteCache, CACHE_ON.to_owned())]));
-        Ok(())
-    }
-
-    #[test]
-    fn look_ahead_that_cannot_be_read_is_not_switched() -> Result<(), HostError> {
-        let tree = Tree::new("ahead");
-        let (node, _) = disk(&tree);
-        let taken = tree.file("plain", "no disk");
-        let file = File::options().read(true).write(true).open(taken).ok();
-        let switch =
-            Subject { file: file.as_ref(), ..subject(&node) }.switch(Setting::LookAhead, false, None)?;
-        assert_eq!(switch.achieved(), State::Unknown);
-        assert!(
-            switch.why().is_some_and(|why| why.starts_with("the drive cannot be asked for it: ")),
-            "{switch:?}"
-        );
-        assert!(switch.undo.is_none());
-        Ok(())
-    }
-
-    #[test]
-    fn a_cache_that_cannot_be_switched_is_reported_and_not_changed() -> Result<(), HostError> {
-        let tree = Tree::new("cannot");
-        let (node, file) = disk(&tree);
-        let mut read_only = subject(&node);
-        read_only.access = Access::ReadOnly;
-        let switch = read_only.switch(Setting::WriteCache, false, None)?;
-        assert_eq!(switch.achieved(), State::On);
-        assert!(switch.why().is_some_and(|why| why.contains("read-only")));
-        assert_eq!(read(&file).as_deref(), Some(CACHE_ON));
-
-        let bare = tree.disk("sdr", (8, 272));
-        tree.file("sys/devices/sdr/queue/write_cache", "write back");
-        let switch = subject(&bare).switch(Setting::WriteCache, false, None)?;
-        assert_eq!(switch.achieved(), State::On);
-        assert!(switch.why().is_some_and(|why| why.contains("no switch")));
-        Ok(())
-    }
-
-    #[test]
-    fn without_a_note_nothing_is_changed() {
-        let tree = Tree::new("nonote");
-        let (node, file) = disk(&tree);
-        tree.file("taken", "a file where the folder should be");
-        let nowhere = tree.path("taken/note");
-        let error = subject(&node).switch(Setting::WriteCache, false, Some(&nowhere)).err();
-        assert!(error.is_some_and(|e| e.to_string().contains("cannot keep the restore note")));
-        assert_eq!(read(&file).as_deref(), Some(CACHE_ON));
-    }
-
-    #[test]
-    fn the_declared_state_is_read_from_either_attribute() {
-        let tree = Tree::new("state");
-        let node = tree.disk("sdq", (8, 256));
-        assert_eq!(subject(&node).state(Setting::WriteCache), State::Unknown);
-        tree.file("sys/devices/sdq/queue/write_cache", "write through");
-        assert_eq!(subject(&node).state(Setting::WriteCache), State::Off);
-        let mode_page = "sys/devices/sdq/device/scsi_disk/2:0:0:0/cache_type";
-        tree.file(mode_page, "write back, no read (daft)");
-        assert_eq!(subject(&node).state(Setting::WriteCache), State::On);
-        tree.file(mode_page, "none");
-        assert_eq!(subject(&node).state(Setting::WriteCache), State::Off);
-    }
-}
+mod tests;

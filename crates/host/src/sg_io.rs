@@ -58,9 +58,15 @@ pub enum Transfer<'a> {
 }
 
 /// What carries a command to a drive.
-pub trait Link {
+pub trait Link: fmt::Debug {
     /// Sends a command with its data; the number of bytes that were transferred.
     fn send(&self, command: &[u8], data: Transfer<'_>) -> Result<usize, CommandFault>;
+}
+
+impl<L: Link + ?Sized> Link for Box<L> {
+    fn send(&self, command: &[u8], data: Transfer<'_>) -> Result<usize, CommandFault> {
+        (**self).send(command, data)
+    }
 }
 
 /// The SG_IO ioctl of a disk.
@@ -97,7 +103,7 @@ struct SgIoHeader {
     info: u32,
 }
 
-impl<F: AsFd> Link for SgIo<F> {
+impl<F: AsFd + fmt::Debug> Link for SgIo<F> {
     fn send(&self, command: &[u8], data: Transfer<'_>) -> Result<usize, CommandFault> {
         const SG_IO: libc::c_ulong = 0x2285;
         const INTERFACE: libc::c_int = b'S' as libc::c_int;

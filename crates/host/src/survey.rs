@@ -1,15 +1,18 @@
 //! All disks of a machine: what each declares, and what a probe may do to it.
 //!
-//! Invariants: nothing is written and no device is opened exclusively; the checks are those of
+//! Invariants: nothing is written and no device is opened exclusively; only a disk that nobody uses is searched
+//! for signatures. The checks of what is on a disk and who uses it are those of
 //! [`Device::open`](crate::Device::open), in the order of what they say about a disk, so that a disk which may
-//! be written here is refused there only for what happened since, or for a user that the kernel alone knows
-//! (another mount namespace, an exclusive opener). Disks without capacity (an empty card reader, an unattached
-//! loop device) are left out. A reason is a fact without advice: what to do about it is the reader's.
+//! be written here is refused there only for what happened since, for a user that the kernel alone knows
+//! (another mount namespace, an exclusive opener), or for want of what is not looked at here (permission to
+//! write, io_uring, memory). Disks without capacity (an empty card reader, an unattached loop device) and optical
+//! drives are left out. A reason is a fact without advice: what to do about it is the reader's.
 //!
 //! Source: Linux `Documentation/ABI/stable/sysfs-block`; the device paths of `Documentation/ABI/testing/sysfs-bus-*`.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -52,7 +55,7 @@ pub struct Surveyed {
     pub why: Option<String>,
 }
 
-/// All disks with a capacity, in the order of their names.
+/// All disks with a capacity but optical ones, in the order of their names.
 ///
 /// # Errors
 /// When sysfs cannot be read.
@@ -66,7 +69,7 @@ pub fn survey(sysfs: &Sysfs) -> Result<Vec<Surveyed>, HostError> {
 
 fn surveyed(disk: &Node, sysfs: &Sysfs, examine: &Examine<'_>) -> Option<Surveyed> {
     let size_bytes = disk.text("size")?.parse::<u64>().ok()?.saturating_mul(SECTOR_BYTES);
-    if size_bytes == 0 {
+    if size_bytes == 0 || is_optical(&disk.name()) {
         return None;
     }
     let block = disk.text("queue/logical_block_size").and_then(|text| text.parse().ok());
@@ -78,11 +81,20 @@ fn surveyed(disk: &Node, sysfs: &Sysfs, examine: &Examine<'_>) -> Option<Surveye
     Some(Surveyed { identity, bus: bus_of(disk), probe, why })
 }
 
-/// Opens a disk for reading, and describes a foreign signature on it.
-type Examine<'a> = dyn Fn(&Path) -> Result<io::Result<Option<String>>, io::Error> + 'a;
+/// Whether a disk is a drive for optical media, by its name (Linux `drivers/scsi/sr.c`): none has magnetic tracks,
+/// and to look for signatures would close its tray (`CDO_AUTO_CLOSE` in `drivers/cdrom/cdrom.c`).
+fn is_optical(name: &str) -> bool {
+    name.strip_prefix("sr").is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
 
-fn examined(path: &Path) -> Result<io::Result<Option<String>>, io::Error> {
-    File::open(path).map(|file| signatures::find(&file))
+/// Opens a disk for reading; what that gives describes a foreign signature on it.
+type Examine<'a> = dyn Fn(&Path) -> io::Result<Box<Search>> + 'a;
+type Search = dyn FnOnce() -> io::Result<Option<String>>;
+
+fn examined(path: &Path) -> io::Result<Box<Search>> {
+    // The open waits for no medium, and an empty drive is no error of it (open(2), O_NONBLOCK).
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    Ok(Box::new(move || signatures::find(&file)))
 }
 
 fn verdict(
@@ -99,8 +111,8 @@ fn verdict(
     if identity.size_bytes < MIN_SIZE_BYTES {
         return (Probe::No, Some(format!("smaller than {} MiB", MIN_SIZE_BYTES >> 20)));
     }
-    let content = match examine(path) {
-        Ok(content) => content,
+    let search = match examine(path) {
+        Ok(search) => search,
         Err(error) => return (Probe::No, Some(unopened(&error))),
     };
     let reads = |why: String| (Probe::Reads, Some(why));
@@ -117,7 +129,7 @@ fn verdict(
     if is_protected(disk) {
         return reads("write-protected".into());
     }
-    match content {
+    match search() {
         Ok(None) => (Probe::Writes, None),
         Ok(Some(what)) => reads(format!("holds {what}")),
         Err(error) => reads(format!("its content cannot be examined: {}", system_words(&error))),
@@ -190,7 +202,7 @@ mod tests {
         Some((found.probe, found.why.unwrap_or_default()))
     }
 
-    const FREE: &Examine<'static> = &|_| Ok(Ok(None));
+    const FREE: &Examine<'static> = &|_| Ok(Box::new(|| Ok(None)));
 
     #[test]
     fn a_free_disk_may_be_written() {
@@ -214,9 +226,9 @@ mod tests {
         let tree = Tree::new("survey-why");
         let node = disk(&tree, 1 << 30);
         let reads = |why: &str| Some((Probe::Reads, why.to_owned()));
-        let signed: &Examine<'_> = &|_| Ok(Ok(Some("a file system (ext4)".into())));
+        let signed: &Examine<'_> = &|_| Ok(Box::new(|| Ok(Some("a file system (ext4)".into()))));
         assert_eq!(judged(&tree, &node, signed), reads("holds a file system (ext4)"));
-        let blind: &Examine<'_> = &|_| Ok(Err(io::Error::other("no tool")));
+        let blind: &Examine<'_> = &|_| Ok(Box::new(|| Err(io::Error::other("no tool"))));
         assert_eq!(judged(&tree, &node, blind), reads("its content cannot be examined: no tool"));
         tree.file("sys/devices/sdq/ro", "1\n");
         assert_eq!(judged(&tree, &node, FREE), reads("write-protected"));
@@ -227,6 +239,22 @@ mod tests {
         assert_eq!(judged(&tree, &node, shut), Some((Probe::No, "no medium in it".into())));
         tree.file("sys/devices/sdq/size", "2048");
         assert_eq!(judged(&tree, &node, FREE), Some((Probe::No, "smaller than 64 MiB".into())));
+    }
+
+    #[test]
+    fn a_disk_in_use_is_not_searched_and_an_optical_one_is_not_opened() {
+        let tree = Tree::new("survey-quiet");
+        let node = disk(&tree, 1 << 30);
+        tree.file("proc/self/mountinfo", "9 1 8:256 / /mnt rw - ext4 /dev/root rw\n");
+        let searched: &Examine<'_> = &|_| Ok(Box::new(|| panic!("a disk in use was searched")));
+        assert_eq!(judged(&tree, &node, searched), Some((Probe::Reads, "sdq is mounted at /mnt".into())));
+        tree.file("proc/self/mountinfo", "");
+        tree.file("sys/devices/sdq/ro", "1\n");
+        assert_eq!(judged(&tree, &node, searched), Some((Probe::Reads, "write-protected".into())));
+        let optical = tree.disk("sr0", (11, 0));
+        tree.file("sys/devices/sr0/size", "8388608\n");
+        let opened: &Examine<'_> = &|_| panic!("an optical drive was opened");
+        assert_eq!(judged(&tree, &optical, opened), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! raise becomes the cause of a `HostError` of kind `interrupted`; the binding never blocks on a lock while
 //! it holds the interpreter.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use numpy::{PyArray1, PyReadonlyArray1};
@@ -243,7 +243,7 @@ impl HostDevice {
 
     /// Restores settings that a killed run left changed; returns their values, none without a note.
     fn put_back(&self, py: Python<'_>, note: PathBuf) -> PyResult<Vec<String>> {
-        self.with(py, |device| device.restore_from(Path::new(&note)))
+        self.with(py, |device| py.detach(move || device.restore_from(&note)))
     }
 
     /// Closes the device.
@@ -280,18 +280,18 @@ impl HostSwitch {
 impl HostSwitch {
     /// The current state: "on", "off" or "unknown".
     #[getter]
-    fn achieved(&self) -> &'static str {
-        self.switch().achieved().as_str()
+    fn achieved(&self, py: Python<'_>) -> &'static str {
+        py.detach(|| self.switch().achieved().as_str())
     }
 
     /// Why the state is not the requested one, or None.
     #[getter]
-    fn why(&self) -> Option<String> {
-        self.switch().why().map(str::to_owned)
+    fn why(&self, py: Python<'_>) -> Option<String> {
+        py.detach(|| self.switch().why().map(str::to_owned))
     }
 
     /// Restores the original setting. Idempotent.
     fn restore(&self, py: Python<'_>) -> PyResult<()> {
-        self.switch().restore().map_err(|error| host_error(py, &error))
+        py.detach(|| self.switch().restore()).map_err(|error| host_error(py, &error))
     }
 }

@@ -3,11 +3,11 @@
 Invariants: without `destroy_data` the kernel itself opens the target read-only, so nothing can be written,
 and its settings are left alone; with it, a target in use is refused (see the Rust crate `host`). The volatile
 write cache, read look-ahead and the kernel's scheduler are read back after they were set, and restored on
-exit of `settings`, at interpreter exit, by a guard (`guard.py`) after a kill, and, from a restore note on
-disk, by the next run. A drive that cannot be restored (it vanished) raises a `TargetError`, which never
-replaces an error already being raised. Zone actions and appends in a batch run one at a time, after what is
-before them (see the Rust module `host/batch.rs`). Notes live in `$SKYLIGHT_STATE`, else
-`$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file per drive.
+exit of `settings`, at interpreter exit, by a guard (`guard.py`) after a kill or where restoring failed, and,
+from a restore note on disk, by the next run. A drive that cannot be restored (it vanished) raises a
+`TargetError`, which never replaces an error already being raised. Zone actions and appends in a batch run one
+at a time, after what is before them (see the Rust module `host/batch.rs`). Notes live in `$SKYLIGHT_STATE`,
+else `$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file per drive.
 
 Source: docs/devices.md; docs/architecture.md (crates/host).
 """
@@ -22,7 +22,7 @@ import os
 import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Protocol
 
@@ -47,6 +47,8 @@ from skylight.evidence import (
 from skylight.zoned.zones import ZoneKind, ZoneLayout, Zones
 
 STOP_PIECE_IOS = 16  # times the depth: I/Os that may run past a stop
+STACKED = ("dm-", "md", "loop")
+"""Beginnings of the kernel's names of devices on other devices, which have schedulers of their own."""
 LOOKED_AT = 32
 """Number of blocks that are checked for zeros."""
 BESIDE_BYTES = 1 << 20
@@ -365,10 +367,7 @@ class DeviceEngine:
     def settings(self, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
         """Asks for the volatile write cache and read look-ahead on or off, and for no scheduler of the
         kernel, as far as the target can; restores them on exit, the last first."""
-        note = self.note_path
-        if self.can_write and note is not None and self._guard is None:
-            with suppress(OSError):  # no process can be started: the note is left for the next run
-                self._guard = Guard(self._path, note, self._root)
+        unguarded = self._start_guard()
         switches: list[Switch] = []
         try:
             for setting, on in self._wanted(write_cache=write_cache, look_ahead=look_ahead):
@@ -382,8 +381,8 @@ class DeviceEngine:
             report = SettingsReport(
                 _STATES.get(cache.achieved),
                 _STATES.get(ahead.achieved),
-                "; ".join(f"{name}: {switch.why}" for name, switch in told if switch.why),
-                scheduler=None if not order else _STATES.get(order[0].achieved),
+                "; ".join([*(f"{name}: {switch.why}" for name, switch in told if switch.why), *unguarded]),
+                scheduler=None if not order else self._reorders(order[0].achieved),
             )
             yield report
         except BaseException as error:
@@ -399,6 +398,23 @@ class DeviceEngine:
         yield "look-ahead", look_ahead
         if self._facts.declared.get("scheduler") is not None:
             yield "scheduler", False
+
+    def _reorders(self, scheduler: str) -> bool | None:
+        """Whether commands are reordered, by the state of the target's own scheduler. Off says nothing where
+        other devices lie below."""
+        stacked = str(self._facts.declared.get("kernel_name")).startswith(STACKED)
+        return None if stacked and scheduler == "off" else _STATES.get(scheduler)
+
+    def _start_guard(self) -> list[str]:
+        """Starts the guard of a drive whose settings may change; why it could not, if so."""
+        note = self.note_path
+        if self.can_write and note is not None and self._guard is None:
+            try:
+                self._guard = Guard(self._path, note, self._root)
+            except OSError as error:
+                reason = os.strerror(error.errno or 0)
+                return [f"no guard could be started ({reason}): after a kill the next run restores them"]
+        return []
 
     def erase(self) -> bool:
         """Secure erase of real devices is not supported by this version."""
@@ -425,15 +441,20 @@ class DeviceEngine:
         return True
 
     def close(self) -> None:
-        """Restores changed settings and releases the device. Does nothing the second time."""
+        """Restores changed settings and releases the device. Does nothing the second time.
+
+        Where restoring failed, the note is left, and the guard goes on trying."""
         try:
             for failed in self._restored(list(self._switches)):
                 raise failed
         finally:
-            if self._guard is not None:
-                self._guard.dismiss()
-                self._guard = None
             self._host.close()
+            guard, self._guard = self._guard, None
+            note = self.note_path
+            if guard is not None and note is not None and note.exists():
+                guard.release()
+            elif guard is not None:
+                guard.dismiss()
 
     def _switch(self, setting: Setting, on: bool) -> Switch:
         note = self.note_path

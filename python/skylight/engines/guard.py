@@ -1,14 +1,17 @@
-"""A guard beside a run that changes the settings of a drive: it puts them back when the run was killed.
+"""A guard beside a run that changes the settings of a drive: it puts them back when the run could not.
 
-What survives what: an error, Ctrl-C, SIGTERM and the end of the interpreter are for the engine itself.
-SIGKILL leaves the guard, which sees the pipe from the run close. Where the guard is killed too (a container
-that is stopped, a machine that is switched off) the restore note is left, which the next run with permission
-to write applies. Switching a drive off undoes what was asked of the drive itself.
+What survives what: an error, Ctrl-C, SIGTERM and the end of the interpreter are for the engine itself; where
+it could not restore everything, it leaves the guard running. SIGKILL leaves it too, and it sees the pipe from
+the run close. Where the guard is killed as well (a container that is stopped, a machine that is switched
+off) the restore note is left, which the next run with permission to write applies. Switching a drive off
+undoes a change of look-ahead; a change of the write cache the drive may have saved.
 
 Invariants: the guard is a session of its own, so that no signal from the run's terminal reaches it; it does
 nothing as long as the run lives, and nothing without a note; it opens the drive exclusively, as any run that
 writes does, so it never changes the settings of one. It runs as a script, and imports Skylight only when it
 is needed: beside a measurement it takes no processor.
+
+Source: Linux `drivers/scsi/sd.c`, `cache_type_store`, which saves the page where the drive can (SP).
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -43,12 +47,19 @@ class Guard:
         )
 
     def dismiss(self) -> None:
-        """Ends the guard; what it is to guard has been put back, or is left to the next run."""
+        """Ends the guard; what it is to guard has been put back."""
         assert self._process.stdin is not None
         with suppress(OSError):
             self._process.kill()
         self._process.stdin.close()
         self._process.wait()
+
+    def release(self) -> None:
+        """Leaves the guard to itself, as a kill would: it tries to put back what is left, and ends."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        # Its end is collected without waiting for it.
+        threading.Thread(target=self._process.wait, daemon=True).start()
 
 
 def put_back(device: str, note: Path, root: str | None) -> None:

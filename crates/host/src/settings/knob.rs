@@ -36,7 +36,7 @@ impl Knob for Attribute {
     }
 }
 
-impl<L: Link + std::fmt::Debug + Send> Knob for Caching<L> {
+impl<L: Link + Send> Knob for Caching<L> {
     fn read(&self) -> io::Result<String> {
         Ok(State::of_flag(Caching::read(self)?.look_ahead).as_str().to_owned())
     }

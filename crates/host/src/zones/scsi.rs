@@ -168,6 +168,7 @@ mod tests {
     use crate::sg_io::CommandFault;
 
     /// A drive of so many zones of 65,536 blocks that answers as the standard says, and keeps what it was sent.
+    #[derive(Debug)]
     struct FakeDrive {
         zones: u64,
         sent: RefCell<Vec<Vec<u8>>>,
