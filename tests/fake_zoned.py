@@ -100,9 +100,19 @@ class FakeZoned:
             start_bytes=start, size_bytes=full,
             capacity_bytes=np.full(traits.zones, traits.capacity_bytes, np.uint64),
             write_pointer_bytes=start + self.pointer.astype(np.uint64), kind=kind,
-            condition=np.array([3 if self.open.get(zone) else 1 for zone in range(traits.zones)], np.uint8),
+            condition=np.array([self._condition(zone) for zone in range(traits.zones)], np.uint8),
             reset_recommended=np.zeros(traits.zones, bool), non_sequential=flag,
         )  # fmt: skip
+
+    def _condition(self, zone: int) -> int:
+        """Explicitly open, full, implicitly open or closed, or empty."""
+        if self.open.get(zone):
+            return 3
+        if self.pointer[zone] >= self.traits.capacity_bytes:
+            return 14
+        if self.pointer[zone]:
+            return 2 if zone in self.open else 4
+        return 1
 
     def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         del depth

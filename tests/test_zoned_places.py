@@ -17,7 +17,7 @@ from skylight.findings import Known
 from skylight.probe.procedure import Replay
 from skylight.probe.reset import State
 from skylight.probe.session import Session
-from skylight.probe.suite import SuiteOptions, infer_suite, run_suite
+from skylight.probe.suite import SuiteOptions, accounts, infer_suite, run_suite
 from skylight.probe.zoned import FILL_BYTES, MOST_FILLED_BYTES, Filling, UsablePart, zones_of
 from skylight.recording import Recording
 
@@ -52,15 +52,16 @@ def test_addresses_of_a_part_count_from_its_first_zone() -> None:
 def test_what_is_read_is_filled_once_and_in_order() -> None:
     engine, filling = FakeZoned(ZonedTraits(zones=32, conventional=4)), Filling()
     at = np.array([2 * ZONE, 10 * ZONE + 5, 11 * ZONE - 1], np.uint64)
-    batch = filling.batch(engine.report_zones(), at, 4096)
+    batch = filling.batch(engine.report_zones(), at, 4096, rest=False)
     assert batch is not None
+    filling.begun = True
     assert (batch.op[0], batch.size[0]) == (int(Op.RESET_ZONE), 0)
-    engine.run(batch)
+    filling.done(engine.report_zones(), engine.run(batch), whole=True)
     assert np.flatnonzero(engine.pointer).tolist() == [10, 11], "a conventional zone has no write pointer"
     assert engine.pointer[10] == ZONE and int(batch.size.max()) == FILL_BYTES
-    again = filling.batch(engine.report_zones(), at, 4096)
+    again = filling.batch(engine.report_zones(), at, 4096, rest=False)
     assert again is not None and len(again) == 0
-    more = filling.batch(engine.report_zones(), np.array([20 * ZONE], np.uint64), 4096)
+    more = filling.batch(engine.report_zones(), np.array([20 * ZONE], np.uint64), 4096, rest=False)
     assert more is not None and Op.RESET_ZONE not in more.op, "what was filled stays"
 
 
@@ -70,22 +71,33 @@ def test_what_is_read_is_filled_once_and_in_order() -> None:
 ])  # fmt: skip
 def test_what_cannot_be_filled_is_said_to_be(traits: ZonedTraits, at: int | None) -> None:
     where = np.arange(20, traits.zones) * ZONE if at is None else np.array([at])
-    assert Filling().batch(FakeZoned(traits).report_zones(), where.astype(np.uint64), 4096) is None
+    assert (
+        Filling().batch(FakeZoned(traits).report_zones(), where.astype(np.uint64), 4096, rest=False) is None
+    )
 
 
 def test_zones_are_full_before_a_step_touches_them_first() -> None:
     engine = FakeZoned(ZonedTraits(zones=2_048, conventional=0))
     filling, writes = Filling(), IoBatch.writes([5 * ZONE + 4096, 9 * ZONE - 1024], 4096)
-    ahead = filling.ahead(engine, ZONE, writes)
+    new = filling.new(ZONE, writes)
+    assert new == {5, 8, 9}
+    ahead = filling.ahead(engine.report_zones(), new, rest=False)
     assert ahead is not None
     engine.run(ahead)
     assert np.flatnonzero(engine.pointer == ZONE).tolist() == [5, 8, 9]
-    assert filling.ahead(engine, ZONE, writes) is None
+    filling.met |= new
+    assert not filling.new(ZONE, writes)
     engine.run(IoBatch.writes([7 * ZONE + 4096], 4096))
-    assert filling.ahead(engine, ZONE, IoBatch.reads([7 * ZONE], 4096)) is None, "what lies there is wanted"
+    assert filling.ahead(engine.report_zones(), {7}, rest=False) is None, "what lies there is wanted"
+    flush = filling.ahead(engine.report_zones(), {7}, rest=True)
+    assert flush is not None and flush.op.tolist() == [Op.FLUSH]
+    engine.run(IoBatch.writes([6 * ZONE], 4096))
+    assert filling.ahead(engine.report_zones(), {6}, rest=False) is None
+    more = filling.ahead(engine.report_zones(), {6}, rest=True)
+    assert more is not None and more.offset[0] == 6 * ZONE + 4096
     many = IoBatch.writes(np.arange(MOST_FILLED_BYTES // ZONE + 5, dtype=np.uint64) * np.uint64(ZONE), 4096)
-    assert filling.ahead(engine, ZONE, many) is None, "it fills a cache"
-    assert filling.ahead(engine, ZONE, IoBatch.make(Op.FLUSH, [0], 0)) is None
+    assert not filling.new(ZONE, many), "it would take too long"
+    assert not filling.new(ZONE, IoBatch.make(Op.FLUSH, [0], 0))
 
 
 def drive(conditions: str = "[conditions]\n") -> SimEngine:
@@ -130,3 +142,7 @@ def test_a_drive_is_shingled_although_its_first_zones_are_conventional(tmp_path:
     turn_ns = known.number("rotation_ns")
     assert turn_ns is not None and known.part("track_bytes", "id") is not None
     assert infer_suite(tmp_path / "r").findings == result.findings
+    told = accounts(result)
+    assert all(account.within for account in told)
+    filled = [account.bytes_written for account in told if account.test.endswith(", zones filled")]
+    assert filled and all(filled), "what fills zones has an account of its own"

@@ -14,12 +14,18 @@ from skylight.evidence import TargetFacts
 from skylight.probe import Cost, Test
 from skylight.probe.reset import words
 from skylight.probe.suite import SuiteOptions, cost_of, left_out
-from skylight.probe.zoned import MOST_FILLED_BYTES
+from skylight.probe.zoned import MOST_FILLED_BY_TEST_BYTES, MOST_FILLING_S
 from skylight.units import format_capacity, format_count, format_seconds, format_size
 
 __all__ = ["print_plan"]
 
 _LEFT_OUT = "a host-managed drive refuses writes that are not at a write pointer"
+
+_FILLED = (
+    "a test may fill those that it reads or writes to, and reset all of them before, whatever --reset"
+    f" says; at most {format_size(MOST_FILLED_BY_TEST_BYTES)} and {format_seconds(MOST_FILLING_S)} each test,"
+    " beside this"
+)
 
 
 def print_plan(
@@ -46,9 +52,9 @@ def print_plan(
         zoned = model is not None
         paragraph(f"reset: {words(options.reset, virtual=facts.kind == 'sim', zoned=zoned)}", indent=2)
         if zoned:
-            most = format_size(MOST_FILLED_BYTES)
-            paragraph(f"zones that a test reads are filled before: at most {most} each", indent=2)
-    paragraph(f"risk: {_risk(facts, can_write, whole.bytes_written)}", indent=2)
+            paragraph(f"zones: {_FILLED}", indent=2)
+    beside = ", zones beside this" if model is not None else ""
+    paragraph(f"risk: {_risk(facts, can_write, whole.bytes_written, beside)}", indent=2)
 
 
 def _row(title: str, cost: Cost) -> tuple[str, ...]:
@@ -67,14 +73,13 @@ def _row(title: str, cost: Cost) -> tuple[str, ...]:
     )
 
 
-def _risk(facts: TargetFacts, can_write: bool, bytes_written: int) -> str:
-    """What becomes of the data on the target."""
+def _risk(facts: TargetFacts, can_write: bool, bytes_written: int, beside: str) -> str:
+    """What becomes of the data on the target; `beside` says what else is written."""
     if facts.kind == "sim":
         return "none; the drive is emulated"
     if facts.declared.get("scratch") is True:
         return f"none to your files; up to {format_size(bytes_written)} are written to the scratch file"
     if not can_write:
         return "none; nothing is written, so findings may be unknown (--destroy-data allows writes)"
-    return (
-        f"DATA IS LOST: up to {format_size(bytes_written)} are written all over {facts.name} (--destroy-data)"
-    )
+    most = format_size(bytes_written)
+    return f"DATA IS LOST: up to {most} are written all over {facts.name}{beside} (--destroy-data)"

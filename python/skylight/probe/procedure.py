@@ -224,7 +224,11 @@ class Replay(StepNames):
         step = self._steps[self._at] if self._at < len(self._steps) else None
         if step is None or not is_filled(step.name):
             return True
-        return self._next_named(FILLED, "run").params.get("written") is True
+        step = self._next_named(FILLED, "run")
+        after = self._steps[self._at] if self._at < len(self._steps) else None
+        if after is not None and is_filled(after.name) and after.params.get("step") == step.name:
+            step = self._next_named(FILLED, "run")
+        return step.params.get("written") is True
 
     def zones(self, name: str) -> ZonesSeen | None:
         """As the step kept them."""

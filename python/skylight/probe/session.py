@@ -13,9 +13,10 @@ A run may have a budget of device time, which all its steps share: no command is
 step may end early or hold nothing. What is left depends on the logs alone, so a resumed run is cut at the
 same commands, and a replay takes the same decisions.
 
-A test has a bound of device time, pauses included, and of bytes written: that of the plan. It is held here
-and nowhere else: what does not fit is not sent, the evidence ends with a step of the kind `bound` that says
-why, and `BoundReached` ends the procedure. A replay ends at the same step, because the evidence does.
+A test has a bound of device time, pauses included, and of bytes written: that of the plan. Each reset has its
+own, and so has all filling of zones. They are held here and nowhere else: what does not fit is not sent, the
+evidence ends with a step of the kind `bound` that says why, and `BoundReached` ends the procedure. A replay
+ends at the same step, because the evidence does.
 
 Source: docs/architecture.md, idea 3.
 """
@@ -47,6 +48,7 @@ from skylight.evidence import (
     Stop,
 )
 from skylight.findings import Known
+from skylight.probe.bound import Bound, BoundReached
 from skylight.probe.budget import Budget
 from skylight.probe.reset import (
     MOST_BYTES,
@@ -60,116 +62,29 @@ from skylight.probe.reset import (
 )
 from skylight.probe.zoned import (
     FILLED,
+    MOST_FILLED_BY_TEST_BYTES,
+    MOST_FILLING_S,
     PART,
     RESET_ALL,
     Filling,
     UsablePart,
     ZonesSeen,
     holds_data,
+    is_filled,
     zones_of,
 )
 from skylight.recording import PartWriter, SpentPart
-from skylight.units import format_seconds, format_size
+from skylight.zoned.zones import Zones
 
 FIRST_PIECE_IOS = 64
 LARGEST_PIECE_IOS = 1 << 16
 PIECE_NS = 500_000_000
 
-SLOWEST_NS = 10_000_000_000
-"""The mean time of a command that a piece is cut for, if none was slower yet. Slower than a write that waits
-for the largest band known, 256 MiB, to be read and written at 75 MB/s."""
-
-LATE_NS = 600_000_000_000
-"""Of a bound, kept back for the commands that are under way when the rest is spent, or as much as the slowest
-so far took: a set-associative cache cleans all data bands of a cache band for one write, in minutes."""
-
-SLOW_SHARE = 1 / 8
-"""Of what is left of a bound. A piece that ends at a command drains the queue, so one that stalls for
-minutes, as a set-associative cache does, must not end it."""
-
-MOST_LATE = 0.25
-"""Of a short bound, at most this share is kept back."""
-
+EMPTIED = ("erased", "zones_reset", "trimmed")
+"""Parameters of the first step of a reset, each of which says that the target holds nothing."""
 
 BOUND = "bound"
 """The name of the step that ends the evidence of a test at its bound."""
-
-
-class BoundReached(Exception):
-    """The test may ask no more of its target: device time or bytes written have reached their bound."""
-
-
-class Bound:
-    """Device time (ns, pauses included) and bytes written that a test may take.
-
-    >>> bound = Bound(1_000 * 10**9, 10_000)
-    >>> bound.fits(IoBatch.reads([0] * 300, 4096)), bound.fits(IoBatch.writes([0] * 300, 4096))
-    (100, 2)
-    >>> bound.fits_pause(1_000 * 10**9), bound.fits_pause(700 * 10**9)
-    (False, True)
-    """
-
-    def __init__(self, device_ns: int, bytes_written: int) -> None:
-        """Begins with all of it left."""
-        self.device_ns = device_ns
-        self.bytes_written = bytes_written
-        self._left_ns = device_ns
-        self._left_bytes = bytes_written
-        self._late_ns = min(LATE_NS, round(MOST_LATE * device_ns))
-        self._slowest_ns = 0
-        self.why = ""
-        """What did not suffice for the last command or pause that was asked for, in words."""
-
-    def fits(self, io: IoBatch, depth: int = 1, until: Stop | None = None) -> int:
-        """How many of the first commands may be sent before the bound is looked at again, in case each is as
-        slow as commands may be without reaching the stop; 0 when nothing is left."""
-        if not self.fits_pause(0):
-            return 0
-        io = io.part(0, max(1, self._left_ns // self._worst_ns(depth, until)))
-        written = np.cumsum(np.where(io.op == int(Op.WRITE), io.size, 0), dtype=np.int64)
-        count = int(np.searchsorted(written, self._left_bytes, side="right"))
-        if count == 0:
-            self.why = f"{format_size(self.bytes_written)} written"
-        return count
-
-    def _worst_ns(self, depth: int, until: Stop | None) -> int:
-        """The slowest pace that commands can keep without reaching the stop, ns a command."""
-        worst_ns = max(
-            SLOWEST_NS, self._slowest_ns // depth
-        )  # waiting in a queue is in each of its latencies
-        if until is None:
-            return worst_ns
-        slow = (until.count - 1) / until.within
-        return max(1, round(slow * worst_ns + (1 - slow) * min(until.latency_ns / depth, worst_ns)))
-
-    def fits_pause(self, pause_ns: int) -> bool:
-        """Whether the target may be left alone for that long, and asked for more afterwards."""
-        fits = pause_ns < self._left_ns - self._late_ns
-        if not fits:
-            self.why = f"{format_seconds(self.device_ns / 1e9)} of device time"
-        return fits
-
-    def spend(self, log: IoLog) -> None:
-        """Subtracts what was done."""
-        self._left_bytes -= int(log.size[log.op == int(Op.WRITE)].sum(dtype=np.int64))
-        self.spend_ns(log.span_ns)
-        self._slowest_ns = max(self._slowest_ns, int(log.latency_ns.max(initial=0)))
-        self._late_ns = max(self._late_ns, int(log.latency_ns.max(initial=0)))
-
-    def slow_command(self, depth: int) -> Stop:
-        """A command so slow that the bound is looked at again, whatever was expected of the rest: slower than
-        `fits` allowed for, or a share of what is left."""
-        allowed_ns = depth * self._worst_ns(depth, None)
-        return Stop(max(min(round(SLOW_SHARE * self.left_ns), allowed_ns), 1))
-
-    @property
-    def left_ns(self) -> int:
-        """Device time that is left, ns."""
-        return max(self._left_ns, 0)
-
-    def spend_ns(self, device_ns: int) -> None:
-        """Subtracts device time."""
-        self._left_ns -= device_ns
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,10 +118,13 @@ class StepNames:
         return tuple(self._names)
 
     def _named(self, name: str) -> str:
+        self._names.append(self._next_name(name))
         self._used[name] += 1
-        number = self._used[name]
-        self._names.append(name if number == 1 else f"{name}-{number}")
         return self._names[-1]
+
+    def _next_name(self, name: str) -> str:
+        number = self._used[name] + 1
+        return name if number == 1 else f"{name}-{number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +164,8 @@ class Session(StepNames):
         target, None for all of it."""
         super().__init__()
         self._filling = Filling()
+        self._filling_bound = Bound(round(MOST_FILLING_S * 1e9), MOST_FILLED_BY_TEST_BYTES)
+        self._cut_fillings: frozenset[str] = frozenset()
         self._means = first_means(reset)
         self._resets = Resets()
         self._part = part
@@ -268,12 +188,21 @@ class Session(StepNames):
         self.size = self.target.size_bytes
         self.block_bytes = self.target.block_bytes
         self.can_write = engine.can_write
-        if bound is not None and before is not None and not engine.repeatable:
-            for cut in before.cut:  # it was done to the target, though nobody uses it
-                bound.spend(cut.rows)
+        if before is not None and not engine.repeatable:
+            self._spend_cut(before, bound)
         if part is not None and self._recorded(PART, "zones") is None:
             writer.begin(PART, "zones", part.params())
             writer.end()
+
+    def _spend_cut(self, before: Evidence, bound: Bound | None) -> None:
+        """What was interrupted was done to the target, though nobody uses it."""
+        self._cut_fillings = frozenset(cut.name for cut in before.cut if is_filled(cut.name))
+        for cut in before.cut:
+            if cut.name in self._cut_fillings:
+                self._filling_bound.spend(cut.rows)
+                self._filling.filled_bytes += cut.bytes_of(Op.WRITE)
+            elif bound is not None:
+                bound.spend(cut.rows)
 
     def rng(self, name: str) -> np.random.Generator:
         """A generator of its own for each name, from the seed alone: what a step draws never depends on
@@ -339,12 +268,14 @@ class Session(StepNames):
             self._writer.end()
         raise BoundReached(name)
 
-    def _reset_zones(self) -> bool:
-        """Resets all zones, if the target has some with a write pointer."""
+    def _reset_zones(self) -> dict[str, JsonScalar]:
+        """Resets all zones, if the target has some with a write pointer; whether it did. Nothing without
+        zones."""
         zones = zones_of(self._engine)
-        if zones is None or not zones.usable or not self.can_write:
-            return False
-        return not self._engine.run(RESET_ALL).failed.any()
+        if zones is None:
+            return {}
+        can_be = zones.usable and self.can_write
+        return {"zones_reset": bool(can_be and not self._engine.run(RESET_ALL).failed.any())}
 
     def erase(self, name: str) -> bool:
         """Secure erase, as one step: the target is as new. False where it has none, or may not be erased: it
@@ -359,15 +290,16 @@ class Session(StepNames):
             return State.NEW
         if done.get("trimmed") is True or done.get("zones_reset") is True:
             return State.CLEAN
-        with self._bound_of_a_reset():
+        with self._bounded(Bound(round(MOST_S[self.target.kind == "sim"] * 1e9), MOST_BYTES)):
             return self._resets.reach(self, name, tuple(str(done.get("left", "")).split()))
 
     @contextmanager
-    def _bound_of_a_reset(self) -> Iterator[None]:
-        """The plan gives each reset a bound of its own: what it takes says nothing about the test."""
+    def _bounded(self, own: Bound) -> Iterator[None]:
+        """The plan gives each reset a bound of its own, and the filling of zones one: what they take says
+        nothing about the test. A session without a bound has none of them."""
         bound = self._bound
         if bound is not None:
-            self._bound = Bound(round(MOST_S[self.target.kind == "sim"] * 1e9), MOST_BYTES)
+            self._bound = own
         try:
             yield
         finally:
@@ -379,20 +311,20 @@ class Session(StepNames):
         name = self._named(name)
         kept = self._recorded(name, "erase")
         if kept is not None and not self._engine.repeatable:
-            self._filling = Filling()
+            if any(kept.params.get(each) for each in EMPTIED):
+                self._filling.emptied()
             return kept.params
         allowed = [one for one in means if one in self._means]
         done: dict[str, JsonScalar] = {"erased": "erase" in allowed and self._engine.erase()}
         if not done["erased"] and "zones" in allowed:
-            done["zones_reset"] = self._reset_zones()
+            done |= self._reset_zones()
         if not done["erased"] and not done.get("zones_reset") and "trim" in allowed:
             done["trimmed"] = isinstance(self._engine, Trims) and self._engine.trim()
-        quick = any(done.get(each) for each in ("erased", "zones_reset", "trimmed"))
+        quick = any(done.get(each) for each in EMPTIED)
         if not quick and (left := set(allowed) - set(QUICK)):
             done["left"] = " ".join(sorted(left))
         if quick:
-            self._filling.met.clear()
-            self._filling.full.clear()
+            self._filling.emptied()
         if kept is None:
             self._writer.begin(name, "erase", done)
             self._writer.end()
@@ -408,31 +340,68 @@ class Session(StepNames):
             if not (there := holds_data(zones, offset, size)):
                 self._not_filled()
             return there
-        io = self._filling.batch(zones, offset, size)
+        if self._replays():  # what was done then decides: the report shows what came of it
+            kept = self._kept_filling()
+            if kept is None:
+                return True
+            io = kept.rows.batch if kept.params.get("written") is True else None
+        else:
+            io = self._filling.batch(zones, offset, size, rest=self._was_cut())
+            if io is not None and not len(io):
+                return True
         if io is None:
             self._not_filled()
             return False
-        if len(io):
-            with self._bound_of_a_reset():
-                self.run(FILLED, io, params={"written": True})
-        return True
+        self._filling.begun = True
+        return self._fill(zones, io)
 
     def _fill_ahead(self, io: IoBatch) -> None:
         """Fills the zones that a batch is the first to touch, where zones stand for the target and the test
         does not say itself what it reads. A quick answer has no time for it."""
-        engine = self._engine
-        if self._part is None or self._filling.begun or not self.can_write or self._budget is not None:
+        engine, filling = self._engine, self._filling
+        if self._part is None or filling.begun or not self.can_write or self._budget is not None:
             return
-        if isinstance(engine, ZonedEngine):
-            more = self._filling.ahead(engine, self._part.zone_bytes, io)
-            if more is not None:
-                with self._bound_of_a_reset():
-                    self.run(FILLED, more, params={"written": True})
+        if not isinstance(engine, ZonedEngine):
+            return
+        new, kept, replays = filling.new(self._part.zone_bytes, io), self._kept_filling(), self._replays()
+        filling.met |= new
+        if not (kept if replays else new):
+            return
+        zones = engine.report_zones()
+        more = kept.rows.batch if kept is not None else filling.ahead(zones, new, rest=self._was_cut())
+        if more is not None:
+            self._fill(zones, more)
 
-    def _not_filled(self) -> None:
+    def _fill(self, zones: Zones, io: IoBatch) -> bool:
+        """Fills zones as one step; whether all of it was done. A step of its own says where it was not."""
+        with self._bounded(self._filling_bound):
+            log = self.run(FILLED, io, params={"written": True})
+        name, after = self.names[-1], self._kept_filling()
+        whole = len(log) == len(io) and not log.failed.any()
+        whole &= after is None or after.params.get("step") != name
+        self._filling.done(zones, log, whole=whole)
+        if not whole:
+            self._not_filled({"step": name})
+        return whole
+
+    def _was_cut(self) -> bool:
+        """Whether the next filling was begun before, and interrupted."""
+        return self._next_name(FILLED) in self._cut_fillings
+
+    def _replays(self) -> bool:
+        """Whether the next step is answered from the interrupted recording alone."""
+        return self._done_steps < len(self._before) and not self._engine.repeatable
+
+    def _kept_filling(self) -> Step | None:
+        """The next step, if it is a filling and is answered from the interrupted recording alone."""
+        step = self._before[self._done_steps] if self._replays() else None
+        return step if step is not None and is_filled(step.name) else None
+
+    def _not_filled(self, params: Mapping[str, JsonScalar] | None = None) -> None:
+        """Keeps that zones were not filled; `params` names the step that should have."""
         name = self._named(FILLED)
         if self._recorded(name, "run") is None:
-            self._writer.begin(name, "run", {"written": False})
+            self._writer.begin(name, "run", {"written": False, **(params or {})})
             self._writer.end()
 
     def zones(self, name: str) -> ZonesSeen | None:

@@ -25,6 +25,7 @@ from skylight.evidence import Evidence, JsonScalar, Op, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
 from skylight.probe import Cost, Figure, Test
 from skylight.probe.band_size import BandSize
+from skylight.probe.bound import Bound, BoundReached
 from skylight.probe.budget import Budget
 from skylight.probe.cache_location import CacheLocation
 from skylight.probe.cache_size import CacheSize
@@ -40,11 +41,20 @@ from skylight.probe.reset import MOST_BYTES as MOST_RESET_BYTES
 from skylight.probe.reset import MOST_S as MOST_RESET_S
 from skylight.probe.reset import Means, in_resets
 from skylight.probe.rotation import Rotation
-from skylight.probe.session import Bound, BoundReached, Progress, Session
+from skylight.probe.session import Progress, Session
 from skylight.probe.write_rates import WriteRates
 from skylight.probe.write_rates.logged import LoggedWrites
 from skylight.probe.zone_cleaning import ZoneCleaning
-from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, ZonesSeen, is_filled, model_of, zones_of
+from skylight.probe.zoned import (
+    HOST_AWARE,
+    HOST_MANAGED,
+    MOST_FILLED_BY_TEST_BYTES,
+    MOST_FILLING_S,
+    ZonesSeen,
+    is_filled,
+    model_of,
+    zones_of,
+)
 from skylight.probe.zones import Zones
 from skylight.recording import PartWriter, Recording, SpentPart
 from skylight.units import format_size
@@ -312,8 +322,8 @@ class Account:
 
 
 def accounts(result: SuiteResult) -> list[Account]:
-    """The accounts of the tests that ran, each followed by those of its resets, which have bounds of their
-    own; none where another version of the suite made the plan."""
+    """The accounts of the tests that ran, each followed by those of its resets and its filling of zones,
+    which have bounds of their own; none where another version of the suite made the plan."""
     writes, quick = (result.options.get(name) is True for name in ("writes", "quick"))
     if result.options.get("suite") != suite_digest():
         return []
@@ -327,8 +337,12 @@ def accounts(result: SuiteResult) -> list[Account]:
         planned = cost_of(by_name[kept.test], result.target, writes=writes, quick=quick)
         resets = in_resets(steps)
         apart = {step.name for reset in resets for step in reset}
-        apart |= {step.name for step in steps if is_filled(step.name)}
+        filled = [step for step in steps if is_filled(step.name)]
+        apart |= {step.name for step in filled}
         told.append(_account(kept.test, planned, [step for step in steps if step.name not in apart]))
+        if filled:
+            most = Cost(0, MOST_FILLING_S, MOST_FILLED_BY_TEST_BYTES)
+            told.append(_account(f"{kept.test}, zones filled", most, filled))
         each = Cost(0, MOST_RESET_S[result.target.kind == "sim"], MOST_RESET_BYTES)
         slow = (reset for reset in resets if len(reset) > 1)
         told.extend(_account(f"{kept.test}, {reset[0].name}", each, reset) for reset in slow)

@@ -52,7 +52,14 @@ FILL_BYTES = 1 << 20
 """Bytes of one write that fills a zone."""
 
 MOST_FILLED_BYTES = 64 << 30
-"""Written by one test to fill zones. Chosen: ten minutes at 100 MB/s, and 32 zones of the largest size."""
+"""Written by one step to fill zones. Chosen: ten minutes at 100 MB/s, and 32 zones of the largest size."""
+
+MOST_FILLED_BY_TEST_BYTES = 512 << 30
+"""Written by all such steps of one test. Chosen: an hour and a half at 100 MB/s, and eight of the largest."""
+
+MOST_FILLING_S = 28_800.0
+"""Device time of all such steps of one test. Chosen: at 20 MB/s the bytes are written in it; writes of a
+mebibyte take some turns each with the write cache off."""
 
 RESET_ALL = IoBatch.make(Op.RESET_ZONE, [0], 0)
 """A reset of all zones: a size of 0 means all."""
@@ -230,14 +237,35 @@ class Filling:
 
     full: set[int] = field(default_factory=set)
     begun: bool = False
+    """Whether the test has said itself what it reads."""
     filled_bytes: int = 0
+    """Written by the whole test: a reset does not begin anew."""
+    refused: bool = False
+    """Whether a command of a filling failed: the target is not asked for more before the next reset."""
     met: set[int] = field(default_factory=set)
     """Zones that a step has touched already: what they hold is what the test wanted."""
 
-    def batch(self, zones: Zones, offset: U64, size: int) -> IoBatch | None:
+    def emptied(self) -> None:
+        """All zones were reset."""
+        self.full.clear()
+        self.met.clear()
+        self.refused = False
+
+    def done(self, zones: Zones, log: IoLog, *, whole: bool) -> None:
+        """Counts what a filling wrote. Where `whole` says that all of it was done, its zones are full from
+        now on; not so those filled ahead, which lose it with the first filling for reads."""
+        writes = log.rows(log.op == int(Op.WRITE))
+        self.filled_bytes += int(writes.size.sum(dtype=np.int64))
+        self.refused |= not whole
+        if whole and self.begun:
+            touched = np.searchsorted(zones.start_bytes, writes.offset, side="right") - 1
+            self.full |= set(np.unique(touched).tolist())
+
+    def batch(self, zones: Zones, offset: U64, size: int, *, rest: bool) -> IoBatch | None:
         """What is left to be written so that there is data at these offsets, `size` bytes each; nothing where
-        all is there. None where that cannot be: behind the capacity of a zone, or beyond what a test may
-        fill. The first begins with a reset of all zones: what lies in a cache for them is gone."""
+        all is there. None where that cannot be: behind the capacity of a zone, beyond what a step or a test
+        may fill, or where the target refused it. The first begins with a reset of all zones: what lies in a
+        cache for them is gone. With `rest` a filling was interrupted: its zones are reset and begun anew."""
         end = offset + np.uint64(size) - np.uint64(1)
         first, last = (np.searchsorted(zones.start_bytes, each, side="right") - 1 for each in (offset, end))
         number = np.unique(np.concatenate([first, last]))
@@ -245,37 +273,45 @@ class Filling:
         beyond = end - zones.start_bytes[last] >= zones.capacity_bytes[last]
         wanted = [each for each in number[pointed].tolist() if each not in self.full]
         more = int(zones.capacity_bytes[wanted].sum())
-        if bool(beyond.any()) or self.filled_bytes + more > MOST_FILLED_BYTES or not _all_work(zones, wanted):
+        too_much = more > min(MOST_FILLED_BYTES, MOST_FILLED_BY_TEST_BYTES - self.filled_bytes)
+        if bool(beyond.any()) or (wanted and (too_much or self.refused)) or not _all_work(zones, wanted):
             return None
-        self.filled_bytes += more
-        self.full |= set(wanted)
-        writes = [_whole(int(zones.start_bytes[each]), int(zones.capacity_bytes[each])) for each in wanted]
-        begin = [] if self.begun or not wanted else [RESET_ALL]
-        self.begun |= bool(wanted)
-        flush = [IoBatch.make(Op.FLUSH, [0], 0)] if wanted else []
-        return joined(*begin, *writes, *flush) if wanted else IoBatch.writes([], FILL_BYTES)
+        if not wanted:
+            return IoBatch.writes([], FILL_BYTES)
+        begin = [] if self.begun else [RESET_ALL]
+        if self.begun and rest:
+            begin = [IoBatch.make(Op.RESET_ZONE, zones.start_bytes[wanted], int(zones.size_bytes[wanted[0]]))]
+        writes = _writes(zones, np.array(wanted), zones.start_bytes[wanted])
+        return joined(*begin, *writes, IoBatch.make(Op.FLUSH, [0], 0))
 
-    def ahead(self, engine: ZonedEngine, zone_bytes: int, io: IoBatch) -> IoBatch | None:
-        """Writes that fill the empty ones among the zones that a step is the first to touch. Writes to a full
-        zone all go to the cache, and reads of one reach the medium, as on a drive without zones. None where
-        there are none, or too many: then the step fills the cache, and nobody looks at their blocks."""
+    def new(self, zone_bytes: int, io: IoBatch) -> set[int]:
+        """The zones that a step is the first to touch; none where it would take too much to fill them."""
         touched = (io.op <= int(Op.WRITE)) & (io.size > 0)
         first = io.offset[touched] // np.uint64(zone_bytes)
         last = (io.offset[touched] + io.size[touched] - np.uint64(1)) // np.uint64(zone_bytes)
         new = set(np.unique(np.concatenate([first, last])).tolist()) - self.met
-        if not new or len(new) * zone_bytes > MOST_FILLED_BYTES:
+        return new if len(new) * zone_bytes <= MOST_FILLED_BYTES else set()
+
+    def ahead(self, zones: Zones, new: set[int], *, rest: bool) -> IoBatch | None:
+        """Writes that fill the empty ones among the zones that a step is the first to touch (`new`): then all
+        its writes to them go to the cache, and its reads of them reach the medium, as on a drive without
+        zones. Zones that hold data, or for which a cache holds some, are left as they are, but with `rest`
+        those with a part: there a filling was interrupted. None where there is nothing to fill, or the target
+        refused it: then writes at a write pointer go to the zone, and nothing is read behind one."""
+        number = np.array(sorted(new), np.int64)
+        wanted = zones.condition[number] == int(ZoneCondition.EMPTY)
+        if rest:
+            wanted |= np.isin(zones.condition[number], _IN_PART)
+        wanted &= ~zones.non_sequential[number]
+        number = number[wanted]
+        if self.refused or not (rest or len(number)):  # an interrupted one was not flushed
             return None
-        self.met |= new
-        zones = engine.report_zones()
-        empty = zones.rows(np.array(sorted(new))).only(ZoneCondition.EMPTY)
-        writes = [
-            _whole(int(start), int(capacity))
-            for start, capacity, dirty in zip(
-                empty.start_bytes, empty.capacity_bytes, empty.non_sequential, strict=True
-            )
-            if not dirty
-        ]
-        return joined(*writes, IoBatch.make(Op.FLUSH, [0], 0)) if writes else None
+        writes = _writes(zones, number, zones.write_pointer_bytes[number])
+        return joined(*writes, IoBatch.make(Op.FLUSH, [0], 0))
+
+
+_IN_PART = (int(ZoneCondition.IMPLICIT_OPEN), int(ZoneCondition.EXPLICIT_OPEN), int(ZoneCondition.CLOSED))
+"""Conditions of a zone that holds data and has room for more."""
 
 
 def _all_work(zones: Zones, wanted: list[int]) -> bool:
@@ -284,11 +320,17 @@ def _all_work(zones: Zones, wanted: list[int]) -> bool:
     return not bool(np.isin(zones.condition[wanted], bad).any())
 
 
-def _whole(start: int, capacity: int) -> IoBatch:
-    """Writes of a zone from its start to its capacity, in order."""
-    into = np.arange(0, capacity, FILL_BYTES, dtype=np.uint64)
-    size = np.minimum(np.uint64(capacity) - into, np.uint64(FILL_BYTES)).astype(np.uint32)
-    return IoBatch(np.full(len(into), int(Op.WRITE), np.uint8), into + np.uint64(start), size)
+def _writes(zones: Zones, number: I64, begin: U64) -> list[IoBatch]:
+    """Writes of each of these zones from a byte of it to its capacity, in order."""
+    end = zones.start_bytes[number] + zones.capacity_bytes[number]
+    return [_run(*each) for each in zip(begin.tolist(), end.tolist(), strict=True)]
+
+
+def _run(begin: int, end: int) -> IoBatch:
+    """Writes from one byte to another, in order."""
+    offset = np.arange(begin, end, FILL_BYTES, dtype=np.uint64)
+    size = np.minimum(np.uint64(end) - offset, np.uint64(FILL_BYTES)).astype(np.uint32)
+    return IoBatch(np.full(len(offset), int(Op.WRITE), np.uint8), offset, size)
 
 
 def holds_data(zones: Zones, offset: U64, size: int) -> bool:

@@ -1,0 +1,105 @@
+"""What a test may take: device time and bytes written, of which a session sends no more than is left.
+
+Invariant: commands are let through before they are sent, in case each is as slow as commands may be.
+
+Source: docs/architecture.md, idea 3.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skylight.evidence import IoBatch, IoLog, Op, Stop
+from skylight.units import format_seconds, format_size
+
+SLOWEST_NS = 10_000_000_000
+"""The mean time of a command that a piece is cut for, if none was slower yet. Slower than a write that waits
+for the largest band known, 256 MiB, to be read and written at 75 MB/s."""
+
+LATE_NS = 600_000_000_000
+"""Of a bound, kept back for the commands that are under way when the rest is spent, or as much as the slowest
+so far took: a set-associative cache cleans all data bands of a cache band for one write, in minutes."""
+
+SLOW_SHARE = 1 / 8
+"""Of what is left of a bound. A piece that ends at a command drains the queue, so one that stalls for
+minutes, as a set-associative cache does, must not end it."""
+
+MOST_LATE = 0.25
+"""Of a short bound, at most this share is kept back."""
+
+
+class BoundReached(Exception):
+    """The test may ask no more of its target: device time or bytes written have reached their bound."""
+
+
+class Bound:
+    """Device time (ns, pauses included) and bytes written that a test may take.
+
+    >>> bound = Bound(1_000 * 10**9, 10_000)
+    >>> bound.fits(IoBatch.reads([0] * 300, 4096)), bound.fits(IoBatch.writes([0] * 300, 4096))
+    (100, 2)
+    >>> bound.fits_pause(1_000 * 10**9), bound.fits_pause(700 * 10**9)
+    (False, True)
+    """
+
+    def __init__(self, device_ns: int, bytes_written: int) -> None:
+        """Begins with all of it left."""
+        self.device_ns = device_ns
+        self.bytes_written = bytes_written
+        self._left_ns = device_ns
+        self._left_bytes = bytes_written
+        self._late_ns = min(LATE_NS, round(MOST_LATE * device_ns))
+        self._slowest_ns = 0
+        self.why = ""
+        """What did not suffice for the last command or pause that was asked for, in words."""
+
+    def fits(self, io: IoBatch, depth: int = 1, until: Stop | None = None) -> int:
+        """How many of the first commands may be sent before the bound is looked at again, in case each is as
+        slow as commands may be without reaching the stop; 0 when nothing is left."""
+        if not self.fits_pause(0):
+            return 0
+        io = io.part(0, max(1, self._left_ns // self._worst_ns(depth, until)))
+        written = np.cumsum(np.where(io.op == int(Op.WRITE), io.size, 0), dtype=np.int64)
+        count = int(np.searchsorted(written, self._left_bytes, side="right"))
+        if count == 0:
+            self.why = f"{format_size(self.bytes_written)} written"
+        return count
+
+    def _worst_ns(self, depth: int, until: Stop | None) -> int:
+        """The slowest pace that commands can keep without reaching the stop, ns a command."""
+        worst_ns = max(
+            SLOWEST_NS, self._slowest_ns // depth
+        )  # waiting in a queue is in each of its latencies
+        if until is None:
+            return worst_ns
+        slow = (until.count - 1) / until.within
+        return max(1, round(slow * worst_ns + (1 - slow) * min(until.latency_ns / depth, worst_ns)))
+
+    def fits_pause(self, pause_ns: int) -> bool:
+        """Whether the target may be left alone for that long, and asked for more afterwards."""
+        fits = pause_ns < self._left_ns - self._late_ns
+        if not fits:
+            self.why = f"{format_seconds(self.device_ns / 1e9)} of device time"
+        return fits
+
+    def spend(self, log: IoLog) -> None:
+        """Subtracts what was done."""
+        self._left_bytes -= int(log.size[log.op == int(Op.WRITE)].sum(dtype=np.int64))
+        self.spend_ns(log.span_ns)
+        self._slowest_ns = max(self._slowest_ns, int(log.latency_ns.max(initial=0)))
+        self._late_ns = max(self._late_ns, int(log.latency_ns.max(initial=0)))
+
+    def slow_command(self, depth: int) -> Stop:
+        """A command so slow that the bound is looked at again, whatever was expected of the rest: slower than
+        `fits` allowed for, or a share of what is left."""
+        allowed_ns = depth * self._worst_ns(depth, None)
+        return Stop(max(min(round(SLOW_SHARE * self.left_ns), allowed_ns), 1))
+
+    @property
+    def left_ns(self) -> int:
+        """Device time that is left, ns."""
+        return max(self._left_ns, 0)
+
+    def spend_ns(self, device_ns: int) -> None:
+        """Subtracts device time."""
+        self._left_ns -= device_ns
