@@ -5,7 +5,7 @@
 use std::sync::Mutex;
 
 use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
@@ -16,6 +16,7 @@ use skylight_layer::hbuffer::policies;
 use skylight_layer::hbuffer::policy::{Path, Policy};
 
 use crate::profile::profile_error;
+use crate::sim::with_drive;
 
 /// Adds the class to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
@@ -43,12 +44,7 @@ pub struct BufferedDrive {
 
 impl BufferedDrive {
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut BufferedHost) -> T + Send) -> PyResult<T> {
-        py.detach(|| {
-            let mut host = self.host.lock().map_err(|_| {
-                PyRuntimeError::new_err("this drive failed before; make a new one from its profile")
-            })?;
-            Ok(work(&mut host))
-        })
+        with_drive(py, &self.host, work)
     }
 }
 

@@ -35,16 +35,24 @@ pub struct SimDrive {
     conditions: String,
 }
 
+/// Does something with a drive; a thread that comes while another runs a batch waits for it with the interpreter
+/// released. A drive in which a fault of ours stopped a batch is not used again.
+pub(crate) fn with_drive<D: Send, T: Send>(
+    py: Python<'_>,
+    drive: &Mutex<D>,
+    work: impl FnOnce(&mut D) -> T + Send,
+) -> PyResult<T> {
+    py.detach(|| {
+        let mut drive = drive.lock().map_err(|_| {
+            PyRuntimeError::new_err("this drive failed before; make a new one from its profile")
+        })?;
+        Ok(work(&mut drive))
+    })
+}
+
 impl SimDrive {
-    /// Does something with the drive; a thread that comes while another runs a batch waits for it with the
-    /// interpreter released. A drive in which a fault of ours stopped a batch is not used again.
     fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut Drive) -> T + Send) -> PyResult<T> {
-        py.detach(|| {
-            let mut drive = self.drive.lock().map_err(|_| {
-                PyRuntimeError::new_err("this drive failed before; make a new one from its profile")
-            })?;
-            Ok(work(&mut drive))
-        })
+        with_drive(py, &self.drive, work)
     }
 }
 
