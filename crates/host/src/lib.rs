@@ -49,6 +49,7 @@ pub use engine::{End, Log, POLL_NS};
 pub use error::{ColumnError, Failure, HostError, NotRestored, Reason, Refusal, RefusalReason};
 pub use identity::{Declared, Identity, Kind};
 pub use settings::{RestoreNote, Setting, State, Switch};
+pub use sg_io::CommandFault;
 pub use survey::{Probe, Surveyed, survey};
 pub use sysfs::Sysfs;
 pub use zone_failure::{ZoneFailure, ZoneFault};

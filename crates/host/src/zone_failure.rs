@@ -10,24 +10,14 @@ use skylight_command::Failure;
 
 use crate::sg_io::CommandFault;
 
-/// Why a zone command failed.
+/// Why a zone command failed: the fault of a command, read as zones have it. The kernel's error numbers are also those
+/// of its ioctls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ZoneFault {
-    /// The kernel's error number.
-    Errno(i32),
-    /// The drive's sense data: sense key, additional sense code and its qualifier (SPC-5).
-    Sense(u8, u8, u8),
-    /// The drive's SCSI status without sense data, or the adapter's.
-    Status(u32),
-}
+pub struct ZoneFault(pub CommandFault);
 
 impl From<CommandFault> for ZoneFault {
     fn from(fault: CommandFault) -> Self {
-        match fault {
-            CommandFault::Errno(number) => Self::Errno(number),
-            CommandFault::Sense(key, code, qualifier) => Self::Sense(key, code, qualifier),
-            CommandFault::Status(status) => Self::Status(status),
-        }
+        Self(fault)
     }
 }
 
@@ -46,16 +36,15 @@ const REFUSALS: [(u8, u8, Failure); 9] = [
 
 impl fmt::Display for ZoneFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
+        match self.0 {
             // The two that Linux keeps for zones (blk_errors in block/blk-core.c).
-            Self::Errno(libc::ETOOMANYREFS) => out.write_str("too many open zones"),
-            Self::Errno(libc::EOVERFLOW) => out.write_str("too many active zones"),
-            Self::Errno(number) => write!(out, "{}", io::Error::from_raw_os_error(number)),
-            Self::Sense(key, code, qualifier) => {
+            CommandFault::Errno(libc::ETOOMANYREFS) => out.write_str("too many open zones"),
+            CommandFault::Errno(libc::EOVERFLOW) => out.write_str("too many active zones"),
+            CommandFault::Sense(key, code, qualifier) => {
                 let words = self.refused().map_or("check condition".into(), |refused| refused.to_string());
                 write!(out, "{words} (sense {key:X}h, {code:02X}h/{qualifier:02X}h)")
             }
-            Self::Status(status) => write!(out, "the adapter or drive answered status {status:02X}h"),
+            other => write!(out, "{other}"),
         }
     }
 }
@@ -63,15 +52,17 @@ impl fmt::Display for ZoneFault {
 impl ZoneFault {
     /// The fault of an operating system error.
     pub(crate) fn of(error: &io::Error) -> Self {
-        Self::Errno(error.raw_os_error().unwrap_or(libc::EIO))
+        Self(CommandFault::Errno(error.raw_os_error().unwrap_or(libc::EIO)))
     }
 
     /// Why the drive refused the command, where that is a reason of ZBC-2: then the drive is sound. The kernel keeps
     /// of them only that zone resources are used up.
     pub fn refused(self) -> Option<Failure> {
-        match self {
-            Self::Errno(libc::ETOOMANYREFS | libc::EOVERFLOW) => Some(Failure::InsufficientZoneResources),
-            Self::Sense(_, code, qualifier) => {
+        match self.0 {
+            CommandFault::Errno(libc::ETOOMANYREFS | libc::EOVERFLOW) => {
+                Some(Failure::InsufficientZoneResources)
+            }
+            CommandFault::Sense(_, code, qualifier) => {
                 let found = REFUSALS.iter().find(|&&(a, b, _)| (a, b) == (code, qualifier));
                 found.map(|&(_, _, refused)| refused)
             }
@@ -81,8 +72,8 @@ impl ZoneFault {
 
     /// What can be done.
     pub(crate) fn mend(self) -> &'static str {
-        match (self, self.refused()) {
-            (Self::Errno(libc::EPERM | libc::EACCES), _) => "run as root",
+        match (self.0, self.refused()) {
+            (CommandFault::Errno(libc::EPERM | libc::EACCES), _) => "run as root",
             (_, Some(Failure::InsufficientZoneResources)) => "close, finish or reset another zone first",
             _ => "see its condition with skylight zones TARGET report",
         }
@@ -108,18 +99,20 @@ mod tests {
     #[test]
     fn a_failure_names_the_device_the_zone_the_reason_and_the_mend() {
         let line = |fault| {
-            ZoneFailure { path: "/dev/sdq".into(), what: "open of the zone at byte 512".into(), fault }
-                .to_string()
+            let (path, what) = ("/dev/sdq".into(), "open of the zone at byte 512".into());
+            ZoneFailure { path, what, fault: ZoneFault(fault) }.to_string()
         };
         assert_eq!(
-            line(ZoneFault::Sense(7, 0x55, 0x0e)),
+            line(CommandFault::Sense(7, 0x55, 0x0e)),
             "/dev/sdq: open of the zone at byte 512 failed: insufficient zone resources (sense 7h, 55h/0Eh); \
              close, finish or reset another zone first"
         );
-        assert!(line(ZoneFault::Errno(libc::ETOOMANYREFS)).contains("too many open zones; close, finish"));
-        assert!(line(ZoneFault::Errno(libc::EOVERFLOW)).contains("too many active zones; close, finish"));
-        assert!(line(ZoneFault::Errno(libc::EPERM)).ends_with("; run as root"));
-        assert!(line(ZoneFault::Sense(5, 0x24, 0)).contains("invalid field in CDB (sense 5h, 24h/00h); see"));
-        assert!(line(ZoneFault::Sense(4, 0x44, 0)).contains("check condition (sense 4h, 44h/00h)"));
+        assert!(line(CommandFault::Errno(libc::ETOOMANYREFS)).contains("too many open zones; close, finish"));
+        assert!(line(CommandFault::Errno(libc::EOVERFLOW)).contains("too many active zones; close, finish"));
+        assert!(line(CommandFault::Errno(libc::EPERM)).ends_with("; run as root"));
+        assert!(
+            line(CommandFault::Sense(5, 0x24, 0)).contains("invalid field in CDB (sense 5h, 24h/00h); see")
+        );
+        assert!(line(CommandFault::Sense(4, 0x44, 0)).contains("check condition (sense 4h, 44h/00h)"));
     }
 }

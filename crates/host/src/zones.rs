@@ -289,6 +289,7 @@ mod tests {
 
     use super::*;
     use crate::fake::Tree;
+    use crate::sg_io::CommandFault;
 
     /// Zones of 1 MiB on a device of 10, reported some at a time; how often it was asked.
     struct Pieces {
@@ -314,7 +315,7 @@ mod tests {
 
     impl Port for Pieces {
         fn layout(&self) -> Result<ZoneLayout, ZoneFault> {
-            Err(ZoneFault::Errno(libc::ENOTTY))
+            Err(CommandFault::Errno(libc::ENOTTY).into())
         }
 
         fn report(&self, from_bytes: u64, most: usize, zones: &mut Vec<Zone>) -> Result<(), ZoneFault> {

@@ -14,6 +14,7 @@ use std::os::fd::AsRawFd;
 use rustix::ioctl::{Opcode, opcode};
 
 use super::{Port, SECTOR_BYTES, Zone, ZoneAction, ZoneLayout, ZoneModel, ZoneScope};
+use crate::sg_io::CommandFault;
 use crate::sysfs::Node;
 use crate::zone_failure::ZoneFault;
 
@@ -90,7 +91,7 @@ impl Port for Ioctls<'_> {
                 let report = super::read_report(self, 0, self.size_bytes()?, usize::MAX);
                 let zones = report.map_err(|fault| match fault {
                     super::ReportFault::Zone(fault) => fault,
-                    super::ReportFault::Contradicts(_) => ZoneFault::Errno(libc::EIO),
+                    super::ReportFault::Contradicts(_) => CommandFault::Errno(libc::EIO).into(),
                 })?;
                 let mut changed = zones.iter().filter(|zone| is_meant_by_all(action, zone.condition));
                 changed.try_for_each(|zone| self.manage(action, zone.start_bytes, zone.size_bytes))

@@ -13,7 +13,7 @@
 use std::fs;
 
 use super::{Port, Zone, ZoneAction, ZoneLayout, ZoneModel, ZoneScope};
-use crate::sg_io::{Link, Transfer};
+use crate::sg_io::{CommandFault, Link, Transfer};
 use crate::sysfs::Node;
 use crate::zone_failure::ZoneFault;
 
@@ -55,7 +55,7 @@ impl<L: Link> Port for Commands<L> {
         let got = self.link.send(&report_zones(0, data.len(), 0), Transfer::In(&mut data))?;
         let mut first = vec![];
         self.parse(&data[..got], &mut first);
-        let zone = first.first().ok_or(ZoneFault::Errno(libc::EIO))?;
+        let zone = first.first().ok_or(CommandFault::Errno(libc::EIO))?;
         let mut page = [0; 64];
         let inquiry = [INQUIRY, 1, CHARACTERISTICS_PAGE, 0, page.len() as u8, 0];
         // A drive may do without this page.
@@ -165,7 +165,6 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::sg_io::CommandFault;
 
     /// A drive of so many zones of 65,536 blocks that answers as the standard says, and keeps what it was sent.
     #[derive(Debug)]
