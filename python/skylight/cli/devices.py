@@ -15,6 +15,7 @@ from skylight.cli.drives import line_json
 from skylight.engines.declared import hints_of, zones_of
 from skylight.engines.models import listed
 from skylight.errors import UsageError
+from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.units import format_capacity, format_count
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ Examples:
 """
 
 _PROBES = {"writes": "all", "reads": "reads only", "no": "nothing"}
-_RECORDS = {"smr": "shingled (SMR)", "cmr": "conventional (CMR)"}
 _INDENT = "    "
 _CACHES = {"write back": "cache on", "write through": "cache off"}
 
@@ -63,7 +63,7 @@ def devices(as_json: bool) -> None:
             line(f"{_INDENT}declares {declared}")
         known = disk["listed"]
         if known is not None:
-            line(f"{_INDENT}listed as {_RECORDS[known['recording']]} by {known['source']}")
+            line(f"{_INDENT}listed as {DRIVE_TYPE.words[known['recording']]} by {known['source']}")
         line(f"{_INDENT}probe: {_PROBES[disk['probe']]}" + (f", {disk['why']}" if disk["why"] else ""))
 
 

@@ -27,6 +27,7 @@ from skylight.engines.sim import read_profile
 from skylight.errors import UsageError
 from skylight.evidence import Evidence, JsonScalar, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.scoring import score
 from skylight.probe.suite import SuiteResult
 from skylight.report.values import DASH, finding_row
@@ -157,7 +158,7 @@ def _listed(model: str, known: Known) -> list[Claim]:
     found = listed(model)
     if found is None:
         return []
-    words = {"smr": "shingled (SMR)", "cmr": "conventional (CMR)", "not-rotating": "not a rotating disk"}
+    words = DRIVE_TYPE.words
     kind = known.word("drive_type")
     if kind not in words:
         return [Claim("Recording", f"{words[found.recording]}, by {found.source}", DASH, NOT_MEASURED)]
@@ -190,13 +191,12 @@ def _zoned(zoned: str, known: Known) -> Claim:
     kind = known.word("drive_type")
     said = "no zones" if zoned == "none" else zoned
     if kind == "smr":
-        measured = "shingled (SMR)" + (
+        measured = DRIVE_TYPE.words[kind] + (
             ": the drive manages it and does not say so" if zoned == "none" else ""
         )
         return Claim("Shingled zones", said, measured, DIFFERS if zoned == "none" else AGREES)
     if kind in ("cmr", "not-rotating"):
-        measured = "conventional (CMR)" if kind == "cmr" else "not a rotating disk"
-        return Claim("Shingled zones", said, measured, AGREES if zoned == "none" else DIFFERS)
+        return Claim("Shingled zones", said, DRIVE_TYPE.words[kind], AGREES if zoned == "none" else DIFFERS)
     return Claim("Shingled zones", said, DASH, NOT_MEASURED)
 
 
