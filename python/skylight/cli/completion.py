@@ -57,7 +57,8 @@ def suite_tests(_context: click.Context, _parameter: click.Parameter, begun: str
 
 @click.command(
     epilog="\b\nExamples:\n"
-    '  eval "$(skylight completion bash)"          in ~/.bashrc; zsh: in ~/.zshrc\n'
+    '  eval "$(skylight completion bash)"          in ~/.bashrc\n'
+    '  eval "$(skylight completion zsh)"           in ~/.zshrc\n'
     "  skylight completion fish > ~/.config/fish/completions/skylight.fish\n"
 )
 @click.argument("shell", type=click.Choice(SHELLS))
