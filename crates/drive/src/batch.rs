@@ -69,7 +69,7 @@ impl Batch<'_> {
 
     /// The command of a row, on a drive of `capacity`.
     #[inline]
-    pub(crate) fn command(&self, index: usize, capacity: Sectors) -> Command {
+    pub(crate) fn command(&self, index: usize, capacity: impl Fn() -> Sectors) -> Command {
         let id = CommandId(index as u32);
         match code::decode(self.op[index]) {
             // Its offset and size are ignored; unknown codes do not pass the check.
@@ -77,7 +77,7 @@ impl Batch<'_> {
             Some((op, flags)) => {
                 let all = op.is_zone_action() && self.size[index] == 0;
                 let (offset, size) = match all {
-                    true => (0, capacity.bytes()),
+                    true => (0, capacity().bytes()),
                     false => (self.offset[index], self.size[index].into()),
                 };
                 Command { id, flags, ..Command::of_bytes(op, offset, size) }

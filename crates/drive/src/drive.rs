@@ -340,11 +340,12 @@ impl Drive {
         if self.pending.commands().is_empty() {
             self.wake(at);
         }
-        let command = host.batch.command(index, self.capacity());
-        if self.swallows(command.op) {
-            return self.pending.submit_as(Served::OnArrival, command, at);
-        }
-        self.pending.submit(command, at, &mut self.cache);
+        let command = host.batch.command(index, || self.capacity());
+        let served = match self.swallows(command.op) {
+            true => Served::OnArrival,
+            false => self.pending.served(&command, &mut self.cache),
+        };
+        self.pending.submit(served, command, at);
     }
 
     /// Whether no command is outstanding and the media are free before `at`.
@@ -361,7 +362,8 @@ impl Drive {
 
     /// Takes a command at time `at`; all events before have occurred.
     pub(crate) fn take(&mut self, command: Command, at: Time) {
-        self.pending.submit(command, at, &mut self.cache);
+        let served = self.pending.served(&command, &mut self.cache);
+        self.pending.submit(served, command, at);
     }
 
     /// The next event inside the drive and its time, provided that no command is submitted before.
@@ -566,7 +568,7 @@ impl Drive {
     #[inline]
     fn complete(&mut self, answer: Answered, host: &mut impl Observer) {
         let Answered { id, at, outcome } = answer;
-        let (command, _) = self.pending.complete(id, at);
+        let command = self.pending.complete(id, at);
         let (seen, free) = self.seen_by_host(at, self.interface.host_gap);
         let outcome = host.decided(id, outcome, self.layer.as_mut());
         host.answered(Answered { id, at: seen, outcome }, free);

@@ -193,16 +193,18 @@ impl Pending {
         self.arrivals()[..queued].iter().take_while(served).count()
     }
 
-    /// Takes a command that the host submits at `at`.
+    /// How a command is served that comes now.
     #[inline]
-    pub(crate) fn submit(&mut self, command: Command, at: Time, cache: &mut WriteCache) {
-        let served = served(&command, self.touched(&command), cache);
-        self.submit_as(served, command, at);
+    pub(crate) fn served(&self, command: &Command, cache: &mut WriteCache) -> Served {
+        match cache.is_on() {
+            true => served(command, self.touched(command), cache),
+            false => Served::Media,
+        }
     }
 
-    /// As [`Pending::submit`], for a command whose way is known.
+    /// Takes a command that the host submits at `at`.
     #[inline]
-    pub(crate) fn submit_as(&mut self, served: Served, command: Command, at: Time) {
+    pub(crate) fn submit(&mut self, served: Served, command: Command, at: Time) {
         self.dependents += usize::from(is_dependent(&command));
         self.last_queued_at = self.last_queued_at.max(at);
         let blocked = self.conflicts(&command);
@@ -231,10 +233,10 @@ impl Pending {
 
     /// Removes a command that completes at `at`, which lets another one into the queue.
     #[inline]
-    pub(crate) fn complete(&mut self, id: CommandId, at: Time) -> (Command, Arrival) {
+    pub(crate) fn complete(&mut self, id: CommandId, at: Time) -> Command {
         let index = self.first + self.index_of(id);
-        let (command, arrival) = (self.commands[index], self.arrivals[index]);
-        debug_assert!(!arrival.blocked, "an older command that conflicts is outstanding");
+        let command = self.commands[index];
+        debug_assert!(!self.arrivals[index].blocked, "an older command that conflicts is outstanding");
         self.sptf.remove(self.targets[index]);
         if !std::mem::take(&mut self.lone) {
             self.footprint.remove(&command);
@@ -249,7 +251,7 @@ impl Pending {
             entry.queued_at = entry.queued_at.max(arrives);
             self.last_queued_at = self.last_queued_at.max(arrives);
         }
-        (command, arrival)
+        command
     }
 
     /// Unblocks the commands that only `answered` blocked.
@@ -291,7 +293,13 @@ impl Pending {
             self.arrivals.copy_within(first..index, first + 1);
             self.targets.copy_within(first..index, first + 1);
         }
-        if self.first == len || (self.first >= SPARE && 2 * self.first > len) {
+        if self.first == len {
+            // Cheaper than to drain what is nothing but unused: at depth 1 this happens with every command.
+            self.commands.clear();
+            self.arrivals.clear();
+            self.targets.clear();
+            self.first = 0;
+        } else if self.first >= SPARE && 2 * self.first > len {
             self.commands.drain(..self.first);
             self.arrivals.drain(..self.first);
             self.targets.drain(..self.first);
@@ -374,10 +382,9 @@ fn is_dependent(command: &Command) -> bool {
     command.flags.fua || command.op != Op::Write
 }
 
-#[inline]
+/// How the volatile cache, which is on, has a command served.
 fn served(command: &Command, touched: LbaExtent, cache: &mut WriteCache) -> Served {
     match command.op {
-        _ if !cache.is_on() => Served::Media,
         Op::Flush => Served::Flush(cache.next_number()),
         Op::Write if !command.flags.fua => Served::OnArrival,
         op => match cache.overlap(touched) {
