@@ -23,6 +23,7 @@
 //! Source: Evaluating Host Aware SMR Drives (HotStorage '16), sections 4 and 5.
 
 pub mod below;
+pub mod device;
 mod cleaning;
 mod contents;
 pub mod format;
