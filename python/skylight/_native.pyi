@@ -309,6 +309,10 @@ class _ServedDrive(TypedDict):
     """Whether a new image has checksums of its data; None where they cost little."""
     read_mode: str | None
     shingle_width: int | None
+    hbuffer: str | None
+    """The policy of a host buffer before a drive with zones; None for no such buffer."""
+    hbuffer_zones: int | None
+    """Zones of its log; None for those that it has, or the default."""
 
 class _Answers(TypedDict):
     timing: str

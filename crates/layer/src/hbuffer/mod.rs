@@ -13,6 +13,7 @@
 //! * `writing`, `cleaning`, `space`: what happens to writes, to home zones, and to the zones of the log.
 //! * `contents`, `log`, `view`: the map with what each zone has, where the log is, and what is known of the drive's zones.
 //! * [`recovery`]: the state of a buffer from what is on its drive.
+//! * `inspect`: what a server asks: where something lies, whether zones are being cleaned.
 //!
 //! Invariants, each of which a recovery needs, behind a cut at any command to the drive:
 //! * A zone is emptied only when all that says so that nothing in it is needed is durable.
@@ -28,6 +29,7 @@ mod cleaning;
 mod contents;
 pub mod device;
 pub mod format;
+mod inspect;
 mod log;
 pub mod policies;
 pub mod policy;
@@ -142,7 +144,10 @@ impl HBuffer {
             // No reset empties these, so an earlier buffer's checkpoints may be there.
             for place in buffer.contents.places.checkpoints {
                 let data = Data::Bytes(vec![0; format::HEADER.bytes() as usize]);
-                buffer.act(&Action::Write { extent: LbaExtent::new(place.start, format::HEADER), data }, drive)?;
+                buffer.act(
+                    &Action::Write { extent: LbaExtent::new(place.start, format::HEADER), data },
+                    drive,
+                )?;
             }
             buffer.flush(drive)?;
         }
