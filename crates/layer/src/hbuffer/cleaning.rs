@@ -121,10 +121,11 @@ impl HBuffer {
     pub(super) fn clean_now(&mut self, homes: Vec<u32>, drive: &mut dyn Executor) -> Result<(), Failure> {
         self.interrupt();
         self.leave_out_unbegun(drive);
+        let had_pass = self.pass.is_some();
         self.finish_cleaning(drive)?;
         self.plan_pass(homes, drive)?;
         // Nothing to clean, and still no space: the map or the log contradicts itself.
-        if self.pass.is_none() {
+        if self.pass.is_none() && !had_pass {
             return Err(Failure::NoSpace);
         }
         self.finish_cleaning(drive)
@@ -170,11 +171,16 @@ impl HBuffer {
         });
     }
 
-    /// The log is about to go on in the zone where what a pass takes from it ends.
-    pub(super) fn cancel_before(&mut self, zone: u32, drive: &mut dyn Executor) {
-        if self.pass.as_ref().is_some_and(|pass| pass.before.zone == zone) {
-            self.cancel_pass(drive);
+    /// The log is about to go on in a zone: nothing there is read for a pass any more, and what it takes from the log cannot end there.
+    pub(super) fn leave_zone(&mut self, zone: u32, drive: &mut dyn Executor) {
+        let place = self.view.layout.extent_of(self.log.zone_of(zone));
+        let Some(pass) = &mut self.pass else { return };
+        if pass.before.zone == zone {
+            return self.cancel_pass(drive);
         }
+        pass.gathers.retain(|action| {
+            !matches!(action, Action::Gather { from, .. } if place.start <= from.start && from.start < place.end())
+        });
     }
 
     fn cancel_pass(&mut self, drive: &mut dyn Executor) {

@@ -223,6 +223,11 @@ impl HBuffer {
         self.view.written(zone)
     }
 
+    /// Whether the drive's cache has data of a zone, as far as the buffer knows.
+    pub fn is_non_sequential(&self, zone: u32) -> bool {
+        self.view.of(zone).non_sequential
+    }
+
     /// How full it is.
     pub fn fill(&self) -> Fill {
         view::fill(&self.contents, &self.log)

@@ -47,7 +47,7 @@ impl HBuffer {
     /// The log goes on in its next zone, which has no live data.
     fn go_on(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
         let next = self.log.next();
-        self.cancel_before(next, drive);
+        self.leave_zone(next, drive);
         if next == self.log.scan_from {
             self.checkpoint(drive)?;
         }
