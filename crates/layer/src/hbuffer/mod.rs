@@ -393,7 +393,10 @@ impl HBuffer {
     fn take_other(&mut self, command: &Command, drive: &mut dyn Executor) -> Result<(), Failure> {
         match command.op {
             Op::Read => self.read(command, drive),
-            Op::Trim => self.trim(command.extent, drive),
+            Op::Trim => {
+                let trimmed = self.trim(command.extent, drive);
+                if command.flags.fua { trimmed.and_then(|()| self.flush(drive)) } else { trimmed }
+            }
             Op::Flush => self.flush(drive),
             _ => Err(Failure::Unsupported),
         }
