@@ -118,8 +118,11 @@ def test_the_policies_are_those_of_the_native_module() -> None:
     assert tuple(_native.BufferedDrive.POLICIES) == HBUFFER_POLICIES
 
 
-@pytest.mark.parametrize("policy", HBUFFER_POLICIES)
-@pytest.mark.parametrize("model", ["managed", "aware"])
+@pytest.mark.parametrize(
+    ("model", "policy"),
+    [("managed", policy) for policy in ("direct", "buffer", "adaptive")]
+    + [("aware", policy) for policy in ("drive-cache", "open-zones", "non-sequential", "adaptive")],
+)
 def test_it_holds_what_was_written_anywhere(
     model: str, policy: str, tmp_path: Path, rng: np.random.Generator
 ) -> None:
@@ -132,7 +135,7 @@ def test_it_holds_what_was_written_anywhere(
         for offset in range(0, len(data), MIB):
             client.write(8 * ZONE + offset, data[offset : offset + MIB])
         disk.holds[8 * ZONE : 8 * ZONE + len(data)] = data
-        for _ in range(150):
+        for _ in range(80):
             disk.change(client)
         client.flush()
         disk.check(client)
@@ -141,7 +144,8 @@ def test_it_holds_what_was_written_anywhere(
         written = served.status()["requests"]["bytes"]
         assert sum(found["paths"].values()) == written["write"] + written["write_zeroes"]
         assert found["paths"]["buffer_bytes"] > 0
-        assert (found["paths"]["direct_bytes"] > 0) == (policy != "buffer")
+        # The adaptive policy sends first writes to the buffer until it knows how many zones there are.
+        assert policy == "adaptive" or (found["paths"]["direct_bytes"] > 0) == (policy != "buffer")
         assert found["fill"]["zones"] == LOG_ZONES
         assert found["cleaning"]["rewritten_zones"] > 0, "the log went round"
         code, said = served.stop()

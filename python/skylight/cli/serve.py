@@ -67,8 +67,8 @@ Policies of a host buffer, for writes to a drive with zones:
   direct          to their zones in order, to the buffer otherwise
   drive-cache     to their zones; the drive caches what is out of order
   buffer          to the buffer
-  open-zones      as direct, but more streams than open zones to the buffer
-  non-sequential  few zones out of order in the drive at any time
+  open-zones      as drive-cache; more streams than open zones to the buffer
+  non-sequential  as drive-cache for a few zones, the others to the buffer
   adaptive        where it costs least, now and when it is cleaned
 
 \b
