@@ -220,9 +220,8 @@ impl HBuffer {
         if members.is_empty() {
             return Ok(());
         }
-        members.sort_unstable_by_key(|member| {
-            (!member.appends, self.contents.homes[member.home as usize].zone)
-        });
+        members
+            .sort_unstable_by_key(|member| (!member.appends, self.contents.homes[member.home as usize].zone));
         let by_chunk = data > self.tuning.memory;
         let gathers = if by_chunk { VecDeque::new() } else { self.gathers(pieces) };
         let chunk = self.tuning.chunk.get();
@@ -244,8 +243,7 @@ impl HBuffer {
         let zone = self.contents.homes[home as usize].zone;
         let known = *self.view.of(zone);
         let buffered = last - extent.start;
-        let appends =
-            known.is_writable() && !known.non_sequential && extent.start + known.written <= first;
+        let appends = known.is_writable() && !known.non_sequential && extent.start + known.written <= first;
         let member = if appends {
             Member { home, appends, target: Some(zone), done: known.written, end: buffered }
         } else {
@@ -442,7 +440,8 @@ impl HBuffer {
         self.interrupt();
         let fill = self.fill();
         if fill.free_zones < (fill.zones / AHEAD).max(1) {
-            let space = fill.space_in_zone.get() + u64::from(fill.free_zones) * self.contents.places.home.get();
+            let space =
+                fill.space_in_zone.get() + u64::from(fill.free_zones) * self.contents.places.home.get();
             let oldest = (self.log.next() + fill.free_zones) % fill.zones;
             let homes = self.contents.zones[oldest as usize].homes.len() as f64;
             self.owed += homes * sectors.get() as f64 / space.max(1) as f64;
@@ -469,4 +468,3 @@ impl HBuffer {
         Ok(())
     }
 }
-

@@ -131,9 +131,7 @@ impl Contents {
     /// What the log has of a host extent before a place in it, with the sectors of the drive.
     pub fn older(&self, extent: LbaExtent, before: Position, log: &Log) -> Vec<(LbaExtent, LbaExtent)> {
         let mapped = self.map.overlapping(extent);
-        let placed = mapped.map(|mapped| {
-            (mapped.lba, LbaExtent::new(Lba(mapped.pba.get()), mapped.lba.len))
-        });
+        let placed = mapped.map(|mapped| (mapped.lba, LbaExtent::new(Lba(mapped.pba.get()), mapped.lba.len)));
         placed.filter(|&(_, place)| log.is_before(self.position_of(place.start), before)).collect()
     }
 

@@ -225,9 +225,8 @@ impl<D: ZonedDevice, H: HostData> Bytes<D, H> {
                 }
                 for &(offset, piece) in pieces {
                     let found = gathered.range(..=piece.start).next_back();
-                    let kept = found.and_then(|(&start, bytes)| {
-                        bytes.get(range(piece.start - start, piece.len))
-                    });
+                    let kept =
+                        found.and_then(|(&start, bytes)| bytes.get(range(piece.start - start, piece.len)));
                     // A piece that was never gathered would be a fault of the buffer: no data is better than wrong data.
                     scratch[range(offset, piece.len)].copy_from_slice(kept.ok_or(Failure::InvalidField)?);
                 }

@@ -142,7 +142,10 @@ impl HBuffer {
             // No reset empties these, so an earlier buffer's checkpoints may be there.
             for place in buffer.contents.places.checkpoints {
                 let data = Data::Bytes(vec![0; format::HEADER.bytes() as usize]);
-                buffer.act(&Action::Write { extent: LbaExtent::new(place.start, format::HEADER), data }, drive)?;
+                buffer.act(
+                    &Action::Write { extent: LbaExtent::new(place.start, format::HEADER), data },
+                    drive,
+                )?;
             }
             buffer.flush(drive)?;
         }

@@ -36,7 +36,9 @@ pub enum RecoveryError {
     #[error("the host buffer is damaged: what sector {0} of the drive says cannot be")]
     Damaged(Lba),
     /// An entry of the log is not what was written, and later ones are.
-    #[error("the host buffer is damaged: sector {0} of the drive does not have the entry of the log that was there")]
+    #[error(
+        "the host buffer is damaged: sector {0} of the drive does not have the entry of the log that was there"
+    )]
     Changed(Lba),
     /// The drive cannot be read.
     #[error("the drive's sector {0} cannot be read: {1}")]

@@ -63,9 +63,7 @@ impl ZoneView {
                 condition: ZoneCondition::NotWritePointer,
                 non_sequential: false,
             },
-            false => {
-                Known { written: Sectors(0), condition: ZoneCondition::Empty, non_sequential: false }
-            }
+            false => Known { written: Sectors(0), condition: ZoneCondition::Empty, non_sequential: false },
         };
         let mut counts = ZoneCounts::default();
         counts.by_condition[index(ZoneCondition::NotWritePointer)] = layout.conventional;

@@ -170,13 +170,7 @@ impl HBuffer {
     }
 
     /// Writes the next write home, as one with the waiting ones that continue it in its zone and do not overtake another there.
-    fn write_run(
-        &mut self,
-        part: &WritePart,
-        queue: Queue<'_>,
-        batch: &mut Batch,
-        drive: &mut dyn Executor,
-    ) {
+    fn write_run(&mut self, part: &WritePart, queue: Queue<'_>, batch: &mut Batch, drive: &mut dyn Executor) {
         let home = self.contents.extent_of(part.zone);
         let touches = |other: &Command| other.extent.start < home.end() && home.start < other.extent.end();
         let next = queue.next_command();
