@@ -111,8 +111,9 @@ class BufferedDrive:
         """Cleans until nothing is in the buffer nor in the drive's persistent cache; gives the time, ns.
         Raises ValueError."""
     def counters(self) -> dict[str, int]:
-        """The accounts since the last start: bytes by path, times, zones cleaned; bytes that were written to
-        the media since the drive was made."""
+        """The accounts since the last start: bytes by path, of the log's headers, of checkpoints and of what
+        cleaning wrote; times; zones cleaned. And bytes that were written to the media since the drive was
+        made."""
 
 @final
 class SimDrive:

@@ -12,9 +12,7 @@ use std::rc::Rc;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::Failure;
-use skylight_layer::capabilities::zoned::{
-    ZoneCondition, ZoneDescriptor, ZoneKind, ZoneLayout, ZoneModel,
-};
+use skylight_layer::capabilities::zoned::{ZoneCondition, ZoneDescriptor, ZoneKind, ZoneLayout, ZoneModel};
 use skylight_layer::hbuffer::device::ZonedDevice;
 use skylight_layer::hbuffer::format::Header;
 
@@ -143,17 +141,7 @@ impl Media {
         let zones = vec![Zone::default(); layout.zones as usize];
         let doubts = cuts.then(|| vec![None; layout.zones as usize]);
         let (in_doubt, unreadable) = (Vec::new(), Vec::new());
-        Self {
-            layout,
-            at_once,
-            zones,
-            doubts,
-            in_doubt,
-            left: None,
-            unreadable,
-            fails: None,
-            lenient: false,
-        }
+        Self { layout, at_once, zones, doubts, in_doubt, left: None, unreadable, fails: None, lenient: false }
     }
 
     /// Whether the power is gone.

@@ -52,8 +52,8 @@ pub enum Bug {
 /// The data of the host's writes, made when it is asked for, space for what it reads, and its answers.
 #[derive(Default)]
 pub struct Hosted {
-    writes: BTreeMap<CommandId, (LbaExtent, u64, OnceCell<Vec<u8>>)>,
-    read: Vec<u8>,
+    pub writes: BTreeMap<CommandId, (LbaExtent, u64, OnceCell<Vec<u8>>)>,
+    pub read: Vec<u8>,
     pub answers: Vec<(CommandId, Outcome)>,
 }
 
@@ -208,6 +208,8 @@ pub struct Session {
     shadow: Shadow,
     pub host: Host,
     cuts: bool,
+    /// Now and then the drive fails a command.
+    pub failures: bool,
     pub made: Made,
 }
 
@@ -215,12 +217,27 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Made {
     pub cuts: u64,
+    pub failures: u64,
     pub entries: u64,
     pub appended: u64,
     pub rewritten: u64,
     pub checkpoints: u64,
     pub drive_cache: u64,
     pub direct: u64,
+}
+
+impl Made {
+    /// Adds what another session made.
+    pub fn add(&mut self, other: &Self) {
+        self.cuts += other.cuts;
+        self.failures += other.failures;
+        self.entries += other.entries;
+        self.appended += other.appended;
+        self.rewritten += other.rewritten;
+        self.checkpoints += other.checkpoints;
+        self.drive_cache += other.drive_cache;
+        self.direct += other.direct;
+    }
 }
 
 impl Session {
@@ -256,7 +273,7 @@ impl Session {
             (0..capacity / zone).map(|home| LbaExtent::new(Lba(home * zone), Sectors(zone))).collect();
         let host = Host::new(Sizes { capacity, bands, unit: shape.entry }, seed, deepest);
         let (shadow, made) = (Shadow::new(capacity), Made::default());
-        let mut session = Self { shape, layer, drive, shadow, host, cuts, made };
+        let mut session = Self { shape, layer, drive, shadow, host, cuts, failures: false, made };
         session.draw_cut();
         session
     }
@@ -287,6 +304,11 @@ impl Session {
         self.made.direct += counters.direct;
     }
 
+    /// Whether a command may fail by now: the power is off, or the drive failed one.
+    fn may_fail(&mut self) -> bool {
+        self.drive.media().is_off() || (self.failures && self.drive.media().fails.is_none())
+    }
+
     /// Idle time, in which the buffer and the drive clean.
     fn idle(&mut self) -> Result<(), String> {
         if self.host.stream.once_in(2) {
@@ -294,7 +316,7 @@ impl Session {
         }
         for _ in 0..self.host.stream.below(12) {
             match self.layer.idle(&mut self.drive) {
-                Err(failure) if !self.drive.media().is_off() => return Err(format!("idle time: {failure}")),
+                Err(failure) if !self.may_fail() => return Err(format!("idle time: {failure}")),
                 _ => {}
             }
         }
@@ -316,6 +338,10 @@ impl Session {
 
     fn step(&mut self) -> Result<(), String> {
         self.host.submit_some();
+        if self.failures {
+            let fails = self.host.stream.once_in(10);
+            self.drive.media().fails = Some(if fails { |_| true } else { |_| false });
+        }
         if self.host.stream.once_in(20) {
             self.idle()?;
         }
@@ -329,7 +355,8 @@ impl Session {
         self.drive.host_flush = waiting[next].op == Op::Flush;
         self.layer.take(Queue { waiting: &waiting, next }, &mut self.drive);
         let held = self.drive.release(None);
-        let is_off = self.drive.media().is_off();
+        let (is_off, may_fail) = (self.drive.media().is_off(), self.may_fail());
+        self.made.failures += u64::from(self.failures && may_fail && !is_off);
         if held.is_err() && !is_off {
             return Err("a flush fails".to_owned());
         }
@@ -341,7 +368,7 @@ impl Session {
             let command = waiting.iter().find(|command| command.id == id).ok_or("not a command")?;
             match outcome {
                 Outcome::Done => self.done(command)?,
-                Outcome::Failed(_) if is_off => self.in_doubt(command),
+                Outcome::Failed(_) if may_fail => self.in_doubt(command),
                 _ => return Err(format!("{command:?} fails: {outcome:?}")),
             }
         }
@@ -411,6 +438,7 @@ impl Session {
         self.made.cuts += 1;
         let media = &mut self.drive.bytes.device;
         media.cut(&mut self.host.stream);
+        media.fails = None;
         let seed = self.host.stream.next();
         let (sizes, tuning, _) = self.shape.spec(0);
         let named = self.host.stream.once_in(2).then_some(sizes);
@@ -439,7 +467,7 @@ impl Session {
     }
 
     fn check_all(&mut self) -> Result<(), String> {
-        self.drive.media().left = None;
+        (self.drive.media().left, self.drive.media().fails) = (None, None);
         let read = self.read_all()?;
         read.into_iter().try_for_each(|(lba, stamp)| self.shadow.check(lba, stamp))
     }

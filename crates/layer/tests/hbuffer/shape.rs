@@ -34,20 +34,7 @@ pub fn any_shape() -> impl Strategy<Value = Shape> {
         let capacity = if aware { zone } else { zone - less.min(zone / 4) };
         let zones = u64::from(conventional.max(2) + log + spares) + more;
         let last = if less % 2 == 0 { zone } else { 1 + less };
-        Shape {
-            model,
-            at_once,
-            zones,
-            zone,
-            capacity,
-            last,
-            conventional,
-            log,
-            spares,
-            entry,
-            chunk,
-            memory,
-        }
+        Shape { model, at_once, zones, zone, capacity, last, conventional, log, spares, entry, chunk, memory }
     })
 }
 
