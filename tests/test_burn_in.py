@@ -74,12 +74,21 @@ def alive(group: int) -> list[str]:
     return run("pgrep", "--pgroup", str(group), "--runstates", "RSD", accept=(0, 1)).split()
 
 
-@pytest.mark.parametrize("drive", ["emulated-smr-1"])
+@pytest.mark.parametrize(
+    ("drive", "options"),
+    [
+        ("emulated-smr-1", []),
+        # A drive with zones, and a host buffer that makes a disk of it.
+        pytest.param("st8000as0022", ["--hbuffer", "adaptive"], marks=pytest.mark.long),
+    ],
+    ids=["drive", "hbuffer"],
+)
 def test_a_drive_that_is_killed_keeps_what_was_made_durable(
-    drive: str, tools: None, tmp_path: Path, seed: int
+    drive: str, options: list[str], tools: None, tmp_path: Path, seed: int
 ) -> None:
     skylight = str(Path(sys.executable).with_name("skylight"))
     command = [skylight, "serve", drive, "--image", "{image}", "--nbd", "unix:{socket}", "--timing", "none"]
+    command += options
     burn_in(Plan(command, tmp_path, PACKAGES, short=True, kills=2, seed=seed))
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
     assert str(tmp_path) not in run("losetup", "--list", "--noheadings", "--output", "BACK-FILE")

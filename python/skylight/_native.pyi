@@ -111,8 +111,9 @@ class BufferedDrive:
         """Cleans until nothing is in the buffer nor in the drive's persistent cache; gives the time, ns.
         Raises ValueError."""
     def counters(self) -> dict[str, int]:
-        """The accounts since the last start: bytes by path, times, zones cleaned; bytes that were written to
-        the media since the drive was made."""
+        """The accounts since the last start: bytes by path, of the log's headers, of checkpoints and of what
+        cleaning wrote; times; zones cleaned. And bytes that were written to the media since the drive was
+        made."""
 
 @final
 class SimDrive:
@@ -309,6 +310,10 @@ class _ServedDrive(TypedDict):
     """Whether a new image has checksums of its data; None where they cost little."""
     read_mode: str | None
     shingle_width: int | None
+    hbuffer: str | None
+    """The policy of a host buffer before a drive with zones; None for no such buffer."""
+    hbuffer_zones: int | None
+    """Zones of its log; None for those that it has, or the default."""
 
 class _Answers(TypedDict):
     timing: str

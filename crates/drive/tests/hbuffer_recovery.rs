@@ -4,20 +4,21 @@
 //! GiB of log. The buffer's sectors are not kept but made again when they are read: headers, checkpoints, and zeros for data.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 
-use skylight_command::{Command, CommandId, Failure, Op, code};
-use skylight_disk::{Lba, LbaExtent, Pba, SECTOR_BYTES, Sectors, splitmix64};
+use skylight_command::{Command, CommandId, Failure, Op, Outcome, code};
+use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors, Time, splitmix64};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive};
-use skylight_layer::capabilities::zoned::Zoned;
+use skylight_layer::capabilities::zoned::{ZoneCondition, ZoneDescriptor};
 use skylight_layer::hbuffer::HBuffer;
-use skylight_layer::hbuffer::below::{Action, Data};
-use skylight_layer::hbuffer::format::Header;
+use skylight_layer::hbuffer::device::{Action, Data, Executor, ZonedDevice};
+use skylight_layer::hbuffer::format::{Header, Identity};
 use skylight_layer::hbuffer::policy::{Path, Static};
-use skylight_layer::hbuffer::recovery::{DriveReader, Found};
-use skylight_layer::hbuffer::spec::HBufferSpec;
-use skylight_layer::{Layer, Plan, Queue, ZoneLayout, ZoneModel, ZoneRecord, ZonedLayer, ZonedSpec};
+use skylight_layer::hbuffer::recovery::Found;
+use skylight_layer::hbuffer::spec::{Sizes, Tuning};
+use skylight_layer::{Queue, ZoneLayout, ZoneModel, ZoneRecord};
 
 /// Zones of the log.
 const ZONES: u32 = 100;
@@ -28,56 +29,121 @@ const READ_BYTES: u64 = 1 << 20;
 const DEPTH: usize = 8;
 
 /// The zones of `st8000as0022`.
-fn zones() -> ZonedLayer {
+fn layout() -> ZoneLayout {
     let mut layout =
         ZoneLayout::new(ZoneModel::HostAware, Sectors(15_628_053_168), Sectors((256 << 20) / SECTOR_BYTES));
     layout.conventional = 64;
-    ZonedLayer::new(ZonedSpec { layout, start: Pba(0), aware: None })
-}
-
-fn spec() -> HBufferSpec {
-    HBufferSpec {
-        zones: ZONES,
-        spare_zones: 2,
-        entry_max: Sectors(2_048),
-        chunk: Sectors(16_384),
-        idle_after: None,
-    }
+    layout
 }
 
 /// A drive that can make its sectors again.
-#[derive(Default)]
 struct Made {
+    layout: ZoneLayout,
+    written: Vec<Sectors>,
     headers: BTreeMap<Lba, Header>,
     checkpoints: BTreeMap<Lba, Rc<Vec<u8>>>,
     reads: Vec<LbaExtent>,
 }
 
 impl Made {
-    fn execute(&mut self, buffer: &mut HBuffer) {
-        for action in buffer.take_actions() {
-            match action {
-                Action::Write { at, data: Data::Entry(header) } => {
-                    self.headers.insert(at, header);
-                }
-                Action::Write { at, data: Data::Bytes(bytes) } => {
-                    self.checkpoints.insert(at, Rc::new(bytes));
-                }
-                Action::Reset { zone } => {
-                    let extent = buffer.layout().extent_of(zone);
-                    let gone: Vec<Lba> =
-                        self.headers.range(extent.start..extent.end()).map(|(&at, _)| at).collect();
-                    gone.iter().for_each(|at| {
-                        self.headers.remove(at);
-                    });
-                }
-                _ => {}
-            }
+    fn new() -> Self {
+        let layout = layout();
+        Self {
+            layout,
+            written: vec![Sectors(0); layout.zones as usize],
+            headers: BTreeMap::new(),
+            checkpoints: BTreeMap::new(),
+            reads: Vec::new(),
+        }
+    }
+
+    fn records(&self) -> Vec<ZoneRecord> {
+        let zones = self.layout.conventional..self.layout.zones;
+        zones
+            .map(|zone| ZoneRecord { written: self.written[zone as usize], ..ZoneRecord::empty(zone) })
+            .collect()
+    }
+
+    fn visit(&self, zones: Range<u32>, visit: &mut dyn FnMut(u32, ZoneDescriptor)) {
+        for zone in zones {
+            let LbaExtent { start, len } = self.layout.extent_of(zone);
+            let written = self.written[zone as usize];
+            let sequential = !self.layout.is_conventional(zone);
+            let condition = match written {
+                _ if !sequential => ZoneCondition::NotWritePointer,
+                Sectors(0) => ZoneCondition::Empty,
+                _ => ZoneCondition::Closed,
+            };
+            visit(
+                zone,
+                ZoneDescriptor {
+                    start,
+                    len,
+                    capacity: len,
+                    write_pointer: sequential.then(|| start + written),
+                    kind: self.layout.kind_of(zone),
+                    condition,
+                    reset_recommended: false,
+                    non_sequential: false,
+                },
+            );
         }
     }
 }
 
-impl DriveReader for Made {
+impl Executor for Made {
+    fn execute(&mut self, action: &Action) -> Result<(), Failure> {
+        match action {
+            Action::Write { extent, data } => {
+                let (zone, offset) = self.layout.place_of(extent.start);
+                self.written[zone as usize] = offset + extent.len;
+                match data {
+                    Data::Entry(header, _) => {
+                        self.headers.insert(extent.start, header.clone());
+                    }
+                    Data::Bytes(bytes) => {
+                        self.checkpoints.insert(extent.start, Rc::new(bytes.clone()));
+                    }
+                    _ => {}
+                }
+            }
+            Action::Reset { zone } => {
+                let extent = self.layout.extent_of(*zone);
+                self.written[*zone as usize] = Sectors(0);
+                let gone: Vec<Lba> =
+                    self.headers.range(extent.start..extent.end()).map(|(&at, _)| at).collect();
+                gone.iter().for_each(|at| {
+                    self.headers.remove(at);
+                });
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn report(
+        &mut self,
+        zones: Range<u32>,
+        visit: &mut dyn FnMut(u32, ZoneDescriptor),
+    ) -> Result<(), Failure> {
+        self.visit(zones, visit);
+        Ok(())
+    }
+
+    fn complete(&mut self, _: CommandId, outcome: Outcome) {
+        assert_eq!(outcome, Outcome::Done);
+    }
+
+    fn now(&self) -> Option<Time> {
+        None
+    }
+}
+
+impl ZonedDevice for Made {
+    fn layout(&self) -> ZoneLayout {
+        self.layout
+    }
+
     fn read(&mut self, extent: LbaExtent, bytes: &mut [u8]) -> Result<(), Failure> {
         self.reads.push(extent);
         bytes.fill(0);
@@ -94,40 +160,57 @@ impl DriveReader for Made {
         }
         Ok(())
     }
+
+    fn write(&mut self, _: Lba, _: &[u8]) -> Result<(), Failure> {
+        Err(Failure::NotPermitted)
+    }
+
+    fn reset(&mut self, _: u32) -> Result<(), Failure> {
+        Err(Failure::NotPermitted)
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
+        Err(Failure::NotPermitted)
+    }
+
+    fn report(
+        &mut self,
+        zones: Range<u32>,
+        visit: &mut dyn FnMut(u32, ZoneDescriptor),
+    ) -> Result<(), Failure> {
+        self.visit(zones, visit);
+        Ok(())
+    }
 }
 
 /// Fills the log with random writes of so many sectors, over extents enough that it takes little from itself, and then until as
 /// much was written since the last checkpoint as between the two before; what a recovery then finds and reads, and the zones.
 fn recovery(write: u64) -> (Found, Vec<LbaExtent>, Vec<ZoneRecord>) {
-    let mut buffer =
-        HBuffer::new(spec(), zones(), Box::new(Static(Path::Buffer))).expect("the drive is large");
-    buffer.keep_actions();
-    let (mut made, mut plan) = (Made::default(), Plan::default());
+    let mut made = Made::new();
+    let tuning = Tuning { idle_after: None, ..Tuning::default() };
+    let spec = (Sizes { zones: ZONES, spare_zones: 2 }, tuning, Identity([7; 16]));
+    let policy = || Box::new(Static(Path::Buffer));
+    let mut buffer = HBuffer::new(spec, layout(), &mut made, policy()).expect("the drive is large");
     let log = u64::from(ZONES - 2) * buffer.layout().zone.get();
     let conventional = 62 * buffer.layout().zone.get();
     let mut number = 0;
-    let (mut written, mut checkpoints, mut longest) = (0, 0, Sectors(0));
+    let (mut written, mut checkpoints, mut longest) = (0, 1, Sectors(0));
     while written < log || buffer.since_checkpoint() < longest {
         let start = conventional + splitmix64(number, 1) % (100_000_000 / write) * write * 8;
         let extent = LbaExtent::new(Lba(start), Sectors(write));
         number += 1;
-        plan.clear();
         let since = buffer.since_checkpoint();
-        buffer.take(Queue { waiting: &[Command::new(CommandId(1), Op::Write, extent)], next: 0 }, &mut plan);
+        let command = Command::new(CommandId(1), Op::Write, extent);
+        buffer.take(Queue { waiting: &[command], next: 0 }, &mut made);
         if buffer.counters().checkpoints > checkpoints {
             (checkpoints, longest) = (buffer.counters().checkpoints, since);
         }
         written += write + 1;
-        made.execute(&mut buffer);
     }
-    let records: Vec<ZoneRecord> =
-        (64..buffer.layout().zones).map(|zone| buffer.drive().record(zone)).collect();
-    let mut drive = zones();
-    assert!(records.iter().all(|&record| drive.restore_zone(record)));
-    let policy = Box::new(Static(Path::Buffer));
     let (found_buffer, found) =
-        HBuffer::recover(spec(), drive, policy, &mut made).unwrap_or_else(|error| panic!("{error}"));
+        HBuffer::recover(None, tuning, &mut made, policy()).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(found_buffer.fill(), buffer.fill(), "what is recovered is what there was");
+    let records = made.records();
     (found, made.reads, records)
 }
 

@@ -1,4 +1,4 @@
-//! The binding of `skylight_drive::buffered`: `BufferedDrive`.
+//! The binding of `skylight_drive::hbuffer_host`: `BufferedDrive`.
 //!
 //! Invariants: no logic; columns are copied before the interpreter is released.
 
@@ -9,11 +9,11 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
-use skylight_drive::buffered::{BufferSpec, BufferedError, BufferedHost};
+use skylight_drive::hbuffer_host::{BufferedError, BufferedHost};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive};
-use skylight_layer::hbuffer::policies;
-use skylight_layer::hbuffer::policy::{Path, Policy};
+use skylight_layer::hbuffer::policy::Policy;
+use skylight_layer::hbuffer::{Counters, policies};
 
 use crate::profile::profile_error;
 use crate::sim::with_drive;
@@ -68,8 +68,8 @@ impl BufferedDrive {
         let policy = policy_of(policy)?;
         let built = || Drive::new(&Profile::from_toml(profile_toml, origin)?, 1);
         let drive = py.detach(built).map_err(|error| profile_error(&error))?;
-        let spec = BufferSpec { zones: buffer_zones, memory: Sectors(memory_bytes / SECTOR_BYTES) };
-        let host = BufferedHost::new(drive, policy, spec).map_err(value_error)?;
+        let memory = Sectors(memory_bytes / SECTOR_BYTES);
+        let host = BufferedHost::new(drive, policy, buffer_zones, memory).map_err(value_error)?;
         Ok(Self { host: Mutex::new(host) })
     }
 
@@ -122,23 +122,30 @@ impl BufferedDrive {
         Ok(took.get())
     }
 
-    /// The accounts since the last start: bytes by path, times, zones cleaned; bytes that were written to the media since the
-    /// drive was made.
+    /// The accounts since the last start: bytes by path, of the log's headers, of checkpoints and of what cleaning wrote; times;
+    /// zones cleaned. And bytes that were written to the media since the drive was made.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (account, media) =
-            self.with(py, |host| (host.account(), host.drive().ledger().media_bytes(Direction::Write)))?;
+        let (account, now, before, media) = self.with(py, |host| {
+            let (now, before) = host.counters();
+            (host.account(), *now, *before, host.drive().ledger().media_bytes(Direction::Write))
+        })?;
         let dict = PyDict::new(py);
-        for (path, name) in
-            [(Path::Direct, "direct"), (Path::DriveCache, "drive_cache"), (Path::Buffer, "buffer")]
-        {
-            dict.set_item(format!("{name}_bytes"), Sectors(account.written[path as usize]).bytes())?;
+        let since: [(&str, fn(&Counters) -> u64); 6] = [
+            ("direct", |counters| counters.direct),
+            ("drive_cache", |counters| counters.drive_cache),
+            ("buffer", |counters| counters.buffered),
+            ("headers", |counters| counters.headers),
+            ("checkpoints", |counters| counters.checkpointed),
+            ("cleaned", |counters| counters.cleaned),
+        ];
+        for (name, sectors) in since {
+            dict.set_item(format!("{name}_bytes"), Sectors(sectors(&now) - sectors(&before)).bytes())?;
         }
         dict.set_item("foreground_ns", account.foreground.get())?;
-        dict.set_item("blocked_ns", account.blocked.get())?;
         dict.set_item("idle_cleaning_ns", account.idle_cleaning.get())?;
         dict.set_item("cleaning_after_ns", account.cleaning_after.get())?;
-        dict.set_item("appended_zones", account.appended)?;
-        dict.set_item("rewritten_zones", account.rewritten)?;
+        dict.set_item("appended_zones", now.appended_zones - before.appended_zones)?;
+        dict.set_item("rewritten_zones", now.rewritten_zones - before.rewritten_zones)?;
         dict.set_item("media_written_bytes", media)?;
         Ok(dict)
     }

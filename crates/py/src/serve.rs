@@ -21,6 +21,7 @@ use skylight_serve::control::client::{self, ControlError};
 use skylight_serve::core::filters::delay::Delays;
 use skylight_serve::core::filters::error::Faults;
 use skylight_serve::core::filters::log::Sink;
+use skylight_serve::core::hbuffer::HBufferPlan;
 use skylight_serve::core::open::{OpenError, Opened, Plan, open};
 use skylight_serve::endpoint::{Endpoint, EndpointError};
 use skylight_serve::nbd::handshake::TlsPolicy;
@@ -63,6 +64,9 @@ fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {
         OpenError::Profile(error) => profile_error(error),
         OpenError::Image(error) => image_error(py, error),
         OpenError::System(_) => error_of(py, "failed", error),
+        OpenError::HBuffer { source, .. } => {
+            error_of(py, if source.is_failure() { "failed" } else { "refused" }, error)
+        }
         OpenError::NoDrive(_)
         | OpenError::NotShingled(_)
         | OpenError::WidthOfImage
@@ -88,6 +92,8 @@ struct ServedDrive {
     checksums: Option<bool>,
     read_mode: Option<String>,
     shingle_width: Option<u32>,
+    hbuffer: Option<String>,
+    hbuffer_zones: Option<u32>,
 }
 
 /// Timing and filters: `_Answers` in the stub.
@@ -137,6 +143,8 @@ fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Pla
     let profile = drive.profile_toml.map(|toml| Profile::from_toml(&toml, &drive.origin)).transpose();
     let timing = answers.timing.parse().map_err(|error: String| refused(py, error))?;
     let read_mode = drive.read_mode.map(|name| name.parse()).transpose();
+    let policy = drive.hbuffer.map(|name| name.parse()).transpose();
+    let policy = policy.map_err(|error: String| refused(py, error))?;
     let faults = answers.fail.map(|text| text.parse::<Faults>()).transpose();
     Ok(Plan {
         profile: profile.map_err(|error| profile_error(&error))?,
@@ -154,6 +162,7 @@ fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Pla
         faults: faults.map_err(|error| refused(py, format!("--fail: {error}")))?,
         read_mode: read_mode.map_err(|error: String| refused(py, error))?,
         width_tracks: drive.shingle_width,
+        hbuffer: policy.map(|policy| HBufferPlan { policy, zones: drive.hbuffer_zones }),
         refused: answers.log.as_ref().map(|path| log_to(py, path)).transpose()?,
         log: answers.log.map(|path| log_to(py, &path)).transpose()?,
     })

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from skylight._native import DriveServer, _Answers, _FrontDoors, _ServedDrive, _TlsFiles
 
 READ_MODES = ("data", "performance", "development", "development-performance")
+HBUFFER_POLICIES = ("direct", "drive-cache", "buffer", "open-zones", "non-sequential", "adaptive")
 _STATUS_EVERY_S = 1.0
 _LOOK_UP_S = 0.2
 # How long the last words may take.
@@ -62,6 +63,15 @@ another track has overwritten:
   development-performance  the same, with the read as in performance
 
 \b
+Policies of a host buffer, for writes to a drive with zones:
+  direct          to their zones in order, to the buffer otherwise
+  drive-cache     to their zones; the drive caches what is out of order
+  buffer          to the buffer
+  open-zones      as drive-cache; more streams than open zones to the buffer
+  non-sequential  as drive-cache for a few zones, the others to the buffer
+  adaptive        where it costs least, now and when it is cleaned
+
+\b
 Examples:
   skylight serve st5000as0011 --image smr.img --nbd unix:smr.sock
   skylight serve emulated-smr-1 --image e.img --nbd unix:e.sock --timing model
@@ -71,6 +81,8 @@ Examples:
       --fail rate=0.01,op=read
   skylight serve swd-160gb --image swd.img --nbd unix:swd.sock \\
       --read-mode development --shingle-width 4
+  skylight serve st8000as0022 --image ha.img --nbd unix:ha.sock \\
+      --timing model --hbuffer adaptive
   skylight status smr.img
 """
 
@@ -148,6 +160,8 @@ def status_words(status: dict[str, Any]) -> str:
             f"read mode {shingled['read_mode']}, {format_counted(shingled['overwritten_sectors'], 'sector')} "
             f"overwritten, {format_counted(shingled['overwritten_reads'], 'read')} of such"
         )
+    if hbuffer := drive.get("hbuffer"):
+        words += _hbuffer_words(hbuffer)
     if zones := drive.get("zones"):
         words.append(_zone_words(zones))
     queue, lateness = drive.get("queue"), drive.get("lateness")
@@ -161,6 +175,28 @@ def status_words(status: dict[str, Any]) -> str:
     if drive.get("last_error"):
         words.append(f"last error: {drive['last_error']}")
     return ", ".join(words)
+
+
+_PATHS = {"direct_bytes": "direct", "drive_cache_bytes": "to the drive's cache", "buffer_bytes": "buffered"}
+"""Paths of writes by a host buffer, in words."""
+
+
+def _hbuffer_words(hbuffer: dict[str, Any]) -> list[str]:
+    """Which way writes went, how full the log is, and what was cleaned."""
+    paths, fill, cleaning = hbuffer["paths"], hbuffer["fill"], hbuffer["cleaning"]
+    written = sum(paths[key] for key in _PATHS)
+    shares = [f"{paths[key] / written:.0%} {words}" for key, words in _PATHS.items() if paths[key]]
+    buffered = f"{format_size(fill['live_bytes'])} of {format_counted(fill['dirty_zones'], 'zone')}"
+    used, cleaned = (
+        fill["zones"] - fill["free_zones"],
+        cleaning["appended_zones"] + cleaning["rewritten_zones"],
+    )
+    return [
+        f"host buffer ({hbuffer['policy']}) with {', '.join(shares) or 'no writes'}",
+        f"{buffered} in its log",
+        f"{used} of its {format_counted(fill['zones'], 'zone')} used",
+        f"{format_counted(cleaned, 'zone')} cleaned" + " and one being cleaned" * cleaning["now"],
+    ]
 
 
 _CONDITIONS = {
@@ -279,6 +315,16 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.IntRange(1, 16),
     help="Tracks that a write of a raw shingled disk covers; fixed when its image is made.",
 )
+@click.option(
+    "--hbuffer",
+    type=click.Choice(HBUFFER_POLICIES),
+    help="Make an ordinary disk of a drive with zones, by a host buffer with this policy.",
+)
+@click.option(
+    "--hbuffer-zones",
+    type=click.IntRange(3),
+    help="Zones of its log, fixed when it is made; 100, or an eighth of a small drive, if not given.",
+)
 @click.option("--fail", help="Fail commands: rate=0.01,op=read+write,range=A-B,error=EIO,seed=1.")
 @click.option("--log", "log_file", type=_FILE, help="Append a line for each command to a file.")
 @click.option("--tls-cert", type=_FILE, help="Offer TLS with this certificate (PEM).")
@@ -306,6 +352,8 @@ def serve(
     delay_write: float | None,
     read_mode: str | None,
     shingle_width: int | None,
+    hbuffer: str | None,
+    hbuffer_zones: int | None,
     fail: str | None,
     log_file: Path | None,
     tls_cert: Path | None,
@@ -319,6 +367,8 @@ def serve(
     """Serve a drive that keeps its data, over NBD."""
     from skylight import _native
 
+    if hbuffer_zones is not None and hbuffer is None:
+        raise UsageError("--hbuffer-zones needs a host buffer: give --hbuffer POLICY")
     path = _data_path(image, device, timing)
     profile, origin = (None, drive) if drive == "-" else read_profile(drive)
     served: _ServedDrive = {
@@ -331,6 +381,8 @@ def serve(
         "checksums": None if checksums is None else checksums == "on",
         "read_mode": read_mode,
         "shingle_width": shingle_width,
+        "hbuffer": hbuffer,
+        "hbuffer_zones": hbuffer_zones,
     }
     answers: _Answers = {
         "timing": timing,

@@ -1,192 +1,470 @@
-//! Cleaning: what the log has of a home zone goes home, in chunks between which commands may come.
+//! Cleaning: what the log has of home zones goes home, in chunks between which commands may come.
 //!
-//! Where all of it lies at the write pointer or behind, it is *appended* to what the zone has, with zeros between. Otherwise the
-//! zone is *rewritten* to a spare zone, merged from its old place and from the log, and the old place becomes a spare. Either
-//! way the data is made durable before the record that takes the home zone out of the log.
+//! A *pass* takes the home zones that have to go, and in idle time others with data in the oldest zones of the log, as far as the host's
+//! memory holds their data. It gathers that in the order of the log, so that streams that were written in turn are read as one.
+//! Where all of a home zone's data lies at the write pointer or behind, it is *appended* to what the zone has, with zeros between.
+//! Otherwise the zone is *rewritten* to a spare zone, merged from its old place and from what was gathered, and the old place becomes
+//! a spare. Either way the data is made durable before the record that takes it out of the log. Data that comes to the
+//! log after the pass began stays there.
 //!
-//! Invariants: only the last step changes where anything is; a write or trim of the zone before that ends its cleaning; while
-//! a zone is cleaned, nothing is written to it directly.
+//! The log is cleaned *ahead* of need too: as the free part of it shrinks, each entry pays for its share of the home zones that have data in
+//! the oldest zone, so that no write waits for all of them.
+//!
+//! Invariants: only a record changes where anything is; a trim of a home zone before that ends its cleaning; while a home zone
+//! is cleaned, nothing is written to it directly.
+
+use std::collections::VecDeque;
 
 use skylight_command::Failure;
-use skylight_disk::{Lba, LbaExtent, Sectors};
+use skylight_disk::{Lba, LbaExtent, Sectors, Time};
 
 use super::HBuffer;
-use super::below::{Aim, Data, ReadAim};
-use super::format::{HEADER, Kind};
-use crate::capabilities::zoned::ZoneModel;
-use crate::plan::{MapChange, Plan, Step};
+use super::device::{Action, Data, Executor};
+use super::format::{HEADER, Kind, Position};
+use super::policy::{Cleaned, Moved};
 
-/// A home zone that is being cleaned.
+/// Gaps in the log that are read along. Chosen: a quarter of a revolution at the OD, less than a seek there and back.
+const READ_ALONG: Sectors = Sectors(1_024);
+/// Most home zones of a pass, so that its lists stay small.
+const HOMES: usize = 1_024;
+/// The log is cleaned ahead when less than one in so many of its zones is free. Chosen: late, because what waits may be written
+/// again, and early enough to spread the cleaning of a zone over the writing of several.
+const AHEAD: u32 = 8;
+/// The map is cleaned ahead when less than one in so many of its entries is free. As [`AHEAD`].
+const MAP_AHEAD: u64 = 8;
+
+/// A home zone of a pass.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cleaning {
-    pub home: u32,
-    /// The zone of the drive that is written: where the home zone is, or a spare.
-    target: u32,
+struct Member {
+    home: u32,
+    /// It is written on where it is; otherwise it is rewritten.
+    appends: bool,
+    /// The zone of the drive that is written: where the home zone is, or a spare once there is one.
+    target: Option<u32>,
     /// Sectors of the home zone that the target has.
     done: Sectors,
     /// Sectors of the home zone that the target will have.
     end: Sectors,
 }
 
+/// Home zones that are cleaned together.
+#[derive(Debug)]
+pub(super) struct Pass {
+    /// What the log has from here on stays there.
+    before: Position,
+    /// Reads of the log that are still to do.
+    gathers: VecDeque<Action>,
+    /// The data of the only member is more than the memory, and is gathered chunk by chunk.
+    by_chunk: bool,
+    /// Home zones that are still to be written, those that are appended to first.
+    members: VecDeque<Member>,
+    /// Home zones that were appended to, and not recorded yet.
+    appended: Vec<Member>,
+    /// How much of a home zone a step is, on average.
+    share: f64,
+    cost: Cleaned,
+    /// Host writes came since its last step in idle time.
+    interrupted: bool,
+}
+
+impl Pass {
+    /// Whether it cleans a home zone.
+    pub fn has(&self, home: u32) -> bool {
+        self.members.iter().chain(&self.appended).any(|member| member.home == home)
+    }
+
+    /// Home zones that have no record yet.
+    pub fn homes(&self) -> usize {
+        self.members.len() + self.appended.len()
+    }
+}
+
+/// Adds what was moved since a time.
+fn note(moved: &mut Moved, sectors: Sectors, began: Option<Time>, drive: &dyn Executor) {
+    moved.sectors += sectors;
+    if let (Some(began), Some(now)) = (began, drive.now()) {
+        moved.time += now - began;
+    }
+}
+
 impl HBuffer {
-    /// Begins to clean a home zone; without effect if the log has nothing of it, or another one is being cleaned.
+    /// Begins a pass with a home zone and with those that have the oldest data, in idle time.
     ///
     /// # Errors
     /// When the drive refuses what has to be done for that.
-    pub(super) fn begin_cleaning(&mut self, home: u32, plan: &mut Plan) -> Result<(), Failure> {
-        // The record that ends it.
-        self.make_space(HEADER, 0, plan)?;
-        let is_dirty = self.contents.homes.get(home as usize).is_some_and(|home| home.buffered > 0);
-        if is_dirty && self.cleaning.is_none() { self.choose_target(home, plan) } else { Ok(()) }
+    pub(super) fn begin_pass(&mut self, first: u32, drive: &mut dyn Executor) -> Result<(), Failure> {
+        let mut homes = vec![first];
+        homes.extend(self.oldest_homes().into_iter().filter(|&home| home != first));
+        // The records that end it: those that do not fit are a checkpoint.
+        let records = (homes.len() as u64).min(self.contents.places.home.get() / 4);
+        self.make_space(Sectors(records.max(1)), 0, drive)?;
+        self.plan_pass(homes, drive)
     }
 
-    /// Cleans a home zone, after the one that is being cleaned.
-    pub(super) fn clean_now(&mut self, home: u32, plan: &mut Plan) -> Result<(), Failure> {
-        self.finish_cleaning(plan)?;
-        if self.contents.homes[home as usize].buffered > 0 {
-            self.choose_target(home, plan)?;
+    /// Home zones by the age of their oldest data, as many as a pass may have.
+    fn oldest_homes(&self) -> Vec<u32> {
+        let zones = self.contents.zones.len() as u32;
+        let mut homes: Vec<u32> = Vec::new();
+        for step in 0..zones {
+            let zone = &self.contents.zones[((self.log.next() + step) % zones) as usize];
+            if zone.live > 0 {
+                homes.extend(&zone.homes);
+            }
+            if homes.len() >= HOMES {
+                break;
+            }
         }
-        self.finish_cleaning(plan)
+        homes
     }
 
-    /// All further steps of the zone that is being cleaned, if there is one.
-    pub(super) fn finish_cleaning(&mut self, plan: &mut Plan) -> Result<(), Failure> {
-        while self.cleaning.is_some() {
-            self.clean_step(plan)?;
+    /// Cleans home zones, after the one that is being cleaned; those of a pass that were not begun wait.
+    pub(super) fn clean_now(&mut self, homes: Vec<u32>, drive: &mut dyn Executor) -> Result<(), Failure> {
+        self.interrupt();
+        self.leave_out_unbegun(drive);
+        let had_pass = self.pass.is_some();
+        self.finish_cleaning(drive)?;
+        self.plan_pass(homes, drive)?;
+        // Nothing to clean, and still no space: the map or the log contradicts itself.
+        if self.pass.is_none() && !had_pass {
+            return Err(Failure::NoSpace);
+        }
+        self.finish_cleaning(drive)
+    }
+
+    /// All further steps of the pass, if there is one.
+    fn finish_cleaning(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
+        while self.pass.is_some() {
+            self.clean_step(drive)?;
         }
         Ok(())
+    }
+
+    /// Host commands came between.
+    fn interrupt(&mut self) {
+        if let Some(pass) = &mut self.pass {
+            pass.interrupted = true;
+        }
+    }
+
+    /// Leaves out home zones that an interrupted pass has not begun to rewrite: the host may have changed them again.
+    pub(super) fn leave_out_unbegun(&mut self, drive: &mut dyn Executor) {
+        if let Some(pass) = self.pass.as_mut().filter(|pass| pass.interrupted) {
+            pass.interrupted = false;
+            pass.members.retain(|member| member.appends || member.target.is_some());
+            if !pass.gathers.is_empty() || pass.homes() == 0 {
+                self.cancel_pass(drive);
+            }
+        }
     }
 
     /// A home zone changes, so what was read of it may be stale.
     pub(super) fn cancel_cleaning_of(&mut self, home: u32) {
-        if self.cleaning.is_some_and(|cleaning| cleaning.home == home) {
-            self.cancel_cleaning();
-        }
+        let Some(pass) = &mut self.pass else { return };
+        let spares = &mut self.spares;
+        pass.appended.retain(|member| member.home != home);
+        pass.members.retain(|member| {
+            let stays = member.home != home;
+            if let (false, false, Some(target)) = (stays, member.appends, member.target) {
+                spares.free.push_front(target);
+            }
+            stays
+        });
     }
 
-    fn cancel_cleaning(&mut self) {
-        if let Some(cleaning) = self.cleaning.take()
-            && self.contents.homes[cleaning.home as usize].zone != cleaning.target
-        {
-            self.spares.free.push_front(cleaning.target);
+    /// The log is about to go on in a zone: nothing there is read for a pass any more, and what it takes from the log cannot end there.
+    pub(super) fn leave_zone(&mut self, zone: u32, drive: &mut dyn Executor) {
+        let place = self.view.layout.extent_of(self.log.zone_of(zone));
+        let Some(pass) = &mut self.pass else { return };
+        if pass.before.zone == zone {
+            return self.cancel_pass(drive);
         }
+        pass.gathers.retain(|action| {
+            !matches!(action, Action::Gather { from, .. } if place.start <= from.start && from.start < place.end())
+        });
     }
 
-    fn choose_target(&mut self, home: u32, plan: &mut Plan) -> Result<(), Failure> {
-        let extent = self.contents.extent_of(home);
-        let zone = self.contents.homes[home as usize].zone;
-        let (mut first, mut last) = (extent.end(), extent.start);
-        for mapped in self.contents.map.overlapping(extent) {
-            first = first.min(mapped.lba.start);
-            last = last.max(mapped.lba.end());
-        }
-        let (written, buffered) = (self.below.written(zone), last - extent.start);
-        let descriptor = self.below.zone(zone);
-        let is_writable = descriptor.write_pointer.is_some();
-        self.cleaning =
-            Some(if is_writable && !descriptor.non_sequential && extent.start + written <= first {
-                Cleaning { home, target: zone, done: written, end: buffered }
-            } else {
-                // Where the drive's cache has data of the zone, its write pointer does not say where data ends.
-                let written = if descriptor.non_sequential { extent.len } else { written };
-                let target = self.take_spare(plan)?;
-                Cleaning { home, target, done: Sectors(0), end: buffered.max(written) }
+    fn cancel_pass(&mut self, drive: &mut dyn Executor) {
+        if let Some(pass) = self.pass.take() {
+            let zones = &self.contents.homes;
+            let unused = pass.members.iter().filter_map(|member| {
+                member.target.filter(|&target| zones[member.home as usize].zone != target)
             });
+            self.spares.free.extend(unused);
+            // It only gives memory back.
+            let _ = drive.execute(&Action::Forget);
+        }
+    }
+
+    /// Plans a pass over the first of these home zones, and over the next ones as far as the memory holds their data.
+    fn plan_pass(&mut self, homes: Vec<u32>, drive: &mut dyn Executor) -> Result<(), Failure> {
+        let before = self.log.position();
+        let (mut members, mut pieces, mut data) = (Vec::new(), Vec::new(), Sectors(0));
+        let mut is_taken = std::collections::BTreeSet::new();
+        for home in homes {
+            if members.len() == HOMES || !is_taken.insert(home) {
+                continue;
+            }
+            let Some(zone) = self.contents.homes.get(home as usize).map(|home| home.zone) else { continue };
+            if self.view.of(zone).non_sequential {
+                self.refresh(zone..zone + 1, drive)?;
+            }
+            let Some((member, found)) = self.member(home, before) else { continue };
+            let more: Sectors = Sectors(found.iter().map(|piece| piece.len.get()).sum());
+            if !members.is_empty() && data + more > self.tuning.memory {
+                break;
+            }
+            data += more;
+            members.push(member);
+            pieces.extend(found);
+        }
+        if members.is_empty() {
+            return Ok(());
+        }
+        members
+            .sort_unstable_by_key(|member| (!member.appends, self.contents.homes[member.home as usize].zone));
+        let by_chunk = data > self.tuning.memory;
+        let gathers = if by_chunk { VecDeque::new() } else { self.gathers(pieces) };
+        let chunk = self.tuning.chunk.get();
+        let writes = members.iter().map(|member| 1 + (member.end - member.done).get().div_ceil(chunk));
+        let steps = gathers.len() as u64 + writes.sum::<u64>();
+        let share = members.len() as f64 / steps as f64;
+        let (appended, cost) = (Vec::new(), Cleaned::default());
+        let members = members.into();
+        self.pass =
+            Some(Pass { before, gathers, by_chunk, members, appended, share, cost, interrupted: false });
+        Ok(())
+    }
+
+    /// How a home zone is cleaned of what the log has before a place, and where in the log that is; `None` if there is nothing.
+    fn member(&self, home: u32, before: Position) -> Option<(Member, Vec<LbaExtent>)> {
+        let extent = self.contents.extent_of(home);
+        let pieces = self.contents.older(extent, before, &self.log);
+        let (first, last) = (pieces.first()?.0.start, pieces.last()?.0.end());
+        let zone = self.contents.homes[home as usize].zone;
+        let known = *self.view.of(zone);
+        let buffered = last - extent.start;
+        let appends = known.is_writable() && !known.non_sequential && extent.start + known.written <= first;
+        let member = if appends {
+            Member { home, appends, target: Some(zone), done: known.written, end: buffered }
+        } else {
+            // Where the drive's cache has data of the zone, its write pointer does not say where data ends.
+            let written = if known.non_sequential { extent.len } else { known.written };
+            Member { home, appends, target: None, done: Sectors(0), end: buffered.max(written) }
+        };
+        Some((member, pieces.into_iter().map(|(_, place)| place).collect()))
+    }
+
+    /// Reads for places in the log, in its order.
+    fn gathers(&self, mut places: Vec<LbaExtent>) -> VecDeque<Action> {
+        places.sort_unstable_by_key(|place| {
+            let zone = self.contents.position_of(place.start).zone;
+            // The oldest zone first.
+            ((zone + self.sizes.zones - self.log.next()) % self.sizes.zones, place.start)
+        });
+        let mut reads: Vec<(LbaExtent, Vec<LbaExtent>)> = Vec::new();
+        for place in places {
+            match reads.last_mut() {
+                Some((from, keep))
+                    if place.start >= from.end()
+                        && place.start - from.end() <= READ_ALONG
+                        && place.end() - from.start <= self.tuning.chunk
+                        && self.view.layout.zone_of(from.start) == self.view.layout.zone_of(place.start) =>
+                {
+                    from.len = place.end() - from.start;
+                    keep.push(place);
+                }
+                _ => reads.push((place, vec![place])),
+            }
+        }
+        reads.into_iter().map(|(from, keep)| Action::Gather { from, keep }).collect()
+    }
+
+    /// The next step of the pass, if there is one. If it fails, the home zones of the pass stay as they were.
+    pub(super) fn clean_step(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
+        let Some(mut pass) = self.pass.take() else { return Ok(()) };
+        let done = self.step(&mut pass, drive);
+        let is_over = pass.homes() == 0;
+        self.pass = Some(pass);
+        if done.is_err() || is_over {
+            let cost = self.pass.as_ref().map(|pass| pass.cost);
+            self.cancel_pass(drive);
+            if let (Ok(()), Some(cost), Some(_)) = (done, cost, drive.now()) {
+                self.policy.cleaned(&cost);
+            }
+        }
+        done
+    }
+
+    fn step(&mut self, pass: &mut Pass, drive: &mut dyn Executor) -> Result<(), Failure> {
+        self.start(drive)?;
+        let began = drive.now();
+        if let Some(action) = pass.gathers.pop_front() {
+            let Action::Gather { keep, .. } = &action else { return Ok(()) };
+            let sectors = Sectors(keep.iter().map(|place| place.len.get()).sum());
+            self.act(&action, drive)?;
+            note(&mut pass.cost.gathered, sectors, began, drive);
+            return Ok(());
+        }
+        let appending = pass.members.front().is_some_and(|member| member.appends);
+        if !appending && !pass.appended.is_empty() {
+            self.record_appended(pass, drive)?;
+            note(&mut pass.cost.appended, Sectors(0), began, drive);
+            return Ok(());
+        }
+        let Some(mut member) = pass.members.front().copied() else { return Ok(()) };
+        let target = match member.target {
+            Some(target) => target,
+            None => self.take_spare(drive)?,
+        };
+        member.target = Some(target);
+        pass.members[0] = member;
+        if member.done < member.end {
+            let moved = self.move_chunk(pass, member, target, drive)?;
+            pass.members[0].done += moved;
+            let cost = if member.appends { &mut pass.cost.appended } else { &mut pass.cost.rewritten };
+            note(cost, moved, began, drive);
+        } else if member.appends {
+            pass.appended.push(member);
+            pass.members.pop_front();
+        } else {
+            self.flush(drive)?;
+            self.record_home(member, target, pass.before, drive)?;
+            pass.members.pop_front();
+            pass.cost.rewritten_zones += 1;
+            note(&mut pass.cost.rewritten, Sectors(0), began, drive);
+        }
         Ok(())
     }
 
     /// An empty zone.
-    fn take_spare(&mut self, plan: &mut Plan) -> Result<u32, Failure> {
+    fn take_spare(&mut self, drive: &mut dyn Executor) -> Result<u32, Failure> {
         if self.spares.free.is_empty() {
-            self.flush();
+            self.flush(drive)?;
         }
         let zone = self.spares.free.pop_front().ok_or(Failure::NoSpace)?;
-        let emptied = self.below.reset(zone, plan);
+        let emptied = self.reset(zone, drive);
         if emptied.is_err() {
             self.spares.free.push_back(zone);
         }
         emptied.map(|()| zone)
     }
 
-    /// One chunk, or the end.
-    pub(super) fn clean_step(&mut self, plan: &mut Plan) -> Result<(), Failure> {
-        let Some(cleaning) = self.cleaning else { return Ok(()) };
-        let step = match cleaning.done < cleaning.end {
-            true => self.move_chunk(cleaning, plan),
-            false => self.end_cleaning(cleaning, plan),
-        };
-        if step.is_err() {
-            self.cancel_cleaning();
-        }
-        step
-    }
-
-    fn move_chunk(&mut self, cleaning: Cleaning, plan: &mut Plan) -> Result<(), Failure> {
-        let Cleaning { home, target, done, end } = cleaning;
+    /// Writes the next chunk of a home zone; how much that was.
+    fn move_chunk(
+        &mut self,
+        pass: &Pass,
+        member: Member,
+        target: u32,
+        drive: &mut dyn Executor,
+    ) -> Result<Sectors, Failure> {
+        let Member { home, done, end, .. } = member;
         let host =
-            LbaExtent::new(self.contents.extent_of(home).start + done, (end - done).min(self.spec.chunk));
-        let mut pieces = Vec::new();
-        self.contents.visit_pieces(host, |piece, place| pieces.push((piece, place)));
-        let mut moved = Vec::with_capacity(pieces.len());
-        for (piece, place) in pieces {
-            let len = place.map_or_else(|| self.readable(cleaning, piece), |_| piece.len);
-            if len > Sectors(0) {
-                let start = place.unwrap_or_else(|| self.contents.home_place(piece.start));
-                self.below.read(LbaExtent::new(start, len), ReadAim::Clean, plan)?;
-                moved.push((Some(start), len));
-            }
-            if len < piece.len {
-                moved.push((None, piece.len - len));
+            LbaExtent::new(self.contents.extent_of(home).start + done, (end - done).min(self.tuning.chunk));
+        let found = self.contents.older(host, pass.before, &self.log);
+        if pass.by_chunk {
+            for action in self.gathers(found.iter().map(|&(_, place)| place).collect()) {
+                self.act(&action, drive)?;
             }
         }
-        let at: Lba = self.below.layout().start_of(target) + done;
-        let write = (Aim::Clean(host.start), || Data::Moved(moved));
-        self.below.write(LbaExtent::new(at, host.len), write, plan)?;
+        let pieces = found.into_iter().map(|(lba, place)| (lba.start - host.start, place)).collect();
+        let readable = if member.appends { Sectors(0) } else { self.readable(home, host) };
+        let native = LbaExtent::new(self.contents.home_place(host.start), readable);
+        let at: Lba = self.view.layout.start_of(target) + done;
+        let extent = LbaExtent::new(at, host.len);
+        self.act(&Action::Write { extent, data: Data::Merged { native, pieces } }, drive)?;
+        if pass.by_chunk {
+            self.act(&Action::Forget, drive)?;
+        }
         self.counters.cleaned += host.len.get();
-        self.cleaning = Some(Cleaning { done: done + host.len, ..cleaning });
-        Ok(())
+        Ok(host.len)
     }
 
-    /// How much of a part of a home zone that the log has not was ever written at home.
-    fn readable(&self, cleaning: Cleaning, part: LbaExtent) -> Sectors {
-        let zone = self.contents.homes[cleaning.home as usize].zone;
-        // What is appended goes behind what was written.
-        if zone == cleaning.target {
-            return Sectors(0);
-        }
-        let non_sequential = self.below.zone(zone).non_sequential;
-        if non_sequential && self.below.layout().model == ZoneModel::HostAware {
+    /// How much of a part of a home zone was ever written at home.
+    fn readable(&self, home: u32, part: LbaExtent) -> Sectors {
+        let known = self.view.of(self.contents.homes[home as usize].zone);
+        // Only a host-aware drive has such zones, and it lets everything be read.
+        if known.non_sequential {
             return part.len;
         }
         let (_, offset) = self.contents.place_of(part.start);
-        Sectors(self.below.written(zone).get().saturating_sub(offset.get())).min(part.len)
+        Sectors(known.written.get().saturating_sub(offset.get())).min(part.len)
     }
 
-    /// Makes what was moved durable, and then takes the home zone out of the log.
-    fn end_cleaning(&mut self, cleaning: Cleaning, plan: &mut Plan) -> Result<(), Failure> {
-        let Cleaning { home, target, .. } = cleaning;
-        let extent = self.contents.extent_of(home);
-        let old = self.contents.homes[home as usize].zone;
-        self.flush();
-        let change = |buffer: &mut Self| {
-            buffer.contents.remove(extent);
-            buffer.contents.homes[home as usize].zone = target;
-            if old != target {
-                buffer.spares.given_up.push(old);
+    /// Makes durable what was appended, and then takes it out of the log.
+    fn record_appended(&mut self, pass: &mut Pass, drive: &mut dyn Executor) -> Result<(), Failure> {
+        self.flush(drive)?;
+        let members = std::mem::take(&mut pass.appended);
+        pass.cost.appended_zones += members.len() as u32;
+        // One checkpoint for all of them rather than for each that does not fit.
+        if self.log.space() < Sectors(HEADER.get() * members.len() as u64) {
+            for member in members {
+                self.went_home(member, None, pass.before);
             }
-        };
-        self.record(Kind::Home { home, zone: target }, change, plan)?;
-        self.cleaning = None;
-        plan.push(Step::Commit(if old == target {
-            self.counters.appended_zones += 1;
-            MapChange::Native { lba: extent }
-        } else {
-            self.below.set_owner(old, None);
-            self.below.set_owner(target, Some(home));
-            self.counters.rewritten_zones += 1;
-            let pba = self.below.place(self.contents.home_place(extent.start)).into();
-            MapChange::Remapped { lba: extent, pba }
-        }));
+            return self.record_by_checkpoint(drive);
+        }
+        for member in members {
+            let zone = self.contents.homes[member.home as usize].zone;
+            self.record_home(member, zone, pass.before, drive)?;
+        }
+        Ok(())
+    }
+
+    /// Records that a home zone is in a zone of the drive.
+    fn record_home(
+        &mut self,
+        member: Member,
+        zone: u32,
+        before: Position,
+        drive: &mut dyn Executor,
+    ) -> Result<(), Failure> {
+        let kind = Kind::Home { home: member.home, zone, before };
+        let target = (!member.appends).then_some(zone);
+        self.record(kind, |buffer| buffer.went_home(member, target, before), drive)
+    }
+
+    /// What the log had of a home zone is home, at another place if one is named.
+    fn went_home(&mut self, member: Member, target: Option<u32>, before: Position) {
+        self.contents.remove_older(member.home, before, &self.log);
+        match target {
+            None => self.counters.appended_zones += 1,
+            Some(target) => {
+                let home = &mut self.contents.homes[member.home as usize];
+                self.spares.given_up.push(std::mem::replace(&mut home.zone, target));
+                self.counters.rewritten_zones += 1;
+            }
+        }
+    }
+
+    /// An entry of the log has to pay for its share of cleaning.
+    pub(super) fn owe(&mut self, sectors: Sectors, entries: u64) {
+        self.interrupt();
+        let fill = self.fill();
+        if fill.free_zones < (fill.zones / AHEAD).max(1) {
+            let space =
+                fill.space_in_zone.get() + u64::from(fill.free_zones) * self.contents.places.home.get();
+            let oldest = (self.log.next() + fill.free_zones) % fill.zones;
+            let homes = self.contents.zones[oldest as usize].homes.len() as f64;
+            self.owed += homes * sectors.get() as f64 / space.max(1) as f64;
+        }
+        let limit = self.contents.places.map_limit;
+        let free = limit.saturating_sub(fill.map_entries);
+        if free < limit / MAP_AHEAD {
+            self.owed += f64::from(fill.dirty_zones) * entries as f64 / free.max(1) as f64;
+        }
+    }
+
+    /// Cleans what is owed.
+    pub(super) fn clean_ahead(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
+        // Never more than was in the log at all.
+        self.owed = self.owed.min(self.contents.dirty.len() as f64);
+        while self.owed > 0.0 {
+            if self.pass.is_none() {
+                self.plan_pass(self.oldest_homes(), drive)?;
+            }
+            let Some(share) = self.pass.as_ref().map(|pass| pass.share) else { return Ok(()) };
+            self.owed -= share;
+            self.clean_step(drive)?;
+        }
         Ok(())
     }
 }

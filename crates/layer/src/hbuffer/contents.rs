@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 
 use skylight_disk::{Divisor, Lba, LbaExtent, Pba, Sectors};
 
+use super::format::Position;
+use super::log::Log;
 use super::spec::Places;
 use crate::capabilities::zoned::ZoneLayout;
 use crate::extent_map::ExtentMap;
@@ -118,6 +120,32 @@ impl Contents {
     /// The number in the log of a zone of the drive that has a sector.
     fn log_zone(&self, place: Lba) -> usize {
         (self.layout.zone_of(place) - self.places.log) as usize
+    }
+
+    /// Where in the log a sector of the drive is.
+    pub fn position_of(&self, place: Lba) -> Position {
+        let (zone, at) = self.layout.place_of(place);
+        Position { zone: zone - self.places.log, at }
+    }
+
+    /// What the log has of a host extent before a place in it, with the sectors of the drive.
+    pub fn older(&self, extent: LbaExtent, before: Position, log: &Log) -> Vec<(LbaExtent, LbaExtent)> {
+        let mapped = self.map.overlapping(extent);
+        let placed = mapped.map(|mapped| (mapped.lba, LbaExtent::new(Lba(mapped.pba.get()), mapped.lba.len)));
+        placed.filter(|&(_, place)| log.is_before(self.position_of(place.start), before)).collect()
+    }
+
+    /// What the log has of a home zone before a place in it is of no use any more.
+    pub fn remove_older(&mut self, home: u32, before: Position, log: &Log) {
+        for (lba, _) in self.older(self.extent_of(home), before, log) {
+            self.remove(lba);
+        }
+        for zone in 0..self.zones.len() {
+            let end = Position { zone: zone as u32, at: self.places.home };
+            if self.homes[home as usize].buffered > 0 && log.is_before(end, before) {
+                self.zones[zone].homes.remove(&home);
+            }
+        }
     }
 
     /// The log has an extent, which lies in one home zone, from a sector of the drive on.

@@ -1,24 +1,30 @@
 //! The bytes of a host buffer on its drive: entries and records of the log, and checkpoints (`docs/hbuffer.md`).
 //!
 //! All numbers are little-endian. A *header* is one sector. An entry is a header and its data; a record is a header alone.
-//! Each has the number that follows that of the one before it, so that what a zone had before its reset does not count.
+//! Each has the number that follows that of the one before it, so that what a zone had before its reset does not count, and the
+//! identity of its buffer, so that what an earlier buffer of the drive left does not count either.
 //!
 //! Invariant: what decodes is what was encoded; anything else gives `None`.
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 
+use super::spec::Sizes;
+
 /// Sectors of a header.
 pub const HEADER: Sectors = Sectors(1);
 /// Most extents of a header: as many as fit a sector.
-pub const EXTENTS: usize = 47;
+pub const EXTENTS: usize = 45;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 const HEADER_MAGIC: &[u8; 8] = b"SKYHBUFE";
 const CHECKPOINT_MAGIC: &[u8; 8] = b"SKYHBUFC";
 /// What a header's checksum is of begins behind it.
 const SUMMED_FROM: usize = 12;
+/// Where the identity begins, in a header and in a checkpoint.
+const IDENTITY_AT: usize = 40;
+const CHECKPOINT_IDENTITY_AT: usize = 64;
 /// Where the extents of a header begin, and the bytes of each: 6 of the first sector, 4 of the number of sectors.
-const EXTENTS_AT: usize = 40;
+const EXTENTS_AT: usize = 56;
 const EXTENT_BYTES: usize = 10;
 /// Bytes of a home zone in a checkpoint: the number of the zone that has it.
 const HOME_BYTES: usize = 4;
@@ -29,17 +35,33 @@ const LEAST_MAP: u64 = EXTENTS as u64;
 
 const _: () = assert!(EXTENTS_AT + EXTENTS * EXTENT_BYTES <= SECTOR);
 
+/// Sixteen random bytes by which a buffer knows its own structures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Identity(pub [u8; 16]);
+
+/// A place in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    /// The zone, as a number in the log.
+    pub zone: u32,
+    /// Sectors from its start.
+    pub at: Sectors,
+}
+
 /// What an entry or a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Data of these host extents follows, in order.
     Data(Vec<LbaExtent>),
-    /// All that earlier entries have of a home zone is in this zone of the drive, which holds the home zone from now on.
+    /// All that the log has of a home zone before a place in it is in this zone of the drive, which holds the home zone from now
+    /// on.
     Home {
         /// The home zone.
         home: u32,
         /// The zone of the drive.
         zone: u32,
+        /// The place.
+        before: Position,
     },
     /// What earlier entries have of this host extent is of no use any more.
     Trimmed(LbaExtent),
@@ -48,6 +70,8 @@ pub enum Kind {
 /// The header of an entry, or a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
+    /// Whose it is.
+    pub identity: Identity,
     /// Its number.
     pub sequence: u64,
     /// What it says.
@@ -69,11 +93,14 @@ impl Header {
         sector[..8].copy_from_slice(HEADER_MAGIC);
         put(&mut sector, 16, self.sequence, 8);
         put(&mut sector, 28, data_crc.into(), 4);
+        sector[IDENTITY_AT..EXTENTS_AT].copy_from_slice(&self.identity.0);
         let (kind, extents): (u64, &[LbaExtent]) = match &self.kind {
             Kind::Data(extents) => (1, extents),
-            Kind::Home { home, zone } => {
+            Kind::Home { home, zone, before } => {
                 put(&mut sector, 32, (*home).into(), 4);
                 put(&mut sector, 36, (*zone).into(), 4);
+                put(&mut sector, EXTENTS_AT, before.zone.into(), 4);
+                put(&mut sector, EXTENTS_AT + 4, before.at.get(), 8);
                 (2, &[])
             }
             Kind::Trimmed(extent) => {
@@ -110,21 +137,33 @@ impl Header {
         };
         let kind = match get(sector, 24, 2) {
             1 => Kind::Data(extents()?),
-            2 => Kind::Home { home: get(sector, 32, 4) as u32, zone: get(sector, 36, 4) as u32 },
+            2 => Kind::Home {
+                home: get(sector, 32, 4) as u32,
+                zone: get(sector, 36, 4) as u32,
+                before: Position {
+                    zone: get(sector, EXTENTS_AT, 4) as u32,
+                    at: Sectors(get(sector, EXTENTS_AT + 4, 8)),
+                },
+            },
             3 => {
                 let [start, len] = [0, 8].map(|at| get(sector, EXTENTS_AT + at, 8));
                 Kind::Trimmed(LbaExtent::new(Lba(start), Sectors(len)))
             }
             _ => return None,
         };
-        let header = Self { sequence: get(sector, 16, 8), kind };
+        let identity = identity(sector, IDENTITY_AT);
+        let header = Self { identity, sequence: get(sector, 16, 8), kind };
         Some((header, get(sector, 28, 4) as u32))
     }
 }
 
 /// A checkpoint: all that the log says before a place in it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
+    /// Whose it is.
+    pub identity: Identity,
+    /// Zones of the log, and spare ones.
+    pub sizes: Sizes,
     /// Its number: of two, the higher one counts.
     pub generation: u64,
     /// The number of the first entry that follows.
@@ -153,6 +192,9 @@ impl Checkpoint {
         put(&mut bytes, 24, self.sequence, 8);
         put(&mut bytes, 32, self.head.1.get(), 8);
         put(&mut bytes, 56, self.head.0.into(), 4);
+        bytes[CHECKPOINT_IDENTITY_AT..CHECKPOINT_IDENTITY_AT + 16].copy_from_slice(&self.identity.0);
+        put(&mut bytes, 80, self.sizes.zones.into(), 4);
+        put(&mut bytes, 84, self.sizes.spare_zones.into(), 4);
         put(&mut bytes, 40, self.homes.len() as u64, 8);
         put(&mut bytes, 48, self.map.len() as u64, 8);
         for (&zone, at) in self.homes.iter().zip((SECTOR..).step_by(HOME_BYTES)) {
@@ -169,12 +211,13 @@ impl Checkpoint {
         bytes
     }
 
-    /// How long a checkpoint is whose first sector this is, if it is one of so many home zones.
-    pub fn len_of(sector: &[u8], homes: usize) -> Option<Sectors> {
+    /// How long a checkpoint is whose first sector this is, if it is one.
+    pub fn len_of(sector: &[u8]) -> Option<Sectors> {
         let is_one = sector.len() >= SECTOR && sector[..8] == *CHECKPOINT_MAGIC;
-        let mapped = get(sector.get(..SECTOR)?, 48, 8);
-        (is_one && get(sector, 40, 8) == homes as u64 && mapped < 1 << 40)
-            .then(|| Self::sectors(homes, mapped))
+        let (homes, mapped) = (get(sector.get(..SECTOR)?, 40, 8), get(sector, 48, 8));
+        // No drive has as many zones, and no place holds as many entries.
+        (is_one && homes <= u64::from(u32::MAX) && mapped < 1 << 40)
+            .then(|| Self::sectors(homes as usize, mapped))
     }
 
     /// The checkpoint in so many bytes as [`Checkpoint::len_of`] says.
@@ -190,6 +233,8 @@ impl Checkpoint {
             (extent, Lba(get(bytes, at + 10, 6)))
         };
         Some(Self {
+            identity: identity(bytes, CHECKPOINT_IDENTITY_AT),
+            sizes: Sizes { zones: get(bytes, 80, 4) as u32, spare_zones: get(bytes, 84, 4) as u32 },
             generation: get(bytes, 16, 8),
             sequence: get(bytes, 24, 8),
             head: (get(bytes, 56, 4) as u32, Sectors(get(bytes, 32, 8))),
@@ -203,6 +248,12 @@ impl Checkpoint {
 pub fn map_limit(place: Sectors, homes: u32) -> Option<u64> {
     let rest = place.bytes().checked_sub(SECTOR_BYTES + u64::from(homes) * HOME_BYTES as u64)?;
     Some(rest / MAPPED_BYTES as u64).filter(|&limit| limit >= LEAST_MAP)
+}
+
+fn identity(bytes: &[u8], at: usize) -> Identity {
+    let mut identity = [0; 16];
+    identity.copy_from_slice(&bytes[at..at + 16]);
+    Identity(identity)
 }
 
 fn put(bytes: &mut [u8], at: usize, value: u64, len: usize) {
@@ -226,9 +277,11 @@ mod tests {
     #[test]
     fn headers_and_checkpoints_come_back_and_no_bit_may_change() {
         let extents: Vec<_> = (0..EXTENTS as u64).map(|index| extent((1 << 47) + index, 1 << 31)).collect();
-        for kind in [Kind::Data(extents), Kind::Home { home: 7, zone: 9 }, Kind::Trimmed(extent(1, 1 << 34))]
-        {
-            let header = Header { sequence: u64::MAX - 1, kind };
+        let identity = Identity(std::array::from_fn(|index| index as u8));
+        let before = Position { zone: 3, at: Sectors(1 << 33) };
+        let home = Kind::Home { home: 7, zone: 9, before };
+        for kind in [Kind::Data(extents), home, Kind::Trimmed(extent(1, 1 << 34))] {
+            let header = Header { identity, sequence: u64::MAX - 1, kind };
             let mut sector = header.encode(77);
             assert_eq!(Header::decode(&sector), Some((header, 77)));
             for bit in 0..sector.len() * 8 {
@@ -238,6 +291,8 @@ mod tests {
             }
         }
         let checkpoint = Checkpoint {
+            identity,
+            sizes: Sizes { zones: 100, spare_zones: 2 },
             generation: 5,
             sequence: 99,
             head: (70_000, Sectors(1 << 40)),
@@ -245,8 +300,7 @@ mod tests {
             map: (0..100).map(|index| (extent(index * 8, 3), Lba(index << 30))).collect(),
         };
         let mut bytes = checkpoint.encode();
-        assert_eq!(Checkpoint::len_of(&bytes, 300).map(Sectors::bytes), Some(bytes.len() as u64));
-        assert_eq!(Checkpoint::len_of(&bytes, 299), None);
+        assert_eq!(Checkpoint::len_of(&bytes).map(Sectors::bytes), Some(bytes.len() as u64));
         assert_eq!(Checkpoint::decode(&bytes), Some(checkpoint));
         bytes[2_000] ^= 1;
         assert_eq!(Checkpoint::decode(&bytes), None);

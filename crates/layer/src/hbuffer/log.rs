@@ -5,7 +5,7 @@
 use skylight_disk::{Lba, LbaExtent, Sectors};
 
 use super::contents::Contents;
-use super::format::{Header, Kind};
+use super::format::{Header, Identity, Kind, Position};
 use crate::capabilities::zoned::ZoneLayout;
 
 /// See the module documentation.
@@ -57,17 +57,29 @@ impl Log {
     }
 
     /// Whether so many sectors fit in the zone and leave space for the records of the home zones that have to be cleaned before
-    /// the next one can be written, and of the one that is being cleaned. Without these, each would take a checkpoint;
+    /// the next one can be written, and of those that are being cleaned. Without these, each would take a checkpoint;
     /// so they are kept as far as they are a quarter of the zone.
-    pub fn fits(&self, sectors: Sectors, contents: &Contents) -> bool {
-        let records = contents.zones[self.next() as usize].homes.len() as u64 + 1;
+    pub fn fits(&self, sectors: Sectors, contents: &Contents, cleaning: usize) -> bool {
+        let records = (contents.zones[self.next() as usize].homes.len() + cleaning) as u64 + 1;
         let reserve = if self.at == Sectors(0) { 0 } else { records.min(self.zone.get() / 4) };
         sectors.get() + reserve <= self.space().get()
     }
 
+    /// The place of the next entry.
+    pub fn position(&self) -> Position {
+        Position { zone: self.head, at: self.at }
+    }
+
+    /// Whether a place in a zone of the log comes before another; neither may have been written again since.
+    pub fn is_before(&self, place: Position, other: Position) -> bool {
+        let zones_back = |zone: u32| (self.head + self.zones - zone) % self.zones;
+        let (place_back, other_back) = (zones_back(place.zone), zones_back(other.zone));
+        place_back > other_back || (place_back == other_back && place.at < other.at)
+    }
+
     /// The header of the next entry.
-    pub fn header(&self, kind: Kind) -> Header {
-        Header { sequence: self.sequence, kind }
+    pub fn header(&self, identity: Identity, kind: Kind) -> Header {
+        Header { identity, sequence: self.sequence, kind }
     }
 
     /// The place of an entry that is written next.

@@ -5,27 +5,31 @@
 //! of it, in idle time, when the policy says so, and when the log needs space. The format on the drive, the life of a write and what
 //! is durable when are in `docs/hbuffer.md`.
 //!
+//! * [`device`]: what the buffer asks of the drive, and who does it.
 //! * [`policy`]: what a policy sees and answers; the static ones. [`streams`]: the sequential streams that it sees.
 //! * [`policies`]: the others, by name.
 //! * [`spec`]: the sizes, and which zones of the drive are for what.
 //! * [`format`]: the log's entries and the checkpoints of the map, as bytes.
-//! * [`below`]: the drive's zoned layer; its plans in terms of the host, and the same as commands to a real drive.
 //! * `writing`, `cleaning`, `space`: what happens to writes, to home zones, and to the zones of the log.
-//! * `contents`, `log`, `view`: the map with what each zone has, where the log is, and what a policy sees of these.
+//! * `contents`, `log`, `view`: the map with what each zone has, where the log is, and what is known of the drive's zones.
 //! * [`recovery`]: the state of a buffer from what is on its drive.
+//! * `inspect`: what a server asks: where something lies, whether zones are being cleaned.
 //!
 //! Invariants, each of which a recovery needs, behind a cut at any command to the drive:
 //! * A zone is emptied only when all that says so that nothing in it is needed is durable.
 //! * A home zone goes to another place, or out of the log, by a record that is written when its data is durable there.
 //! * What a checkpoint says is durable before it, and it is durable before anything relies on it.
 //! * A write goes home only where the log has nothing of its extent, so no older data can come back over it.
+//! * After a write to the log that failed, which may be there all the same, nothing is written before a checkpoint from which
+//!   the log goes on behind it.
 //!
 //! Source: Evaluating Host Aware SMR Drives (HotStorage '16), sections 4 and 5.
 
-pub mod below;
 mod cleaning;
 mod contents;
+pub mod device;
 pub mod format;
+mod inspect;
 mod log;
 pub mod policies;
 pub mod policy;
@@ -37,22 +41,22 @@ mod view;
 mod writing;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use skylight_command::{Command, CommandId, Failure, Op};
-use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, Time};
+use skylight_command::{Command, Failure, Op, Outcome};
+use skylight_disk::{LbaExtent, Nanos, Sectors, Time};
 
-use crate::capabilities::zoned::{ZoneCondition, ZoneLayout, ZoneModel, Zoned};
-use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Queue, Step};
-use crate::restore::{MediaUse, Misplaced, Recovered};
-use crate::zoned::ZonedLayer;
-use below::{Action, Below, ReadAim};
-use cleaning::Cleaning;
+use crate::capabilities::zoned::{ZoneLayout, ZoneModel};
+use crate::plan::{Idle, Queue};
+use cleaning::Pass;
 use contents::Contents;
-use format::Kind;
+use device::{Action, Data, Executor};
+use format::{Identity, Kind};
 use log::Log;
 use policy::{Fill, Occasion, Policy, State};
-use spec::{HBufferSpec, Places, SpecError};
+use spec::{Places, Sizes, SpecError, Tuning};
 use streams::Streams;
+use view::ZoneView;
 
 /// What a buffer has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,6 +81,17 @@ pub struct Counters {
     pub checkpointed: u64,
 }
 
+/// Why there is no new buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NewError {
+    /// The drive cannot have this buffer.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// The drive refuses what a new buffer takes.
+    #[error("the drive cannot be prepared for a host buffer: {0}")]
+    Drive(#[from] Failure),
+}
+
 /// Zones without data into which home zones are rewritten.
 #[derive(Clone, Debug, Default)]
 struct Spares {
@@ -86,83 +101,111 @@ struct Spares {
     given_up: Vec<u32>,
 }
 
-impl Spares {
-    /// All records are durable.
-    fn settle(&mut self) {
-        self.free.extend(self.given_up.drain(..));
-    }
-}
-
 /// See the module documentation.
 pub struct HBuffer {
-    spec: HBufferSpec,
-    below: Below,
+    sizes: Sizes,
+    tuning: Tuning,
+    identity: Identity,
+    view: ZoneView,
     policy: Box<dyn Policy>,
     contents: Contents,
     log: Log,
     spares: Spares,
-    cleaning: Option<Cleaning>,
+    pass: Option<Pass>,
+    /// Home zones that are to be cleaned ahead of need by now.
+    owed: f64,
     streams: Streams,
-    now: Option<Time>,
     last_command: Option<Time>,
     counters: Counters,
-    /// Nothing was written since it was made or recovered: it begins with a checkpoint.
-    unstarted: bool,
+    /// What the log says has to go on from a checkpoint before anything else is written.
+    needs_checkpoint: bool,
 }
 
 impl HBuffer {
-    /// A new buffer on an empty drive.
+    /// A new buffer on a drive whose zones with a write pointer are empty. It is on the drive when this returns. The identity has to
+    /// be random.
     ///
     /// # Errors
-    /// When the drive cannot have this buffer, or is not empty.
-    pub fn new(spec: HBufferSpec, drive: ZonedLayer, policy: Box<dyn Policy>) -> Result<Self, SpecError> {
-        let layout = *drive.layout();
-        let written = layout.zones - drive.counts().of(ZoneCondition::Empty) - layout.conventional;
+    /// When the drive cannot have this buffer, is not empty, or fails.
+    pub fn new(
+        (sizes, tuning, identity): (Sizes, Tuning, Identity),
+        layout: ZoneLayout,
+        drive: &mut dyn Executor,
+        policy: Box<dyn Policy>,
+    ) -> Result<Self, NewError> {
+        let mut buffer = Self::over((sizes, tuning, identity), layout, policy)?;
+        buffer.refresh(0..layout.zones, drive)?;
+        let written = (layout.conventional..layout.zones).filter(|&zone| !buffer.view.of(zone).is_empty());
+        let written = written.count() as u32;
         if written > 0 {
-            return Err(SpecError::Written(written));
+            return Err(SpecError::Written(written).into());
         }
-        Self::over(spec, drive, policy)
-    }
-
-    /// A buffer with nothing in it, over a drive of which it knows nothing.
-    fn over(spec: HBufferSpec, drive: ZonedLayer, policy: Box<dyn Policy>) -> Result<Self, SpecError> {
-        let layout = *drive.layout();
-        let places = Places::new(&layout, &spec)?;
-        let contents = Contents::new(places, layout, spec.zones);
-        let mut buffer = Self {
-            below: Below::new(drive, places.home),
-            log: Log::new(spec.zones, places.log, places.home),
-            contents,
-            policy,
-            spec,
-            spares: Spares::default(),
-            cleaning: None,
-            streams: Streams::default(),
-            now: None,
-            last_command: None,
-            counters: Counters::default(),
-            unstarted: true,
-        };
-        buffer.own_zones();
+        if layout.conventional > 0 {
+            // No reset empties these, so an earlier buffer's checkpoints may be there.
+            for place in buffer.contents.places.checkpoints {
+                let data = Data::Bytes(vec![0; format::HEADER.bytes() as usize]);
+                buffer.act(
+                    &Action::Write { extent: LbaExtent::new(place.start, format::HEADER), data },
+                    drive,
+                )?;
+            }
+            buffer.flush(drive)?;
+        }
+        buffer.checkpoint(drive)?;
         Ok(buffer)
     }
 
-    /// Tells the drive's side which zones have which home zones; the others of the pool are spares.
-    fn own_zones(&mut self) {
-        let Self { below, contents, spares, .. } = self;
-        let Places { pool, pool_zones, .. } = contents.places;
+    /// A buffer with nothing in it, over a drive of which it knows nothing.
+    fn over(
+        (sizes, tuning, identity): (Sizes, Tuning, Identity),
+        layout: ZoneLayout,
+        policy: Box<dyn Policy>,
+    ) -> Result<Self, SpecError> {
+        let places = Places::new(&layout, sizes, tuning.entry_max)?;
+        let mut buffer = Self {
+            view: ZoneView::new(layout),
+            log: Log::new(sizes.zones, places.log, places.home),
+            contents: Contents::new(places, layout, sizes.zones),
+            policy,
+            sizes,
+            tuning,
+            identity,
+            spares: Spares::default(),
+            pass: None,
+            owed: 0.0,
+            streams: Streams::default(),
+            last_command: None,
+            counters: Counters::default(),
+            needs_checkpoint: true,
+        };
+        buffer.find_spares();
+        Ok(buffer)
+    }
+
+    /// The zones of the pool that have no home zone are spares.
+    fn find_spares(&mut self) {
+        let Places { pool, pool_zones, .. } = self.contents.places;
         let mut is_spare = vec![true; pool_zones as usize];
-        for zone in 0..below.layout().zones {
-            below.set_owner(zone, None);
-        }
-        for (home, zone) in contents.homes.iter().map(|home| home.zone).enumerate() {
-            below.set_owner(zone, Some(home as u32));
-            if zone >= pool {
-                is_spare[(zone - pool) as usize] = false;
-            }
+        for home in self.contents.homes.iter().filter(|home| home.zone >= pool) {
+            is_spare[(home.zone - pool) as usize] = false;
         }
         let zones = is_spare.iter().zip(pool..).filter_map(|(&is_spare, zone)| is_spare.then_some(zone));
-        *spares = Spares { free: zones.collect(), given_up: Vec::new() };
+        self.spares = Spares { free: zones.collect(), given_up: Vec::new() };
+    }
+
+    /// Sectors of the host's address space.
+    pub fn capacity(&self) -> Sectors {
+        Sectors(u64::from(self.contents.places.homes) * self.contents.places.home.get())
+    }
+
+    /// Sectors of a home zone, and how many home zones at the start of the address space have no write pointer.
+    pub fn home_zones(&self) -> (Sectors, u32) {
+        (self.contents.places.home, self.contents.places.conventional)
+    }
+
+    /// What the drive is divided into.
+    pub fn sizes(&self) -> Sizes {
+        self.sizes
     }
 
     /// What it has done.
@@ -170,29 +213,19 @@ impl HBuffer {
         &self.counters
     }
 
-    /// The drive's zones, for those who execute its commands.
+    /// The drive's zones.
     pub fn layout(&self) -> &ZoneLayout {
-        self.below.layout()
+        &self.view.layout
     }
 
-    /// The drive below.
-    pub fn drive(&self) -> &ZonedLayer {
-        self.below.layer()
+    /// Sectors of a zone of the drive before its write pointer, as far as the buffer knows; all where it has none.
+    pub fn written_of(&self, zone: u32) -> Sectors {
+        self.view.written(zone)
     }
 
-    /// The drive below, for what an interpreter tells it.
-    pub fn drive_mut(&mut self) -> &mut ZonedLayer {
-        self.below.layer_mut()
-    }
-
-    /// Keeps the commands to the drive from now on, for [`HBuffer::take_actions`].
-    pub fn keep_actions(&mut self) {
-        self.below.keep_actions();
-    }
-
-    /// The commands to the drive since this was last called, in order: those of the plans since then.
-    pub fn take_actions(&mut self) -> Vec<Action> {
-        self.below.take_actions()
+    /// Whether the drive's cache has data of a zone, as far as the buffer knows.
+    pub fn is_non_sequential(&self, zone: u32) -> bool {
+        self.view.of(zone).non_sequential
     }
 
     /// How full it is.
@@ -205,20 +238,31 @@ impl HBuffer {
         self.log.since_checkpoint
     }
 
+    /// The name of its policy.
+    pub fn policy_name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    /// Another policy from now on, which has seen nothing; the streams that were seen are forgotten too.
+    pub fn set_policy(&mut self, policy: Box<dyn Policy>) {
+        self.policy = policy;
+        self.streams = Streams::default();
+    }
+
     /// Asks the policy something.
-    fn ask<T>(&mut self, question: impl FnOnce(&mut dyn Policy, &State<'_>) -> T) -> T {
-        let Self { policy, below, contents, log, cleaning, streams, now, last_command, .. } = self;
-        let homes =
-            view::Homes { contents, below, log, cleaning: cleaning.as_ref().map(|cleaning| cleaning.home) };
-        let idle = match (*now, *last_command) {
+    fn ask<T>(&mut self, now: Option<Time>, question: impl FnOnce(&mut dyn Policy, &State<'_>) -> T) -> T {
+        let Self { policy, view, contents, log, pass, streams, last_command, .. } = self;
+        let cleaning = |home| pass.as_ref().is_some_and(|pass| pass.has(home));
+        let homes = view::Homes { contents, view, log, cleaning: &cleaning };
+        let idle = match (now, *last_command) {
             (Some(now), Some(last)) => now - last,
             _ => Nanos(0),
         };
         let state = State {
-            now: *now,
+            now,
             idle,
-            layout: below.layout(),
-            counts: below.layer().counts(),
+            layout: &view.layout,
+            counts: view.counts,
             fill: view::fill(contents, log),
             streams,
             homes: &homes,
@@ -226,43 +270,75 @@ impl HBuffer {
         question(policy.as_mut(), &state)
     }
 
-    /// Sectors of a home zone before the write pointer.
-    fn written(&self, home: u32) -> Sectors {
-        self.below.written(self.contents.homes[home as usize].zone)
+    /// Does an action; one that fails may have changed its zone.
+    fn act(&mut self, action: &Action, drive: &mut dyn Executor) -> Result<(), Failure> {
+        let done = drive.execute(action);
+        let zone = match action {
+            Action::Write { extent, .. } => {
+                if done.is_ok() {
+                    self.view.wrote(*extent);
+                }
+                self.view.layout.zone_of(extent.start)
+            }
+            Action::Reset { zone } => {
+                if done.is_ok() {
+                    self.view.emptied(*zone);
+                }
+                *zone
+            }
+            _ => return done,
+        };
+        if done.is_err() {
+            // A drive that does not report either will fail what comes next.
+            let _ = self.refresh(zone..zone + 1, drive);
+        }
+        done
+    }
+
+    /// Has zones reported.
+    fn refresh(&mut self, zones: Range<u32>, drive: &mut dyn Executor) -> Result<(), Failure> {
+        drive.report(zones, &mut |zone, descriptor| self.view.reported(zone, &descriptor))
+    }
+
+    /// Has those zones reported that are out of order in the drive: it may have cleaned them.
+    fn refresh_non_sequential(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
+        let zones: Vec<u32> = self.view.non_sequential.iter().copied().collect();
+        zones.into_iter().try_for_each(|zone| self.refresh(zone..zone + 1, drive))
+    }
+
+    /// Empties a zone, if there is anything in it.
+    fn reset(&mut self, zone: u32, drive: &mut dyn Executor) -> Result<(), Failure> {
+        if self.view.of(zone).is_empty() { Ok(()) } else { self.act(&Action::Reset { zone }, drive) }
     }
 
     /// Everything that was written is durable.
-    fn flush(&mut self) {
-        self.below.flush();
-        self.spares.settle();
-    }
-
-    /// A new or recovered buffer begins with a checkpoint.
-    fn start(&mut self, plan: &mut Plan) -> Result<(), Failure> {
-        if self.unstarted {
-            self.checkpoint(plan)?;
-            self.unstarted = false;
+    fn flush(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
+        self.act(&Action::Flush, drive)?;
+        // What a checkpoint has to say that was not written is not durable.
+        if !self.needs_checkpoint {
+            self.spares.free.extend(self.spares.given_up.drain(..));
         }
         Ok(())
     }
 
-    fn read(&mut self, id: CommandId, extent: LbaExtent, plan: &mut Plan) -> Result<(), Failure> {
+    /// Writes the checkpoint that has to come first, if one has.
+    fn start(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
+        if self.needs_checkpoint { self.checkpoint(drive) } else { Ok(()) }
+    }
+
+    fn read(&mut self, command: &Command, drive: &mut dyn Executor) -> Result<(), Failure> {
+        let LbaExtent { start, .. } = command.extent;
         let mut pieces = Vec::new();
-        self.contents.visit_pieces(extent, |piece, place| pieces.push((piece, place)));
+        self.contents.visit_pieces(command.extent, |piece, place| pieces.push((piece, place)));
         for (piece, place) in pieces {
-            match place {
-                Some(place) => {
-                    let from = LbaExtent::new(place, piece.len);
-                    self.below.read(from, ReadAim::Host(id, piece.start, true), plan)?;
-                }
-                None => {
-                    let mut parts = Vec::new();
-                    self.contents.visit_homes(piece, |home, part| parts.push((home, part)));
-                    for (home, part) in parts {
-                        self.read_home(id, home, part, plan)?;
-                    }
-                }
-            }
+            let Some(place) = place else {
+                let mut parts = Vec::new();
+                self.contents.visit_homes(piece, |home, part| parts.push((home, part)));
+                parts.into_iter().try_for_each(|(home, part)| self.read_home(command, home, part, drive))?;
+                continue;
+            };
+            let (offset, from) = (piece.start - start, LbaExtent::new(place, piece.len));
+            self.act(&Action::Read { command: command.id, offset, from }, drive)?;
         }
         Ok(())
     }
@@ -270,162 +346,98 @@ impl HBuffer {
     /// Reads a part of a home zone where that is. A host-managed drive may refuse to read what was not written.
     fn read_home(
         &mut self,
-        id: CommandId,
+        command: &Command,
         home: u32,
         part: LbaExtent,
-        plan: &mut Plan,
+        drive: &mut dyn Executor,
     ) -> Result<(), Failure> {
-        let start = self.contents.home_place(part.start);
-        let len = match self.below.layout().model {
+        let readable = match self.view.layout.model {
             ZoneModel::HostAware => part.len,
             ZoneModel::HostManaged => {
-                let written = self.written(home);
+                let written = self.view.written(self.contents.homes[home as usize].zone);
                 let (_, offset) = self.contents.place_of(part.start);
                 Sectors(written.get().saturating_sub(offset.get())).min(part.len)
             }
         };
-        if len > Sectors(0) {
-            self.below.read(LbaExtent::new(start, len), ReadAim::Host(id, part.start, false), plan)?;
+        let (command, offset) = (command.id, part.start - command.extent.start);
+        if readable > Sectors(0) {
+            let from = LbaExtent::new(self.contents.home_place(part.start), readable);
+            self.act(&Action::Read { command, offset, from }, drive)?;
         }
-        if len < part.len {
-            let extent = LbaExtent::new(part.start + len, part.len - len);
-            self.below.act(|| Action::Zeros(extent));
-            plan.push(Step::Fill { command: id, extent, pattern: 0 });
+        if readable < part.len {
+            let (offset, len) = (offset + readable, part.len - readable);
+            self.act(&Action::Zeros { command, offset, len }, drive)?;
         }
         Ok(())
     }
 
     /// What the log has of an extent is of no use any more, nor is a home zone that lies in it as a whole.
-    fn trim(&mut self, extent: LbaExtent, plan: &mut Plan) -> Result<(), Failure> {
+    fn trim(&mut self, extent: LbaExtent, drive: &mut dyn Executor) -> Result<(), Failure> {
         let mut homes = Vec::new();
         self.contents.visit_homes(extent, |home, part| homes.push((home, part)));
         homes.iter().for_each(|&(home, _)| self.cancel_cleaning_of(home));
         // An extent that loses its middle is two.
-        self.make_space(format::HEADER, 1, plan)?;
+        self.make_space(format::HEADER, 1, drive)?;
         if self.contents.has(extent) {
-            self.record(Kind::Trimmed(extent), |buffer| buffer.contents.remove(extent), plan)?;
+            let change = |buffer: &mut Self| buffer.contents.remove(extent);
+            self.record(Kind::Trimmed(extent), change, drive)?;
         }
         for (home, part) in homes {
             if part.len == self.contents.places.home && !self.contents.is_conventional(home) {
-                self.below.reset(self.contents.homes[home as usize].zone, plan)?;
+                self.reset(self.contents.homes[home as usize].zone, drive)?;
             }
         }
-        plan.push(Step::Commit(MapChange::Native { lba: extent }));
         Ok(())
     }
 
-    fn take_other(&mut self, command: &Command, plan: &mut Plan) -> Result<(), Failure> {
+    fn take_other(&mut self, command: &Command, drive: &mut dyn Executor) -> Result<(), Failure> {
         match command.op {
-            Op::Read => self.read(command.id, command.extent, plan),
-            Op::Trim => self.start(plan).and_then(|()| self.trim(command.extent, plan)),
-            Op::Flush => self.start(plan).map(|()| self.flush()),
+            Op::Read => self.read(command, drive),
+            Op::Trim => {
+                let trimmed = self.trim(command.extent, drive);
+                if command.flags.fua { trimmed.and_then(|()| self.flush(drive)) } else { trimmed }
+            }
+            Op::Flush => self.flush(drive),
             _ => Err(Failure::Unsupported),
         }
     }
-}
 
-impl Layer for HBuffer {
-    fn capacity(&self) -> Sectors {
-        Sectors(u64::from(self.contents.places.homes) * self.contents.places.home.get())
-    }
-
-    fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
+    /// Takes the next of the commands that wait, and writes that can go along; answers those.
+    pub fn take(&mut self, queue: Queue<'_>, drive: &mut dyn Executor) {
         let command = queue.next_command();
         if command.op == Op::Write {
-            self.take_writes(queue, plan);
+            self.take_writes(queue, drive);
         } else {
-            match self.take_other(&command, plan) {
-                Ok(()) => plan.complete(command.id),
-                Err(failure) => plan.fail(command.id, failure),
-            }
+            let done = self.take_other(&command, drive);
+            drive.complete(command.id, done.map_or_else(Outcome::Failed, |()| Outcome::Done));
         }
-        self.last_command = self.now;
+        self.last_command = drive.now();
     }
 
-    fn idle_after(&self) -> Option<Nanos> {
-        let (host, drive) = (self.spec.idle_after, self.below.idle_after());
-        host.into_iter().chain(drive).min()
+    /// How long after the last command [`HBuffer::idle`] has something to do; `None` for never.
+    pub fn idle_after(&self) -> Option<Nanos> {
+        self.tuning.idle_after
     }
 
-    /// A step of the zone that is being cleaned, or of one that the policy names; else what the drive does by itself.
-    fn idle(&mut self, plan: &mut Plan) -> Idle {
-        if self.cleaning.is_none()
-            && self.spec.idle_after.is_some()
-            && let Some(home) = self.ask(|policy, state| policy.clean(Occasion::Idle, state))
-        {
-            // A drive that refuses has said so to a host command, or will.
-            let _ = self.start(plan).and_then(|()| self.begin_cleaning(home, plan));
+    /// A step of the home zones that are being cleaned, or of those that the policy names.
+    ///
+    /// # Errors
+    /// When the drive fails: the zones stay as they were.
+    pub fn idle(&mut self, drive: &mut dyn Executor) -> Result<Idle, Failure> {
+        if self.tuning.idle_after.is_none() {
+            return Ok(Idle::Nothing);
         }
-        if self.cleaning.is_some() && self.clean_step(plan).is_ok() {
-            return Idle::Worked;
+        self.leave_out_unbegun(drive);
+        if self.pass.is_none() {
+            self.refresh_non_sequential(drive)?;
+            let now = drive.now();
+            let Some(home) = self.ask(now, |policy, state| policy.clean(Occasion::Idle, state)) else {
+                return Ok(Idle::Nothing);
+            };
+            self.begin_pass(home, drive)?;
         }
-        self.below.idle(plan)
-    }
-
-    fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>) {
-        self.contents.visit_pieces(extent, |piece, place| match place {
-            Some(place) => {
-                let extent = PbaExtent::new(self.below.place(place), piece.len);
-                pieces.push(Piece { medium: Medium::Platter, extent, cached: true });
-            }
-            None => self.contents.visit_homes(piece, |_, part| {
-                let native = LbaExtent::new(self.contents.home_place(part.start), part.len);
-                self.below.layer().locate(native, pieces);
-            }),
-        });
-    }
-
-    /// A write that continues its zone may go there, and all others to the log.
-    fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba) {
-        let (home, offset) = self.contents.place_of(extent.start);
-        let mapped = self.contents.map.entry_at(extent.start);
-        let lba = match mapped {
-            Some(found) if !write => Lba(found.pba.get()) + (extent.start - found.lba.start),
-            None if !write || self.contents.is_conventional(home) || self.written(home) == offset => {
-                self.contents.home_place(extent.start)
-            }
-            _ => self.log.place(self.below.layout()),
-        };
-        (Medium::Platter, self.below.place(lba))
-    }
-
-    fn clock(&mut self, now: Time) {
-        self.now = Some(now);
-        self.below.layer_mut().clock(now);
-    }
-
-    fn erase(&mut self) {
-        self.below.layer_mut().erase();
-        let (spec, places, layout) = (self.spec, self.contents.places, *self.below.layout());
-        self.contents = Contents::new(places, layout, spec.zones);
-        self.log = Log::new(spec.zones, places.log, places.home);
-        (self.cleaning, self.streams, self.unstarted) = (None, Streams::default(), true);
-        self.own_zones();
-    }
-
-    fn media_use(&self) -> MediaUse {
-        let used = self.below.layer().media_use();
-        let log = Sectors(u64::from(self.spec.zones) * self.contents.places.home.get());
-        let homes = u64::from(self.contents.places.homes);
-        MediaUse { cached: used.cached + log, movable: homes, zones: 0, ..used }
-    }
-
-    fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
-        let new = Contents::new(self.contents.places, *self.below.layout(), self.spec.zones);
-        new.visit_homes(extent, |_, part| {
-            let native = LbaExtent::new(new.home_place(part.start), part.len);
-            self.below.layer().initial_locations(native, visit);
-        });
-    }
-
-    /// A buffer restores itself from its drive ([`HBuffer::recover`]), and not from what an image keeps of a cache.
-    fn restore(&mut self, found: &Recovered<'_>) -> Result<(), Misplaced> {
-        let first =
-            found.cached.first().map(|cached| cached.lba).or(found.moved.first().map(|moved| moved.0));
-        first.map_or(Ok(()), |lba| Err(Misplaced(lba.start)))
-    }
-
-    fn cache_use(&self) -> CacheUse {
-        self.contents.map.cache_use()
+        let worked = self.pass.is_some();
+        self.clean_step(drive)?;
+        Ok(if worked { Idle::Worked } else { Idle::Nothing })
     }
 }

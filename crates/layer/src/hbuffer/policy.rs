@@ -81,7 +81,7 @@ pub struct Fill {
 
 /// What a policy sees of the drive and of the buffer. It costs nothing to make.
 pub struct State<'a> {
-    /// The drive's time, if the interpreter has a clock.
+    /// The time, if there is a clock.
     pub now: Option<Time>,
     /// Time since the host's last command; 0 without a clock.
     pub idle: Nanos,
@@ -114,7 +114,8 @@ pub struct WritePart {
 pub enum Occasion {
     /// The host has been silent for the idle time. The zone is cleaned in steps, between which the host may come.
     Idle,
-    /// After a host write, which waits until the zone is clean. Asked again until the answer is `None`.
+    /// After a host write, which waits until the zone is clean. Asked again until the answer is `None` or one that was named; they are
+    /// cleaned together.
     Write,
 }
 
@@ -155,8 +156,8 @@ pub trait Policy: Send {
         (occasion == Occasion::Idle).then(|| state.homes.oldest()).flatten()
     }
 
-    /// A part of a write took so long on this path, cleaning that it waited for not included. Interpreters without a clock
-    /// do not call it.
+    /// A part of a write took so long on this path, cleaning that it waited for not included; of writes that went to the drive
+    /// together, each an equal part of the time. Without a clock it is not called.
     fn took(&mut self, _path: Path, _part: &WritePart, _time: Nanos) {}
 
     /// Home zones were cleaned together. As [`Policy::took`].

@@ -2,31 +2,26 @@
 //!
 //! The drive has to know its write pointers, as after power-on. What a checkpoint says is durable; the log is read up to the first
 //! entry that is not whole: none behind that was durable, and none is in another zone, since the log goes on there after a flush.
+//! So where a later entry is found all the same, something changed what was durable, and that is an error. A checkpoint
+//! that cannot be read or is not whole is done without, if the log has all since the one before.
 //! The next thing that is written is a checkpoint, from which the log goes on at the write pointer, behind what a cut left.
 //!
-//! Invariant: only [`DriveReader`] is asked for bytes, and only for sectors before write pointers.
+//! Invariant: only sectors before write pointers are read.
 
 use skylight_command::Failure;
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 
 use super::HBuffer;
+use super::device::ZonedDevice;
 use super::format::{Checkpoint, HEADER, Header, Kind};
 use super::policy::Policy;
-use super::spec::{HBufferSpec, SpecError};
-use crate::zoned::ZonedLayer;
+use super::spec::{Places, Sizes, SpecError, Tuning};
+use super::view::ZoneView;
+use crate::capabilities::zoned::ZoneLayout;
 
 /// Sectors of the log that are read at a time, 8 MiB: an entry that ends behind a window is read again with the next, which is
 /// little beside that many.
 const WINDOW: Sectors = Sectors(16_384);
-
-/// Reads a drive.
-pub trait DriveReader {
-    /// Reads sectors of the drive before a write pointer; the buffer is as long as they are.
-    ///
-    /// # Errors
-    /// When the drive refuses to, or cannot.
-    fn read(&mut self, extent: LbaExtent, buffer: &mut [u8]) -> Result<(), Failure>;
-}
 
 /// Why there is no buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,15 +29,23 @@ pub enum RecoveryError {
     /// The drive cannot have this buffer.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// There is no checkpoint: it was never begun, or with other zones.
-    #[error("the drive has no host buffer with these zones: no checkpoint of one is whole")]
+    /// There is no checkpoint: it was never begun.
+    #[error("the drive has no host buffer: no checkpoint of one is whole")]
     NoCheckpoint,
     /// What a checkpoint or an entry says cannot be.
-    #[error("the host buffer is damaged: what it says of sector {0} of the drive cannot be")]
+    #[error("the host buffer is damaged: what sector {0} of the drive says cannot be")]
     Damaged(Lba),
+    /// An entry of the log is not what was written, and later ones are.
+    #[error(
+        "the host buffer is damaged: sector {0} of the drive does not have the entry of the log that was there"
+    )]
+    Changed(Lba),
     /// The drive cannot be read.
     #[error("the drive's sector {0} cannot be read: {1}")]
     Read(Lba, Failure),
+    /// The drive does not report its zones.
+    #[error("the drive does not report its zones: {0}")]
+    Report(Failure),
 }
 
 /// What a recovery found, and what it read for that.
@@ -56,81 +59,128 @@ pub struct Found {
     pub entries: u64,
 }
 
-/// The log of a zone as it is read, a window at a time.
+/// The drive as it is read, a window at a time.
 struct Scan<'a> {
-    reader: &'a mut dyn DriveReader,
+    device: &'a mut dyn ZonedDevice,
     buffer: Vec<u8>,
     window: LbaExtent,
     read: Sectors,
 }
 
 impl<'a> Scan<'a> {
-    fn new(reader: &'a mut dyn DriveReader) -> Self {
+    fn new(device: &'a mut dyn ZonedDevice) -> Self {
         let window = LbaExtent::new(Lba(0), Sectors(0));
-        Self { reader, buffer: Vec::new(), window, read: Sectors(0) }
+        Self { device, buffer: Vec::new(), window, read: Sectors(0) }
     }
 
     /// These sectors; up to `end` there are more.
     fn get(&mut self, extent: LbaExtent, end: Lba) -> Result<&[u8], RecoveryError> {
         if extent.start < self.window.start || extent.end() > self.window.end() {
             let len = extent.len.max(WINDOW).min(end - extent.start).max(extent.len);
-            self.window = LbaExtent::new(extent.start, len);
+            let window = LbaExtent::new(extent.start, len);
+            // A window that was not read is none.
+            self.window.len = Sectors(0);
             self.buffer.resize(len.bytes() as usize, 0);
-            let read = self.reader.read(self.window, &mut self.buffer);
-            read.map_err(|why| RecoveryError::Read(extent.start, why))?;
-            self.read += len;
+            if let Err(failure) = self.device.read(window, &mut self.buffer) {
+                return Err(RecoveryError::Read(self.unreadable(window), failure));
+            }
+            (self.window, self.read) = (window, self.read + len);
         }
         let from = (extent.start - self.window.start).bytes() as usize;
         Ok(&self.buffer[from..from + extent.len.bytes() as usize])
     }
+
+    /// The first sector of an extent that cannot be read, if there is one and not a failure that went away.
+    fn unreadable(&mut self, mut extent: LbaExtent) -> Lba {
+        while extent.len > Sectors(1) {
+            let half = LbaExtent::new(extent.start, Sectors(extent.len.get() / 2));
+            let is_there = self.device.read(half, &mut self.buffer[..half.len.bytes() as usize]).is_err();
+            extent = match is_there {
+                true => half,
+                false => LbaExtent::new(half.end(), extent.len - half.len),
+            };
+        }
+        extent.start
+    }
+
+    /// The header at a sector, if one is there, with the checksum of its data.
+    fn header(&mut self, at: Lba, end: Lba) -> Result<Option<(Header, u32)>, RecoveryError> {
+        Ok(Header::decode(self.get(LbaExtent::new(at, HEADER), end)?))
+    }
+}
+
+/// The checkpoint at a place, up to `end`, if it is whole.
+fn checkpoint_at(
+    place: LbaExtent,
+    end: Lba,
+    scan: &mut Scan<'_>,
+) -> Result<Option<Checkpoint>, RecoveryError> {
+    if end < place.start + HEADER {
+        return Ok(None);
+    }
+    let first = scan.get(LbaExtent::new(place.start, HEADER), place.start + HEADER)?;
+    let Some(len) = Checkpoint::len_of(first).filter(|&len| place.start + len <= end) else {
+        return Ok(None);
+    };
+    Ok(Checkpoint::decode(scan.get(LbaExtent::new(place.start, len), place.start + len)?))
+}
+
+/// The newest checkpoint that is whole.
+fn newest_checkpoint(view: &ZoneView, scan: &mut Scan<'_>) -> Result<Checkpoint, RecoveryError> {
+    let mut unreadable = RecoveryError::NoCheckpoint;
+    let mut newest: Option<Checkpoint> = None;
+    for place in Places::checkpoints(&view.layout).0 {
+        let zone = view.layout.zone_of(place.start);
+        let written = view.layout.start_of(zone) + view.written(zone);
+        match checkpoint_at(place, place.end().min(written), scan) {
+            Ok(None) => {}
+            Ok(Some(found)) => match &newest {
+                Some(other) if other.identity != found.identity => {
+                    return Err(RecoveryError::Damaged(place.start));
+                }
+                Some(other) if other.generation > found.generation => {}
+                _ => newest = Some(found),
+            },
+            Err(error) => unreadable = error,
+        }
+    }
+    newest.ok_or(unreadable)
+}
+
+/// What a drive reports of its zones.
+fn reported(layout: ZoneLayout, device: &mut dyn ZonedDevice) -> Result<ZoneView, RecoveryError> {
+    let mut view = ZoneView::new(layout);
+    let report = device.report(0..layout.zones, &mut |zone, descriptor| view.reported(zone, &descriptor));
+    report.map_err(RecoveryError::Report)?;
+    Ok(view)
 }
 
 impl HBuffer {
-    /// The buffer that a drive has. Nothing is written.
+    /// The buffer that a drive has, with the sizes that it has; others are refused if they are named. Nothing is written.
     ///
     /// # Errors
     /// When there is none, or it cannot be read.
     pub fn recover(
-        spec: HBufferSpec,
-        drive: ZonedLayer,
+        sizes: Option<Sizes>,
+        tuning: Tuning,
+        device: &mut dyn ZonedDevice,
         policy: Box<dyn Policy>,
-        reader: &mut dyn DriveReader,
     ) -> Result<(Self, Found), RecoveryError> {
-        let mut buffer = Self::over(spec, drive, policy)?;
-        let mut scan = Scan::new(reader);
-        let checkpoint = buffer.newest_checkpoint(&mut scan)?;
+        let layout = device.layout();
+        let view = reported(layout, device)?;
+        let mut scan = Scan::new(device);
+        let checkpoint = newest_checkpoint(&view, &mut scan)?;
+        let found = checkpoint.sizes;
+        if let Some(asked) = sizes.filter(|&asked| asked != found) {
+            return Err(SpecError::Sizes { found, asked }.into());
+        }
         let read = std::mem::take(&mut scan.read);
+        let mut buffer = Self::over((found, tuning, checkpoint.identity), layout, policy)?;
+        buffer.view = view;
         buffer.take_up(&checkpoint)?;
         let entries = buffer.replay(&mut scan)?;
-        buffer.own_zones();
+        buffer.find_spares();
         Ok((buffer, Found { checkpoint: read, scanned: scan.read, entries }))
-    }
-
-    /// The newest checkpoint that is whole.
-    fn newest_checkpoint(&self, scan: &mut Scan<'_>) -> Result<Checkpoint, RecoveryError> {
-        let places = self.contents.places;
-        let homes = (places.homes - places.conventional) as usize;
-        let mut newest: Option<Checkpoint> = None;
-        for place in places.checkpoints {
-            let zone = self.below.layout().zone_of(place.start);
-            let end = match places.checkpoints_in_order {
-                true => place.start + self.below.written(zone),
-                false => place.end(),
-            };
-            if end < place.start + HEADER {
-                continue;
-            }
-            let first = scan.get(LbaExtent::new(place.start, HEADER), place.start + HEADER)?;
-            let Some(len) = Checkpoint::len_of(first, homes).filter(|&len| place.start + len <= end) else {
-                continue;
-            };
-            let found = Checkpoint::decode(scan.get(LbaExtent::new(place.start, len), place.start + len)?);
-            let is_newer = |found: &Checkpoint| {
-                newest.as_ref().is_none_or(|newest| newest.generation < found.generation)
-            };
-            newest = found.filter(is_newer).or(newest);
-        }
-        newest.ok_or(RecoveryError::NoCheckpoint)
     }
 
     /// The state that a checkpoint has.
@@ -142,11 +192,18 @@ impl HBuffer {
         self.log.head = head.ok_or(damaged)?;
         (self.log.at, self.log.scan_from) = (at, self.log.head);
         (self.log.sequence, self.log.generation) = (checkpoint.sequence, checkpoint.generation);
+        // What a checkpoint speaks of was durable before it.
+        if self.view.written(zone) < at {
+            return Err(RecoveryError::Changed(self.view.layout.start_of(zone) + self.view.written(zone)));
+        }
+        if checkpoint.homes.len() as u32 != places.homes - places.conventional {
+            return Err(damaged);
+        }
         for (home, &zone) in (places.conventional..).zip(&checkpoint.homes) {
             self.move_home(home, zone).ok_or(damaged)?;
         }
         for &(extent, place) in &checkpoint.map {
-            self.map_found(extent, place).ok_or(RecoveryError::Damaged(place))?;
+            self.map_found(extent, place).ok_or(damaged)?;
         }
         Ok(())
     }
@@ -154,7 +211,7 @@ impl HBuffer {
     /// The number in the log of a zone of the drive.
     fn log_zone(&self, zone: u32) -> Option<u32> {
         let first = self.contents.places.log;
-        (first..first + self.spec.zones).contains(&zone).then(|| zone - first)
+        (first..first + self.sizes.zones).contains(&zone).then(|| zone - first)
     }
 
     /// A home zone is in a zone of the pool.
@@ -169,7 +226,7 @@ impl HBuffer {
     fn map_found(&mut self, extent: LbaExtent, place: Lba) -> Option<()> {
         let capacity = u64::from(self.contents.places.homes) * self.contents.places.home.get();
         let end = extent.start.get().checked_add(extent.len.get())?;
-        let (zone, at) = self.below.layout().place_of(place);
+        let (zone, at) = self.view.layout.place_of(place);
         let in_zone = at + extent.len <= self.contents.places.home;
         self.log_zone(zone).filter(|_| end <= capacity && in_zone && !extent.is_empty())?;
         // An entry of the map may go on from one home zone to the next.
@@ -201,28 +258,54 @@ impl HBuffer {
                 break;
             }
         }
+        self.nothing_follows(scan)?;
         // What a cut left behind the last entry stays there.
-        self.log.at = self.below.written(self.log.zone_of(self.log.head)).min(self.contents.places.home);
+        self.log.at = self.view.written(self.log.zone_of(self.log.head)).min(self.contents.places.home);
         Ok(self.log.sequence - first)
     }
 
     /// The next entry, if there is one at the head of the log and it is whole.
     fn next_entry(&self, scan: &mut Scan<'_>) -> Result<Option<(Header, Lba)>, RecoveryError> {
         let zone = self.log.zone_of(self.log.head);
-        let end = self.below.layout().start_of(zone) + self.below.written(zone);
-        let place = self.log.place(self.below.layout());
+        let end = self.view.layout.start_of(zone) + self.view.written(zone);
+        let place = self.log.place(&self.view.layout);
         if end < place + HEADER {
             return Ok(None);
         }
-        let sector = scan.get(LbaExtent::new(place, HEADER), end)?;
-        let Some((header, data_crc)) = Header::decode(sector) else { return Ok(None) };
-        let expected = header.sequence == self.log.sequence;
+        let Some((header, data_crc)) = scan.header(place, end)? else { return Ok(None) };
+        let expected = header.sequence == self.log.sequence && header.identity == self.identity;
         let extent = LbaExtent::new(place, HEADER + header.data());
         if !expected || extent.end() > end {
             return Ok(None);
         }
         let data = &scan.get(extent, end)?[SECTOR_BYTES as usize..];
         Ok((crc32c::crc32c(data) == data_crc).then_some((header, place)))
+    }
+
+    /// Makes sure that no entry that was written later is behind the end of the log, or at the start of another zone.
+    fn nothing_follows(&self, scan: &mut Scan<'_>) -> Result<(), RecoveryError> {
+        let end = self.log.place(&self.view.layout);
+        let is_later = |found: Option<(Header, u32)>| {
+            found.is_some_and(|(header, _)| {
+                header.identity == self.identity && header.sequence > self.log.sequence
+            })
+        };
+        for zone in 0..self.sizes.zones {
+            let start = self.view.layout.start_of(self.log.zone_of(zone));
+            let written = start + self.view.written(self.log.zone_of(zone)).min(self.contents.places.home);
+            // Behind the end all that a cut left, and of the other zones the first sector.
+            let (mut at, until) = match zone == self.log.head {
+                true => (end, written),
+                false => (start, written.min(start + HEADER)),
+            };
+            while at < until {
+                if is_later(scan.header(at, until)?) {
+                    return Err(RecoveryError::Changed(end));
+                }
+                at += HEADER;
+            }
+        }
+        Ok(())
     }
 
     /// Does what an entry says; its data is at `data`.
@@ -235,10 +318,11 @@ impl HBuffer {
                     place += extent.len;
                 }
             }
-            Kind::Home { home, zone } => {
+            Kind::Home { home, zone, before } => {
                 self.move_home(*home, *zone)?;
-                let extent = self.contents.extent_of(*home);
-                self.contents.remove(extent);
+                (before.zone < self.sizes.zones).then(|| {
+                    self.contents.remove_older(*home, *before, &self.log);
+                })?;
             }
             Kind::Trimmed(extent) => {
                 let capacity = u64::from(self.contents.places.homes) * self.contents.places.home.get();

@@ -10,19 +10,41 @@ use skylight_disk::{Lba, LbaExtent, Nanos, Sectors};
 use super::format;
 use crate::capabilities::zoned::ZoneLayout;
 
-/// What is chosen.
+/// What a drive is divided into. Checkpoints have it, since it cannot change while there is data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HBufferSpec {
+pub struct Sizes {
     /// Zones of the circular log; at least three. The paper's case study has 100.
     pub zones: u32,
-    /// Zones without data into which a home zone is rewritten; at least one.
+    /// Zones without data into which a home zone is rewritten; at least one. With two, a zone is rewritten while the old place of
+    /// the one before waits for a flush.
     pub spare_zones: u32,
+}
+
+/// How the work is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tuning {
     /// Most data of one entry of the log, sectors.
     pub entry_max: Sectors,
-    /// How much of a zone cleaning moves at a time: what a host command waits for that comes in idle time. Memory of the host.
+    /// How much cleaning moves at a time: what a host command waits for that comes in idle time.
     pub chunk: Sectors,
+    /// Most data that is gathered from the log at a time to clean many home zones: memory of the host.
+    pub memory: Sectors,
     /// Idle time before zones are cleaned; `None` to clean only where the policy or the log must.
     pub idle_after: Option<Nanos>,
+}
+
+impl Default for Tuning {
+    /// Chosen: entries of 1 MiB, beside which a header is nothing; chunks of 16 MiB, which a disk reads and writes in 0.2 s and of
+    /// which two seeks are a tenth; memory of 256 MiB, little for a host of such a drive; 0.1 s, some revolutions, so that a
+    /// host that thinks between commands is not taken for one that is gone.
+    fn default() -> Self {
+        Self {
+            entry_max: Sectors(2_048),
+            chunk: Sectors(32_768),
+            memory: Sectors(524_288),
+            idle_after: Some(Nanos(100_000_000)),
+        }
+    }
 }
 
 /// Why a drive cannot have this buffer.
@@ -48,6 +70,17 @@ pub enum SpecError {
     /// Something was written to the drive.
     #[error("{0} zones of the drive were written: reset them for a new host buffer")]
     Written(u32),
+    /// Other sizes than those of the buffer that the drive has.
+    #[error(
+        "the drive's host buffer has a log of {} zones and {} spare ones, not {} and {}: name these, or none",
+        found.zones, found.spare_zones, asked.zones, asked.spare_zones
+    )]
+    Sizes {
+        /// Those of the drive.
+        found: Sizes,
+        /// Those that the caller named.
+        asked: Sizes,
+    },
     /// A limit on active zones: home zones that are partly written would take them all.
     #[error("a drive that limits active zones cannot have a host buffer: partly written zones stay active")]
     ActiveZones,
@@ -79,16 +112,27 @@ pub(crate) struct Places {
 }
 
 impl Places {
+    /// The two places of checkpoints, and how many zones they take.
+    pub fn checkpoints(layout: &ZoneLayout) -> ([LbaExtent; 2], u32) {
+        let home = layout.capacity;
+        // One conventional zone has both places, two have one each.
+        if layout.conventional == 1 {
+            let half = Sectors(home.get() / 2);
+            return ([LbaExtent::new(Lba(0), half), LbaExtent::new(Lba(0) + half, half)], 1);
+        }
+        ([0, 1].map(|zone| LbaExtent::new(layout.start_of(zone), home)), 2)
+    }
+
     /// Divides a drive up.
     ///
     /// # Errors
     /// When the drive cannot have this buffer.
-    pub fn new(layout: &ZoneLayout, spec: &HBufferSpec) -> Result<Self, SpecError> {
+    pub fn new(layout: &ZoneLayout, sizes: Sizes, entry_max: Sectors) -> Result<Self, SpecError> {
         let home = layout.capacity;
-        if spec.zones < 3 {
-            return Err(SpecError::Log(spec.zones));
+        if sizes.zones < 3 {
+            return Err(SpecError::Log(sizes.zones));
         }
-        if spec.spare_zones == 0 {
+        if sizes.spare_zones == 0 {
             return Err(SpecError::Spare);
         }
         if layout.max_active.is_some() {
@@ -96,35 +140,27 @@ impl Places {
         }
         let last_is_short = layout.extent_of(layout.zones - 1).len < home;
         let whole = layout.zones - u32::from(last_is_short);
-        // One conventional zone has both places, two have one each.
-        let in_order = layout.conventional == 0;
-        let checkpoint_zones = if in_order { 2 } else { layout.conventional.min(2) };
-        let first = |zone: u32| layout.start_of(zone);
-        let checkpoints = if checkpoint_zones == 2 {
-            [0, 1].map(|zone| LbaExtent::new(first(zone), home))
-        } else {
-            let half = Sectors(home.get() / 2);
-            [LbaExtent::new(Lba(0), half), LbaExtent::new(Lba(0) + half, half)]
-        };
+        let (checkpoints, checkpoint_zones) = Self::checkpoints(layout);
         let log = layout.conventional.max(checkpoint_zones);
-        let pool = log + spec.zones;
-        let needed = pool + spec.spare_zones;
+        // Sizes may come from a damaged drive.
+        let pool = log.saturating_add(sizes.zones);
+        let needed = pool.saturating_add(sizes.spare_zones);
         if whole <= needed {
             return Err(SpecError::Zones { needed, whole });
         }
         let conventional = log - checkpoint_zones;
         let pool_zones = whole - pool;
-        let homes = conventional + pool_zones - spec.spare_zones;
+        let homes = conventional + pool_zones - sizes.spare_zones;
         let map_limit = format::map_limit(checkpoints[0].len, homes);
-        let entry = format::HEADER + spec.entry_max;
+        let entry = format::HEADER + entry_max;
         // A zone of the log takes an entry and a record for each home zone that has to be cleaned for the next one.
         let least = entry.get() + u64::from(pool_zones) + 2;
-        let (Some(map_limit), true) = (map_limit, home.get() > least && spec.entry_max.get() > 0) else {
+        let (Some(map_limit), true) = (map_limit, home.get() > least && entry_max.get() > 0) else {
             return Err(SpecError::ZoneSize(home.get()));
         };
         Ok(Self {
             checkpoints,
-            checkpoints_in_order: in_order,
+            checkpoints_in_order: layout.conventional == 0,
             conventional_from: checkpoint_zones,
             conventional,
             log,

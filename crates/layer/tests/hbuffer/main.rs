@@ -5,6 +5,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod faults;
 mod media;
 mod session;
 mod shadow;
@@ -47,26 +48,34 @@ fn cuts() -> u64 {
     asked.map_or(CUTS, |asked| asked.parse().expect("SKYLIGHT_CUTS is a number"))
 }
 
-#[test]
-fn nothing_durable_is_lost_by_a_cut() {
+/// Sessions with cuts until there were so many, and with failing commands if asked for.
+fn cut(most: u64, failures: bool) -> session::Made {
     let mut runner = TestRunner::new(common::runs::cases(1));
     let (mut made, mut seed) = (session::Made::default(), runner.rng().next_u64());
-    while made.cuts < cuts() {
+    while made.cuts < most {
         let shape = any_shape().new_tree(&mut runner).expect("a shape").current();
         seed = seed.wrapping_add(1);
         let mut session = Session::new(shape.clone(), seed, 8, true, None);
+        session.failures = failures;
         session.run(SHORT).unwrap_or_else(|why| panic!("{shape:?}, seed {seed}: {why}"));
-        made.cuts += session.made.cuts;
-        made.entries += session.made.entries;
-        made.appended += session.made.appended;
-        made.rewritten += session.made.rewritten;
-        made.drive_cache += session.made.drive_cache;
-        made.direct += session.made.direct;
+        made.add(&session.made);
     }
     println!("{made:?}");
+    made
+}
+
+#[test]
+fn nothing_durable_is_lost_by_a_cut() {
+    let made = cut(cuts(), false);
     // Cuts are worth what lies before them.
     assert!(made.entries > made.cuts && made.rewritten > made.cuts / 2, "{made:?}");
-    assert!(made.appended > made.cuts / 100, "{made:?}");
+    assert!(made.appended > made.cuts / 200, "{made:?}");
+}
+
+#[test]
+fn commands_that_the_drive_fails_take_no_other_data_with_them() {
+    let made = cut(cuts() / 4, true);
+    assert!(made.failures > made.cuts / 4, "{made:?}");
 }
 
 const BUGS: [(Bug, bool); 13] = [

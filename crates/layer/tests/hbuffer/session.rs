@@ -1,20 +1,22 @@
-//! A buffer on a drive, driven by a host: the commands to the drive are executed on [`Media`], and all that the host reads compared.
+//! A buffer on a drive, driven by a host: what it asks of the drive is done on [`Media`], and all that the host reads compared.
 
-use std::collections::VecDeque;
-use std::rc::Rc;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
-use skylight_disk::{Direction, Lba, LbaExtent, Sectors};
-use skylight_layer::capabilities::zoned::Zoned as _;
-use skylight_layer::hbuffer::HBuffer;
-use skylight_layer::hbuffer::below::{Action, Data};
+use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors, Time};
+use skylight_layer::capabilities::zoned::ZoneDescriptor;
+use skylight_layer::hbuffer::device::{Action, Bytes, Data, Executor, HostData};
 use skylight_layer::hbuffer::format::Kind;
-use skylight_layer::hbuffer::recovery::{Found, RecoveryError};
-use skylight_layer::{Command, CommandId, Layer, Op, Outcome, Plan, Queue, Step};
+use skylight_layer::hbuffer::recovery::RecoveryError;
+use skylight_layer::hbuffer::{HBuffer, NewError};
+use skylight_layer::{Command, CommandId, Failure, Op, Outcome, Queue};
 
 use super::common::host::{Host, Sizes};
-use super::media::{Media, Sector};
+use super::media::{Media, Sector, fill};
 use super::shadow::{Shadow, stamp};
 use super::shape::Shape;
+use super::whim::Whim;
 
 /// One write in so many is FUA.
 const FUA_EVERY: u32 = 9;
@@ -47,18 +49,167 @@ pub enum Bug {
     NoChecksum,
 }
 
+/// The data of the host's writes, made when it is asked for, space for what it reads, and its answers.
+#[derive(Default)]
+pub struct Hosted {
+    pub writes: BTreeMap<CommandId, (LbaExtent, u64, OnceCell<Vec<u8>>)>,
+    pub read: Vec<u8>,
+    pub answers: Vec<(CommandId, Outcome)>,
+}
+
+impl HostData for Hosted {
+    fn data(&self, command: CommandId) -> &[u8] {
+        let (extent, number, data) = &self.writes[&command];
+        data.get_or_init(|| {
+            let mut bytes = vec![0; extent.len.bytes() as usize];
+            for (lba, sector) in (extent.start.get()..).zip(bytes.chunks_mut(SECTOR_BYTES as usize)) {
+                fill(sector, stamp(*number, lba));
+            }
+            bytes
+        })
+    }
+
+    fn buffer(&mut self, _: CommandId) -> &mut [u8] {
+        &mut self.read
+    }
+
+    fn complete(&mut self, command: CommandId, outcome: Outcome) {
+        self.answers.push((command, outcome));
+    }
+}
+
+/// What does the actions, with a bug or without.
+pub struct Faulty {
+    pub bytes: Bytes<Media, Hosted>,
+    pub bug: Option<Bug>,
+    /// A flush that is left out if the bug says so of what comes next.
+    held: bool,
+    behind_checkpoint: bool,
+    /// The host flushes.
+    host_flush: bool,
+}
+
+fn is_record(action: &Action) -> bool {
+    matches!(action, Action::Write { data: Data::Entry(header, _), .. } if matches!(header.kind, Kind::Home { .. }))
+}
+
+fn is_checkpoint(action: &Action) -> bool {
+    matches!(action, Action::Write { data: Data::Bytes(bytes), .. } if bytes.len() > SECTOR_BYTES as usize)
+}
+
+impl Faulty {
+    pub fn new(media: Media, bug: Option<Bug>) -> Self {
+        let bytes = Bytes::new(media, Hosted::default());
+        Self { bytes, bug, held: false, behind_checkpoint: false, host_flush: false }
+    }
+
+    fn media(&mut self) -> &mut Media {
+        &mut self.bytes.device
+    }
+
+    /// Whether the bug leaves an action out.
+    fn is_left_out(&mut self, action: &Action) -> bool {
+        let is_flush = *action == Action::Flush;
+        let behind = std::mem::replace(&mut self.behind_checkpoint, is_checkpoint(action));
+        match self.bug {
+            Some(Bug::NoFlushBeforeRecord | Bug::NoFlushBeforeReset | Bug::NoFlushBeforeCheckpoint) => {
+                self.held |= is_flush;
+                is_flush
+            }
+            Some(Bug::NoFlushBehindCheckpoint) => is_flush && behind,
+            Some(Bug::NoHostFlush) => is_flush && self.host_flush,
+            Some(Bug::NoRecord) => is_record(action),
+            Some(Bug::NoReset) => matches!(action, Action::Reset { .. }),
+            Some(Bug::LostWrite) => matches!(action, Action::Write { data: Data::Host(_), .. }),
+            _ => false,
+        }
+    }
+
+    /// Does a flush that was held, unless the bug leaves it out before this action.
+    fn release(&mut self, next: Option<&Action>) -> Result<(), Failure> {
+        let held = std::mem::take(&mut self.held);
+        let is_left_out = match self.bug {
+            Some(Bug::NoFlushBeforeRecord) => next.is_some_and(is_record),
+            Some(Bug::NoFlushBeforeReset) => matches!(next, Some(Action::Reset { .. })),
+            Some(Bug::NoFlushBeforeCheckpoint) => next.is_some_and(is_checkpoint),
+            _ => false,
+        };
+        if held && !is_left_out { self.bytes.execute(&Action::Flush) } else { Ok(()) }
+    }
+
+    /// Puts a sector over the one behind it, if it has one.
+    fn smear(&mut self, extent: LbaExtent) {
+        if extent.len > Sectors(1) {
+            self.media().copy(extent.start, extent.start + Sectors(1));
+        }
+    }
+
+    fn spoil(&mut self, action: &Action) {
+        match (self.bug, action) {
+            (Some(Bug::ShortEntry), Action::Write { extent, data: Data::Entry(..) })
+                if extent.len > Sectors(1) =>
+            {
+                self.media().empty(Lba(extent.end().get() - 1));
+            }
+            (Some(Bug::MovedBeside), Action::Write { extent, data: Data::Merged { native, pieces } }) => {
+                self.smear(LbaExtent::new(extent.start, native.len));
+                for (offset, piece) in pieces {
+                    self.smear(LbaExtent::new(extent.start + *offset, piece.len));
+                }
+            }
+            (Some(Bug::ReadBeside), Action::Read { command, offset, from }) if from.len > Sectors(1) => {
+                let (at, sector) = (offset.bytes() as usize, SECTOR_BYTES as usize);
+                self.bytes.host.buffer(*command).copy_within(at..at + sector, at + sector);
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Executor for Faulty {
+    fn execute(&mut self, action: &Action) -> Result<(), Failure> {
+        self.release(Some(action))?;
+        if self.is_left_out(action) {
+            return Ok(());
+        }
+        match (self.bug, action) {
+            (Some(Bug::MovedStale), Action::Write { extent, data: Data::Merged { native, .. } }) => {
+                let data = Data::Merged { native: *native, pieces: Vec::new() };
+                self.bytes.execute(&Action::Write { extent: *extent, data })?;
+            }
+            _ => self.bytes.execute(action)?,
+        }
+        self.spoil(action);
+        Ok(())
+    }
+
+    fn report(
+        &mut self,
+        zones: Range<u32>,
+        visit: &mut dyn FnMut(u32, ZoneDescriptor),
+    ) -> Result<(), Failure> {
+        self.bytes.report(zones, visit)
+    }
+
+    fn complete(&mut self, command: CommandId, outcome: Outcome) {
+        self.bytes.complete(command, outcome);
+    }
+
+    fn now(&self) -> Option<Time> {
+        None
+    }
+}
+
 /// See the module page.
 pub struct Session {
     pub shape: Shape,
     pub layer: HBuffer,
-    media: Media,
+    pub drive: Faulty,
     shadow: Shadow,
     pub host: Host,
-    plan: Plan,
-    bug: Option<Bug>,
     cuts: bool,
-    /// The commands to the drive after which the power goes; only with cuts.
-    left: u64,
+    /// Now and then the drive fails a command.
+    pub failures: bool,
     pub made: Made,
 }
 
@@ -66,6 +217,7 @@ pub struct Session {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Made {
     pub cuts: u64,
+    pub failures: u64,
     pub entries: u64,
     pub appended: u64,
     pub rewritten: u64,
@@ -74,35 +226,62 @@ pub struct Made {
     pub direct: u64,
 }
 
+impl Made {
+    /// Adds what another session made.
+    pub fn add(&mut self, other: &Self) {
+        self.cuts += other.cuts;
+        self.failures += other.failures;
+        self.entries += other.entries;
+        self.appended += other.appended;
+        self.rewritten += other.rewritten;
+        self.checkpoints += other.checkpoints;
+        self.drive_cache += other.drive_cache;
+        self.direct += other.direct;
+    }
+}
+
 impl Session {
     pub fn new(shape: Shape, seed: u64, deepest: u64, cuts: bool, bug: Option<Bug>) -> Self {
-        let mut layer = shape.buffer(seed);
-        layer.keep_actions();
-        let capacity = layer.capacity().get();
-        let zone = shape.layout().capacity.get();
+        let media = || {
+            let mut media = Media::new(shape.layout(), shape.at_once, cuts);
+            media.lenient = bug == Some(Bug::NoChecksum);
+            media
+        };
+        let mut drive = Faulty::new(media(), bug);
+        // The power may go while the buffer is made, after any of some commands.
+        drive.media().left = (cuts && seed.is_multiple_of(2)).then_some(seed / 2 % 8 + 1);
+        let whim = || Box::new(Whim::new(seed));
+        let mut stream = super::common::host::Stream(seed);
+        let layer = match HBuffer::new(shape.spec(seed), shape.layout(), &mut drive, whim()) {
+            Ok(layer) => layer,
+            Err(NewError::Drive(_)) if drive.media().is_off() => {
+                drive.media().cut(&mut stream);
+                match HBuffer::recover(None, shape.spec(0).1, drive.media(), whim()) {
+                    Ok((layer, _)) => layer,
+                    Err(RecoveryError::NoCheckpoint) => {
+                        drive = Faulty::new(media(), bug);
+                        HBuffer::new(shape.spec(seed), shape.layout(), &mut drive, whim())
+                            .unwrap_or_else(|error| panic!("{shape:?}: {error}"))
+                    }
+                    Err(error) => panic!("{shape:?}, seed {seed}: {error}"),
+                }
+            }
+            Err(error) => panic!("{shape:?}: {error}"),
+        };
+        let (capacity, zone) = (layer.capacity().get(), shape.layout().capacity.get());
         let bands =
             (0..capacity / zone).map(|home| LbaExtent::new(Lba(home * zone), Sectors(zone))).collect();
-        let sizes = Sizes { capacity, bands, unit: shape.entry };
-        let mut session = Self {
-            media: Media::new(shape.layout(), cuts, bug == Some(Bug::NoChecksum)),
-            shadow: Shadow::new(capacity),
-            host: Host::new(sizes, seed, deepest),
-            plan: Plan::default(),
-            left: 0,
-            made: Made::default(),
-            shape,
-            layer,
-            bug,
-            cuts,
-        };
-        session.left = session.draw_cut();
+        let host = Host::new(Sizes { capacity, bands, unit: shape.entry }, seed, deepest);
+        let (shadow, made) = (Shadow::new(capacity), Made::default());
+        let mut session = Self { shape, layer, drive, shadow, host, cuts, failures: false, made };
+        session.draw_cut();
         session
     }
 
     /// How many commands to the drive the next cut comes after.
-    fn draw_cut(&mut self) -> u64 {
+    fn draw_cut(&mut self) {
         let most = [3, 20, 200][self.host.stream.below(3) as usize];
-        self.host.stream.below(most)
+        self.drive.media().left = self.cuts.then_some(self.host.stream.below(most) + 1);
     }
 
     /// At least so many operations.
@@ -125,296 +304,171 @@ impl Session {
         self.made.direct += counters.direct;
     }
 
-    fn step(&mut self) -> Result<(), String> {
-        self.host.submit_some();
-        if self.host.stream.once_in(20) {
-            for _ in 0..self.host.stream.below(12) {
-                self.plan.clear();
-                self.layer.idle(&mut self.plan);
-                if !self.execute(&mut VecDeque::new(), &mut Vec::new())? {
-                    return self.recover(&[]);
-                }
+    /// Whether a command may fail by now: the power is off, or the drive failed one.
+    fn may_fail(&mut self) -> bool {
+        self.drive.media().is_off() || (self.failures && self.drive.media().fails.is_none())
+    }
+
+    /// Idle time, in which the buffer and the drive clean.
+    fn idle(&mut self) -> Result<(), String> {
+        if self.host.stream.once_in(2) {
+            self.drive.media().clean_some(&mut self.host.stream);
+        }
+        for _ in 0..self.host.stream.below(12) {
+            match self.layer.idle(&mut self.drive) {
+                Err(failure) if !self.may_fail() => return Err(format!("idle time: {failure}")),
+                _ => {}
             }
         }
+        Ok(())
+    }
+
+    /// The data that waiting writes have, in the order in which a buffer takes them, and space for that of a read.
+    fn provide(&mut self, waiting: &[Command], next: usize) {
+        let hosted = &mut self.drive.bytes.host;
+        hosted.writes.clear();
+        hosted.read.clear();
+        hosted.read.resize(waiting[next].extent.len.bytes() as usize, 0xff);
+        let others = waiting.iter().enumerate().filter(|&(index, _)| index != next);
+        let taken = std::iter::once(&waiting[next]).chain(others.map(|(_, command)| command));
+        for command in taken.filter(|command| command.op == Op::Write) {
+            hosted.writes.insert(command.id, (command.extent, self.shadow.number(), OnceCell::new()));
+        }
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        self.host.submit_some();
+        if self.failures {
+            let fails = self.host.stream.once_in(10);
+            self.drive.media().fails = Some(if fails { |_| true } else { |_| false });
+        }
+        if self.host.stream.once_in(20) {
+            self.idle()?;
+        }
         let chosen = self.host.choose();
-        self.plan.clear();
         let queue = self.host.queue(chosen);
         // Some writes are durable when they are answered.
         let is_fua = |command: &Command| command.op == Op::Write && command.id.0.is_multiple_of(FUA_EVERY);
         let waiting: Vec<_> = queue.waiting.iter().map(|command| command.with_fua(is_fua(command))).collect();
-        self.layer.take(Queue { waiting: &waiting, next: queue.next }, &mut self.plan);
-        let mut taken = Vec::new();
-        for (id, outcome) in self.plan.completions() {
+        let next = queue.next;
+        self.provide(&waiting, next);
+        self.drive.host_flush = waiting[next].op == Op::Flush;
+        self.layer.take(Queue { waiting: &waiting, next }, &mut self.drive);
+        let held = self.drive.release(None);
+        let (is_off, may_fail) = (self.drive.media().is_off(), self.may_fail());
+        self.made.failures += u64::from(self.failures && may_fail && !is_off);
+        if held.is_err() && !is_off {
+            return Err("a flush fails".to_owned());
+        }
+        let answers = std::mem::take(&mut self.drive.bytes.host.answers);
+        if !answers.iter().any(|&(id, _)| id == waiting[next].id) {
+            return Err("the next command is not answered".to_owned());
+        }
+        for &(id, outcome) in &answers {
             let command = waiting.iter().find(|command| command.id == id).ok_or("not a command")?;
-            if outcome != Outcome::Done {
-                return Err(format!("{command:?} fails: {outcome:?}"));
+            match outcome {
+                Outcome::Done => self.done(command)?,
+                Outcome::Failed(_) if may_fail => self.in_doubt(command),
+                _ => return Err(format!("{command:?} fails: {outcome:?}")),
             }
-            taken.push((*command, self.shadow.number()));
         }
-        let (mut data, mut read) = (VecDeque::new(), Vec::new());
-        for (command, number) in taken.iter().filter(|(command, _)| command.op == Op::Write) {
-            let lbas = command.extent.start.get()..command.extent.end().get();
-            data.extend(lbas.map(|lba| (lba, stamp(*number, lba))));
-        }
-        let whole = self.execute(&mut data, &mut read)?;
-        let ids: Vec<CommandId> = taken.iter().map(|(command, _)| command.id).collect();
+        let ids: Vec<CommandId> = answers.iter().map(|&(id, _)| id).collect();
         self.host.completed(&ids);
-        if !whole {
-            return self.recover(&taken);
-        }
-        for (command, number) in taken {
-            match command.op {
-                Op::Write => self.shadow.write(command.extent, number, command.flags.fua),
-                Op::Trim => self.shadow.trim(command.extent),
-                Op::Flush => self.shadow.flush(),
-                _ => {
-                    let lbas: Vec<u64> = read.iter().map(|&(lba, _)| lba).collect();
-                    let asked: Vec<u64> = (command.extent.start.get()..command.extent.end().get()).collect();
-                    if lbas != asked {
-                        return Err(format!("a read of {asked:?} returns {lbas:?}"));
-                    }
-                    read.iter().try_for_each(|&(lba, stamp)| self.shadow.check(lba, stamp))?;
-                }
-            }
-        }
-        self.check_pointers()
+        if is_off { self.recover() } else { self.check_pointers() }
     }
 
-    /// Executes the commands to the drive; `false` if the power went.
-    fn execute(
-        &mut self,
-        data: &mut VecDeque<(u64, u64)>,
-        read: &mut Vec<(u64, u64)>,
-    ) -> Result<bool, String> {
-        let actions = self.layer.take_actions();
-        self.check_plan(&actions)?;
-        for (index, action) in actions.iter().enumerate() {
-            if self.cuts && self.made.checkpoints + self.layer.counters().checkpoints > 0 {
-                if self.left == 0 {
-                    return Ok(false);
+    /// What the host may expect from now on, or was to expect.
+    fn done(&mut self, command: &Command) -> Result<(), String> {
+        match command.op {
+            Op::Write => self.shadow.write(command.extent, self.number(command), command.flags.fua),
+            Op::Trim => self.shadow.trim(command.extent),
+            Op::Flush => self.shadow.flush(),
+            _ => {
+                for (lba, found) in self.found(command)? {
+                    self.shadow.check(lba, found)?;
                 }
-                self.left -= 1;
-            }
-            let next = actions.get(index + 1);
-            let before = index.checked_sub(1).and_then(|index| actions.get(index));
-            match self.is_left_out(action, before, next) {
-                false => self.act(action, data, read)?,
-                true => {
-                    if let Action::Write { data: Data::Host(extent), .. } = action {
-                        data.drain(..extent.len.get() as usize);
-                    }
-                }
-            }
-        }
-        if data.is_empty() { Ok(true) } else { Err(format!("{} sectors were not written", data.len())) }
-    }
-
-    fn act(
-        &mut self,
-        action: &Action,
-        data: &mut VecDeque<(u64, u64)>,
-        read: &mut Vec<(u64, u64)>,
-    ) -> Result<(), String> {
-        let mut take = |extent: LbaExtent| -> Result<Vec<u64>, String> {
-            let taken: Vec<(u64, u64)> = data.drain(..data.len().min(extent.len.get() as usize)).collect();
-            let lbas = extent.start.get()..extent.end().get();
-            match taken.iter().map(|&(lba, _)| lba).eq(lbas) {
-                true => Ok(taken.into_iter().map(|(_, stamp)| stamp).collect()),
-                false => Err(format!("the data of {extent:?} is not what comes next")),
-            }
-        };
-        match action {
-            Action::Flush => self.media.flush(),
-            Action::Reset { zone } => self.media.reset(*zone),
-            Action::Zeros(extent) => {
-                read.extend((extent.start.get()..extent.end().get()).map(|lba| (lba, 0)))
-            }
-            Action::Read { from, to } => {
-                for offset in 0..from.len.get() {
-                    let beside = u64::from(self.bug == Some(Bug::ReadBeside) && offset > 0);
-                    let sector = self.media.sector(from.start + Sectors(offset - beside));
-                    let stamp = sector.stamp().ok_or("the host reads what is not its own")?;
-                    read.push((to.get() + offset, stamp));
-                }
-            }
-            Action::Write { at, data } => {
-                let sectors = match data {
-                    Data::Host(extent) => take(*extent)?.into_iter().map(Sector::Host).collect(),
-                    Data::Entry(header) => {
-                        let mut stamps = Vec::new();
-                        if let Kind::Data(extents) = &header.kind {
-                            for &extent in extents {
-                                stamps.extend(take(extent)?);
-                            }
-                        }
-                        let data: Vec<Sector> = stamps.iter().copied().map(Sector::Host).collect();
-                        let header = Sector::Header(Rc::new((header.clone(), stamps)));
-                        std::iter::once(header).chain(data).collect()
-                    }
-                    Data::Moved(pieces) => self.moved(pieces),
-                    Data::Bytes(bytes) => {
-                        let bytes = Rc::new(bytes.clone());
-                        (0..bytes.len() / 512).map(|index| Sector::Bytes(bytes.clone(), index)).collect()
-                    }
-                };
-                self.write(*at, sectors, matches!(data, Data::Entry(_)));
             }
         }
         Ok(())
     }
 
-    fn write(&mut self, at: Lba, mut sectors: Vec<Sector>, entry: bool) {
-        if entry && sectors.len() > 1 && self.bug == Some(Bug::ShortEntry) {
-            let last = sectors.len() - 1;
-            sectors[last] = Sector::Zeros;
-        }
-        self.media.write(at, &sectors);
-    }
-
-    fn moved(&self, pieces: &[(Option<Lba>, Sectors)]) -> Vec<Sector> {
-        let mut sectors = Vec::new();
-        for &(start, len) in pieces {
-            for offset in 0..len.get() {
-                let beside = u64::from(self.bug == Some(Bug::MovedBeside) && offset > 0);
-                let stale = self.bug == Some(Bug::MovedStale) && pieces.len() > 1 && offset == 0;
-                sectors.push(match start {
-                    Some(start) if !stale => self.media.sector(start + Sectors(offset - beside)),
-                    _ => Sector::Zeros,
-                });
-            }
-        }
-        sectors
-    }
-
-    /// Whether a planted bug leaves out a command to the drive.
-    fn is_left_out(&self, action: &Action, before: Option<&Action>, next: Option<&Action>) -> bool {
-        let is_record = |action: &Action| matches!(action, Action::Write { data: Data::Entry(header), .. } if matches!(header.kind, Kind::Home { .. }));
-        let is_checkpoint =
-            |action: Option<&Action>| matches!(action, Some(Action::Write { data: Data::Bytes(_), .. }));
-        let is_reset = |action: Option<&Action>| matches!(action, Some(Action::Reset { .. }));
-        let is_flush = *action == Action::Flush;
-        match self.bug {
-            Some(Bug::NoFlushBeforeRecord) => is_flush && next.is_some_and(is_record),
-            Some(Bug::NoFlushBeforeReset) => is_flush && is_reset(next),
-            Some(Bug::NoFlushBeforeCheckpoint) => is_flush && is_checkpoint(next),
-            Some(Bug::NoFlushBehindCheckpoint) => is_flush && is_checkpoint(before),
-            Some(Bug::NoHostFlush) => is_flush && next.is_none() && before.is_none(),
-            Some(Bug::NoRecord) => is_record(action),
-            Some(Bug::NoReset) => is_reset(Some(action)),
-            Some(Bug::LostWrite) => matches!(action, Action::Write { data: Data::Host(_), .. }),
-            _ => false,
+    /// A command that may have been done, or in part.
+    fn in_doubt(&mut self, command: &Command) {
+        match command.op {
+            Op::Write => self.shadow.begin(command.extent, self.number(command)),
+            Op::Trim => self.shadow.trim(command.extent),
+            _ => {}
         }
     }
 
-    /// The steps of the plan move the sectors that the commands to the drive move.
-    fn check_plan(&self, actions: &[Action]) -> Result<(), String> {
-        let (mut steps, mut commands) = (Runs::default(), Runs::default());
-        for step in self.plan.steps() {
-            if let Step::Access { direction: Direction::Write, extent, .. } = *step {
-                steps.add((extent.start.get(), extent.len.get()));
-            }
-        }
-        let drive = self.layer.drive();
-        let place = |lba: Lba| drive.locate_first(LbaExtent::new(lba, Sectors(1)), false).1.get();
-        for action in actions {
-            if let Action::Write { at, data } = action {
-                let len = match data {
-                    Data::Host(extent) => extent.len,
-                    Data::Entry(header) => Sectors(1) + header.data(),
-                    Data::Moved(pieces) => Sectors(pieces.iter().map(|(_, len)| len.get()).sum()),
-                    Data::Bytes(bytes) => Sectors(bytes.len() as u64 / 512),
-                };
-                commands.add((place(*at), len.get()));
-            }
-        }
-        match steps.0 == commands.0 {
-            true => Ok(()),
-            false => Err(format!("the plan writes {:?}, and the commands {:?}", steps.0, commands.0)),
-        }
+    /// The number of a write.
+    fn number(&self, command: &Command) -> u64 {
+        self.drive.bytes.host.writes[&command.id].1
     }
 
-    /// What the drive's layer has of a zone is so on the drive.
+    /// What a read returned.
+    fn found(&self, command: &Command) -> Result<Vec<(u64, u64)>, String> {
+        let sectors = self.drive.bytes.host.read.chunks(SECTOR_BYTES as usize);
+        let lbas = command.extent.start.get()..;
+        lbas.zip(sectors)
+            .map(|(lba, bytes)| match Sector::of(bytes) {
+                Sector::Stamp(stamp) => Ok((lba, stamp)),
+                Sector::Bytes(_) => Err(format!("at sector {lba} the host reads what is not its own")),
+            })
+            .collect()
+    }
+
+    /// What the buffer knows of a zone is so on the drive.
     fn check_pointers(&mut self) -> Result<(), String> {
-        if !self.host.stream.once_in(50) || self.bug.is_some() {
+        if !self.host.stream.once_in(50) || self.drive.bug.is_some() {
             return Ok(());
         }
-        for record in self.media.records() {
-            let has = self.layer.drive().record(record.zone);
-            if has.written != record.written {
-                return Err(format!("zone {} is {has:?}, and on the drive {record:?}", record.zone));
+        for (zone, written) in self.drive.bytes.device.in_order() {
+            let known = self.layer.written_of(zone);
+            if known != written && !self.layer.is_non_sequential(zone) {
+                return Err(format!("zone {zone} is known to have {known:?}, and has {written:?}"));
             }
         }
         Ok(())
     }
 
-    /// The power goes; what was taken then may have been done or not. Then everything is read.
-    fn recover(&mut self, taken: &[(Command, u64)]) -> Result<(), String> {
-        for (command, number) in taken {
-            match command.op {
-                Op::Write => self.shadow.begin(command.extent, *number),
-                Op::Trim => self.shadow.trim(command.extent),
-                _ => {}
-            }
-        }
+    /// The power went, and comes back. Then everything is read.
+    fn recover(&mut self) -> Result<(), String> {
         self.count();
         self.made.cuts += 1;
-        self.media.cut(&mut self.host.stream);
-        self.left = self.draw_cut();
+        let media = &mut self.drive.bytes.device;
+        media.cut(&mut self.host.stream);
+        media.fails = None;
         let seed = self.host.stream.next();
-        let found = match self.shape.recover(&self.media, seed) {
-            Ok((layer, found)) => {
-                self.layer = layer;
-                found
-            }
-            // The first checkpoint was lost, and nothing was promised.
-            Err(RecoveryError::NoCheckpoint) if self.made.checkpoints <= 1 => {
-                let cuts = self.made.cuts;
-                *self = Self::new(self.shape.clone(), seed, 8, true, self.bug);
-                self.made.cuts = cuts;
-                return Ok(());
-            }
-            Err(error) => return Err(format!("recovery: {error}")),
-        };
-        self.layer.keep_actions();
+        let (sizes, tuning, _) = self.shape.spec(0);
+        let named = self.host.stream.once_in(2).then_some(sizes);
+        let recovered = HBuffer::recover(named, tuning, media, Box::new(Whim::new(seed)));
+        let (layer, found) = recovered.map_err(|error| format!("recovery: {error}"))?;
+        self.layer = layer;
         self.made.entries += found.entries;
+        // Memory is lost.
+        self.drive.execute(&Action::Forget).map_err(|failure| failure.to_string())?;
         for (lba, read) in self.read_all()? {
             self.shadow.check_cut(lba, read)?;
         }
+        self.draw_cut();
         Ok(())
     }
 
     fn read_all(&mut self) -> Result<Vec<(u64, u64)>, String> {
         let all = LbaExtent::new(Lba(0), self.layer.capacity());
         let command = Command::new(CommandId(0), Op::Read, all);
-        self.plan.clear();
-        self.layer.take(Queue { waiting: &[command], next: 0 }, &mut self.plan);
-        let mut read = Vec::new();
-        for action in self.layer.take_actions() {
-            self.act(&action, &mut VecDeque::new(), &mut read)?;
-        }
-        match read.len() as u64 == all.len.get() {
-            true => Ok(read),
-            false => Err(format!("a read of all returns {} sectors", read.len())),
+        self.provide(&[command], 0);
+        self.layer.take(Queue { waiting: &[command], next: 0 }, &mut self.drive);
+        match std::mem::take(&mut self.drive.bytes.host.answers)[..] {
+            [(_, Outcome::Done)] => self.found(&command),
+            ref other => Err(format!("a read of all is answered by {other:?}")),
         }
     }
 
     fn check_all(&mut self) -> Result<(), String> {
+        (self.drive.media().left, self.drive.media().fails) = (None, None);
         let read = self.read_all()?;
         read.into_iter().try_for_each(|(lba, stamp)| self.shadow.check(lba, stamp))
     }
 }
-
-/// Extents of a medium, those that continue each other as one.
-#[derive(Default)]
-struct Runs(Vec<(u64, u64)>);
-
-impl Runs {
-    fn add(&mut self, (start, len): (u64, u64)) {
-        match self.0.last_mut() {
-            Some((last, length)) if *last + *length == start => *length += len,
-            _ => self.0.push((start, len)),
-        }
-    }
-}
-
-pub type Recovered = Result<(HBuffer, Found), RecoveryError>;

@@ -24,6 +24,8 @@ struct Expected {
     trimmed: bool,
     /// It was trimmed since it was durable.
     was_trimmed: bool,
+    /// Its last write failed, and may have been done.
+    in_doubt: bool,
 }
 
 /// See the module page.
@@ -53,6 +55,7 @@ impl Shadow {
         for lba in Self::each(extent) {
             let sector = &mut self.sectors[lba as usize];
             (sector.last, sector.highest, sector.trimmed) = (number, number, false);
+            sector.in_doubt = false;
             if fua {
                 (sector.durable, sector.was_trimmed) = (number, false);
             }
@@ -64,7 +67,7 @@ impl Shadow {
     pub fn begin(&mut self, extent: LbaExtent, number: u64) {
         for lba in Self::each(extent) {
             let sector = &mut self.sectors[lba as usize];
-            (sector.last, sector.highest) = (number, number);
+            (sector.last, sector.highest, sector.in_doubt) = (number, number, true);
         }
     }
 
@@ -78,7 +81,7 @@ impl Shadow {
     pub fn flush(&mut self) {
         for lba in self.changed.drain(..) {
             let sector = &mut self.sectors[lba as usize];
-            if !sector.trimmed {
+            if !sector.trimmed && !sector.in_doubt {
                 (sector.durable, sector.was_trimmed) = (sector.last, false);
             }
         }
@@ -86,11 +89,12 @@ impl Shadow {
 
     /// Compares what a read returned.
     pub fn check(&self, lba: u64, read: u64) -> Result<(), String> {
-        let Expected { last, highest, trimmed, .. } = self.sectors[lba as usize];
+        let Expected { last, highest, trimmed, in_doubt, durable, .. } = self.sectors[lba as usize];
         let expected = if last == 0 { 0 } else { stamp(last, lba) };
         let (number, at) = (read >> SECTOR_BITS, read & ((1 << SECTOR_BITS) - 1));
         let ever = read == 0 || (at == lba && number <= highest);
-        match read == expected || (trimmed && ever) {
+        let either = in_doubt && ever && (read != 0 || durable == 0) && number >= durable;
+        match read == expected || (trimmed && ever) || either {
             true => Ok(()),
             false => Err(format!("sector {lba} is {read:x}, and has to be {expected:x}")),
         }
@@ -112,7 +116,8 @@ impl Shadow {
                 "after a cut sector {lba} is {read:x}, and has to be of write {durable} to {last}"
             ));
         }
-        *sector = Expected { last: number, durable: number, trimmed: false, was_trimmed: false, ..*sector };
+        let highest = sector.highest;
+        *sector = Expected { last: number, durable: number, highest, ..Expected::default() };
         Ok(())
     }
 }

@@ -1,20 +1,17 @@
 //! Small drives of every kind, with a buffer.
 
 use proptest::prelude::*;
-use skylight_disk::{Nanos, Pba, Sectors};
-use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel, Zoned as _};
-use skylight_layer::hbuffer::HBuffer;
-use skylight_layer::hbuffer::spec::HBufferSpec;
-use skylight_layer::{ZonedLayer, ZonedSpec};
-
-use super::media::Media;
-use super::session::Recovered;
-use super::whim::Whim;
+use skylight_disk::{Nanos, Sectors};
+use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel};
+use skylight_layer::hbuffer::format::Identity;
+use skylight_layer::hbuffer::spec::{Sizes, Tuning};
 
 /// A drive and a buffer.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub model: ZoneModel,
+    /// Whether a write out of order moves the write pointer of a host-aware drive.
+    pub at_once: bool,
     pub zones: u64,
     pub zone: u64,
     pub capacity: u64,
@@ -24,18 +21,20 @@ pub struct Shape {
     pub spares: u32,
     pub entry: u64,
     pub chunk: u64,
+    pub memory: u64,
 }
 
 pub fn any_shape() -> impl Strategy<Value = Shape> {
     let drive = (any::<bool>(), 4u64..12, 40u64..100, 0u64..24, 0u32..5);
-    let buffer = (3u32..6, 1u32..3, 1u64..16, 1u64..48);
-    (drive, buffer).prop_map(|((aware, more, zone, less, conventional), (log, spares, entry, chunk))| {
+    let buffer = (3u32..6, 1u32..3, 1u64..16, 1u64..48, 1u64..200, any::<bool>());
+    (drive, buffer).prop_map(|((aware, more, zone, less, conventional), buffer)| {
+        let (log, spares, entry, chunk, memory, at_once) = buffer;
         let model = if aware { ZoneModel::HostAware } else { ZoneModel::HostManaged };
         // Only the zones of a host-managed drive may have less capacity than their size.
         let capacity = if aware { zone } else { zone - less.min(zone / 4) };
         let zones = u64::from(conventional.max(2) + log + spares) + more;
         let last = if less % 2 == 0 { zone } else { 1 + less };
-        Shape { model, zones, zone, capacity, last, conventional, log, spares, entry, chunk }
+        Shape { model, at_once, zones, zone, capacity, last, conventional, log, spares, entry, chunk, memory }
     })
 }
 
@@ -49,30 +48,16 @@ impl Shape {
         layout
     }
 
-    pub fn spec(&self) -> HBufferSpec {
-        HBufferSpec {
-            zones: self.log,
-            spare_zones: self.spares,
+    /// The sizes, how the work is done, and an identity.
+    pub fn spec(&self, seed: u64) -> (Sizes, Tuning, Identity) {
+        let tuning = Tuning {
             entry_max: Sectors(self.entry),
             chunk: Sectors(self.chunk),
+            memory: Sectors(self.memory),
             idle_after: Some(Nanos(1_000_000)),
-        }
-    }
-
-    fn drive(&self) -> ZonedLayer {
-        ZonedLayer::new(ZonedSpec { layout: self.layout(), start: Pba(0), aware: None })
-    }
-
-    pub fn buffer(&self, seed: u64) -> HBuffer {
-        HBuffer::new(self.spec(), self.drive(), Box::new(Whim::new(seed)))
-            .unwrap_or_else(|error| panic!("{self:?}: {error}"))
-    }
-
-    pub fn recover(&self, media: &Media, seed: u64) -> Recovered {
-        let mut drive = self.drive();
-        for record in media.records() {
-            assert!(drive.restore_zone(record), "{record:?}");
-        }
-        HBuffer::recover(self.spec(), drive, Box::new(Whim::new(seed)), &mut &*media)
+        };
+        let mut identity = [0; 16];
+        identity[..8].copy_from_slice(&seed.to_le_bytes());
+        (Sizes { zones: self.log, spare_zones: self.spares }, tuning, Identity(identity))
     }
 }

@@ -1,4 +1,4 @@
-//! Opens or creates an image and builds the backend that serves it: timing, then filters.
+//! Opens or creates an image and builds the backend that serves it: timing, then a host buffer, then filters.
 //!
 //! Invariant: an existing image is opened, never recreated; data on a device is overwritten only if that was
 //! requested.
@@ -17,6 +17,7 @@ use super::checksum_errors::ChecksumErrors;
 use super::filters::delay::{Delay, Delays};
 use super::filters::error::{FaultInjector, Faults};
 use super::filters::log::{Log, Sink};
+use super::hbuffer::{HBufferError, HBufferPlan, HBuffered};
 use super::served::ServedImage;
 use super::shingled::{ReadModeName, Shingles};
 use super::timed::TimedDrive;
@@ -94,6 +95,8 @@ pub struct Plan {
     pub read_mode: Option<ReadModeName>,
     /// Shingle width of a raw shingled disk, tracks, if not that of the profile.
     pub width_tracks: Option<u32>,
+    /// A host buffer that makes an ordinary block device of a drive with zones.
+    pub hbuffer: Option<HBufferPlan>,
     /// Receives the lines about refused reads, in addition to standard error, and about checksum mismatches.
     pub refused: Option<Sink>,
 }
@@ -125,6 +128,14 @@ pub enum OpenError {
         image: String,
         /// "with" or "without".
         found: &'static str,
+    },
+    /// The host buffer cannot be put before the drive.
+    #[error("{image}: {source}")]
+    HBuffer {
+        /// The image.
+        image: String,
+        /// Why.
+        source: HBufferError,
     },
     /// A system call failed.
     #[error("cannot start the server: {0}; try again when fewer programs run")]
@@ -267,8 +278,16 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
             (Arc::new(timed), write_cache)
         }
     };
+    let backend = buffered(backend, &plan)?;
     let backend = filtered(backend, plan)?;
     Ok(Opened { backend, profile, created, clean, mended, write_cache })
+}
+
+fn buffered(drive: Arc<dyn Backend>, plan: &Plan) -> Result<Arc<dyn Backend>, OpenError> {
+    let Some(hbuffer) = &plan.hbuffer else { return Ok(drive) };
+    let buffered = HBuffered::new(drive, hbuffer);
+    let error = |source| OpenError::HBuffer { image: plan.image.display().to_string(), source };
+    Ok(Arc::new(buffered.map_err(error)?))
 }
 
 fn filtered(mut backend: Arc<dyn Backend>, plan: Plan) -> io::Result<Arc<dyn Backend>> {

@@ -1,0 +1,296 @@
+//! A host with an H-Buffer before a zoned drive, in virtual time: what policies cost.
+//!
+//! The buffer is the one that keeps data (`crates/layer/src/hbuffer`), with its records, checkpoints and flushes; what it asks for
+//! becomes commands of the right length at the right place, one at a time, so the drive's volatile cache, its open zones and its own
+//! cleaning cost what they cost any host. No data is moved. Conventional zones are left out of the address space, so that every policy
+//! meets the same zones.
+//!
+//! Invariant: the same commands give the same nanoseconds.
+//! Source: Evaluating Host Aware SMR Drives (HotStorage '16), sections 4 and 5.
+
+use std::ops::Range;
+
+use skylight_command::{Command, CommandId, Failure, Op, Outcome, code};
+use skylight_disk::{Lba, LbaExtent, Nanos, SECTOR_BYTES, Sectors, Time};
+use skylight_layer::capabilities::zoned::ZoneDescriptor;
+use skylight_layer::hbuffer::device::{Action, Data, Executor};
+use skylight_layer::hbuffer::format::Identity;
+use skylight_layer::hbuffer::policy::Policy;
+use skylight_layer::hbuffer::spec::{Sizes, Tuning};
+use skylight_layer::hbuffer::{Counters, HBuffer, NewError};
+use skylight_layer::{Idle, Queue};
+
+use crate::batch::{Batch, BatchError};
+use crate::drive::Drive;
+
+/// Most of a command to the drive. Chosen: two tracks, as a host splits long ones.
+const COMMAND: Sectors = Sectors((4 << 20) / SECTOR_BYTES);
+/// How often the drive is looked at while it cleans by itself: long beside a step of cleaning, short beside a zone's.
+const DRIVE_LOOK: Nanos = Nanos(100_000_000);
+/// When the wait for the drive's own cleaning is given up. Chosen: no drive cleans a zone for that long.
+const DRIVE_GIVES_UP: Nanos = Nanos(600_000_000_000);
+/// Spare zones: one is rewritten to while the other waits for a flush.
+const SPARE_ZONES: u32 = 2;
+
+/// Why a drive cannot have this buffer, or a command failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BufferedError {
+    /// The drive has no zones.
+    #[error("a host buffer needs a drive with zones; name a zoned profile")]
+    NoZones,
+    /// The drive cannot have this buffer.
+    #[error(transparent)]
+    New(#[from] NewError),
+    /// A command outside of the host's address space, or of an operation that is not run here.
+    #[error("command {0} is neither a read nor a write within the {1} bytes of the buffered drive")]
+    Command(usize, u64),
+    /// The buffer or its drive refused a command of the host: a fault of ours.
+    #[error("the buffer refused command {0}: {1}")]
+    Refused(usize, Failure),
+    /// The drive refused what the buffer asked in idle time: a fault of ours.
+    #[error("the drive refused to clean: {0}")]
+    Cleaning(#[from] Failure),
+    /// The drive does not clean its cache.
+    #[error("the drive did not clean its persistent cache in {0} s of idle time")]
+    NotCleaned(u64),
+}
+
+/// What the host did, and how long it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Time of the host's commands, cleaning that they waited for included.
+    pub foreground: Nanos,
+    /// Cleaning in idle time.
+    pub idle_cleaning: Nanos,
+    /// Cleaning after the last command, of the host and then of the drive.
+    pub cleaning_after: Nanos,
+}
+
+/// Does what a buffer asks for as commands of a drive, without data.
+struct Timed {
+    drive: Drive,
+    /// The failure of the host's last command.
+    failed: Option<Failure>,
+}
+
+impl Timed {
+    /// Sends commands to the drive, and waits for each.
+    fn issue(&mut self, op: u8, extent: LbaExtent) -> Result<(), Failure> {
+        let most = if matches!(op, code::READ | code::WRITE) { COMMAND } else { extent.len };
+        let mut rest = extent;
+        loop {
+            let len = rest.len.min(most);
+            let (op, offset, size) =
+                ([op], [rest.start.get() * SECTOR_BYTES], [u32::try_from(len.bytes()).unwrap_or(u32::MAX)]);
+            let batch = Batch { op: &op, offset: &offset, size: &size };
+            self.drive.run(&batch, 1, &mut [0], &mut [0]).map_err(|_: BatchError| Failure::InvalidField)?;
+            if let Some(Outcome::Failed(failure)) = self.drive.results().first().map(|result| result.outcome)
+            {
+                return Err(failure);
+            }
+            rest = LbaExtent::new(rest.start + len, rest.len - len);
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    fn non_sequential(&mut self) -> u32 {
+        self.drive.layer_mut().zoned().map_or(0, |zoned| zoned.counts().non_sequential)
+    }
+}
+
+impl Executor for Timed {
+    fn execute(&mut self, action: &Action) -> Result<(), Failure> {
+        match action {
+            Action::Read { from, .. } | Action::Gather { from, .. } => self.issue(code::READ, *from),
+            Action::Zeros { .. } | Action::Forget => Ok(()),
+            Action::Write { extent, data } => {
+                if let Data::Merged { native, .. } = data
+                    && !native.is_empty()
+                {
+                    self.issue(code::READ, *native)?;
+                }
+                self.issue(code::WRITE, *extent)
+            }
+            Action::Reset { zone } => {
+                let layout = self.drive.layer_mut().zoned().map(|zoned| *zoned.layout());
+                let extent = layout.ok_or(Failure::Unsupported)?.extent_of(*zone);
+                self.issue(code::RESET_ZONE, extent)
+            }
+            Action::Flush => self.issue(code::FLUSH, LbaExtent::default()),
+        }
+    }
+
+    fn report(
+        &mut self,
+        zones: Range<u32>,
+        visit: &mut dyn FnMut(u32, ZoneDescriptor),
+    ) -> Result<(), Failure> {
+        let zoned = self.drive.layer_mut().zoned().ok_or(Failure::Unsupported)?;
+        zones.for_each(|zone| visit(zone, zoned.descriptor(zone)));
+        Ok(())
+    }
+
+    fn complete(&mut self, _: CommandId, outcome: Outcome) {
+        self.failed = match outcome {
+            Outcome::Failed(failure) => Some(failure),
+            Outcome::Done | Outcome::Appended(_) => None,
+        };
+    }
+
+    fn now(&self) -> Option<Time> {
+        Some(self.drive.now())
+    }
+}
+
+/// See the module page.
+pub struct BufferedHost {
+    timed: Timed,
+    buffer: HBuffer,
+    idle_after: Nanos,
+    /// Where the address space begins in the buffer's: behind the conventional zones.
+    base: Sectors,
+    account: Account,
+    /// What the buffer had done before the accounts began.
+    before: Counters,
+}
+
+impl BufferedHost {
+    /// Puts a buffer with a log of so many zones before a new drive; cleaning may have so much memory of the host.
+    ///
+    /// # Errors
+    /// When the drive has no zones, or cannot have this buffer.
+    pub fn new(
+        mut drive: Drive,
+        policy: Box<dyn Policy>,
+        zones: u32,
+        memory: Sectors,
+    ) -> Result<Self, BufferedError> {
+        let layout = *drive.layer_mut().zoned().ok_or(BufferedError::NoZones)?.layout();
+        let mut timed = Timed { drive, failed: None };
+        let sizes = Sizes { zones, spare_zones: SPARE_ZONES };
+        let tuning = Tuning { memory, ..Tuning::default() };
+        // Nothing is ever read of what it writes, so any identity will do.
+        let spec = (sizes, tuning, Identity::default());
+        let buffer = HBuffer::new(spec, layout, &mut timed, policy)?;
+        let (home, conventional) = buffer.home_zones();
+        let base = Sectors(home.get() * u64::from(conventional));
+        let before = *buffer.counters();
+        let (idle_after, account) = (tuning.idle_after.unwrap_or_default(), Account::default());
+        Ok(Self { timed, buffer, idle_after, base, account, before })
+    }
+
+    /// Sectors of the host's address space.
+    pub fn capacity(&self) -> Sectors {
+        self.buffer.capacity() - self.base
+    }
+
+    /// Sectors of a home zone.
+    pub fn home_len(&self) -> Sectors {
+        self.buffer.home_zones().0
+    }
+
+    /// What was done since the accounts began.
+    pub fn account(&self) -> Account {
+        self.account
+    }
+
+    /// What the buffer did since it was made, and what of that was before the accounts began.
+    pub fn counters(&self) -> (&Counters, &Counters) {
+        (self.buffer.counters(), &self.before)
+    }
+
+    /// The drive.
+    pub fn drive(&self) -> &Drive {
+        &self.timed.drive
+    }
+
+    /// Begins the accounts anew, with another policy; what is where stays. For drives that were used before.
+    pub fn start_over(&mut self, policy: Box<dyn Policy>) {
+        self.buffer.set_policy(policy);
+        (self.account, self.before) = (Account::default(), *self.buffer.counters());
+    }
+
+    /// Runs host commands one after the other: each begins when the one before is done and not before `arrive_ns`, counted
+    /// from the first. `took_ns` receives how long each took.
+    ///
+    /// # Errors
+    /// When a command is not one of this device; those before it were run.
+    pub fn run(
+        &mut self,
+        batch: &Batch<'_>,
+        arrive_ns: &[u64],
+        took_ns: &mut [u64],
+    ) -> Result<(), BufferedError> {
+        let start = self.timed.drive.now();
+        for (row, took) in took_ns.iter_mut().enumerate() {
+            let command = self.checked(batch, row)?;
+            let due = start + Nanos(arrive_ns[row]);
+            if due > self.timed.drive.now() {
+                self.idle_until(due)?;
+            }
+            let began = self.timed.drive.now();
+            self.buffer.take(Queue { waiting: &[command], next: 0 }, &mut self.timed);
+            if let Some(failure) = self.timed.failed.take() {
+                return Err(BufferedError::Refused(row, failure));
+            }
+            *took = (self.timed.drive.now() - began).get();
+            self.account.foreground += Nanos(*took);
+        }
+        Ok(())
+    }
+
+    fn checked(&self, batch: &Batch<'_>, row: usize) -> Result<Command, BufferedError> {
+        let capacity = self.capacity();
+        let (offset, size) =
+            (Sectors(batch.offset[row] / SECTOR_BYTES), Sectors(u64::from(batch.size[row]) / SECTOR_BYTES));
+        let op = match batch.op[row] {
+            code::READ => Some(Op::Read),
+            code::WRITE => Some(Op::Write),
+            _ => None,
+        };
+        let is_within = size.get() > 0 && size <= capacity && offset <= capacity - size;
+        let op = op.filter(|_| is_within).ok_or(BufferedError::Command(row, capacity.bytes()))?;
+        Ok(Command::new(CommandId(0), op, LbaExtent::new(Lba(0) + self.base + offset, size)))
+    }
+
+    /// Cleans until nothing is in the buffer nor in the drive's persistent cache; how long that took.
+    ///
+    /// # Errors
+    /// When the drive refuses a command or never cleans.
+    pub fn finish(&mut self) -> Result<Nanos, BufferedError> {
+        let began = self.timed.drive.now();
+        while self.buffer.idle(&mut self.timed)? == Idle::Worked {}
+        self.timed.execute(&Action::Flush)?;
+        let (mut left, mut since) = (self.timed.non_sequential(), self.timed.drive.now());
+        while left > 0 {
+            self.timed.drive.pause(DRIVE_LOOK);
+            let now = self.timed.non_sequential();
+            if now < left {
+                (left, since) = (now, self.timed.drive.now());
+            }
+            if self.timed.drive.now() - since > DRIVE_GIVES_UP {
+                return Err(BufferedError::NotCleaned(DRIVE_GIVES_UP.get() / 1_000_000_000));
+            }
+        }
+        let took = self.timed.drive.now() - began;
+        self.account.cleaning_after += took;
+        Ok(took)
+    }
+
+    /// Lets time pass, in which the host and the drive may clean.
+    fn idle_until(&mut self, due: Time) -> Result<(), BufferedError> {
+        let waits = self.idle_after.min(due - self.timed.drive.now());
+        self.timed.drive.pause(waits);
+        while self.timed.drive.now() < due {
+            let began = self.timed.drive.now();
+            if self.buffer.idle(&mut self.timed)? == Idle::Nothing {
+                self.timed.drive.pause(due - self.timed.drive.now());
+                break;
+            }
+            self.account.idle_cleaning += self.timed.drive.now() - began;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! The thread that has a host buffer.
+//!
+//! It takes the commands that have come, has the buffer do the next of them, and looks again; when none comes for the idle time,
+//! it has the buffer clean, a step at a time.
+//!
+//! Invariant: a command waits for one step of idle cleaning at most.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use skylight_disk::{Lba, LbaExtent, Sectors};
+use skylight_layer::hbuffer::HBuffer;
+use skylight_layer::hbuffer::device::Bytes;
+use skylight_layer::{Idle, Queue};
+
+use super::Seen;
+use super::device::ServedZones;
+use super::waiting::Waiting;
+use crate::core::{Command, Completion, Errno, Job};
+
+/// See [`HBuffer::locate`].
+pub(super) type Located = Vec<(Sectors, Option<Lba>)>;
+
+/// What the thread is asked.
+pub(super) enum Message {
+    /// To do a command.
+    Job(Job),
+    /// Where an extent lies, about `limit` runs of it.
+    Locate { extent: LbaExtent, limit: usize, answer: Sender<Located> },
+    /// To do what was asked before, flush, and end.
+    Close(Sender<Result<(), Errno>>),
+}
+
+/// See the module page.
+pub(super) struct Worker {
+    buffer: HBuffer,
+    work: Bytes<ServedZones, Waiting>,
+    shown: Vec<Command>,
+    last_command: Instant,
+    seen: Arc<Mutex<Seen>>,
+    closing: Option<Sender<Result<(), Errno>>>,
+}
+
+impl Worker {
+    /// `seen` is kept up to date with the buffer.
+    pub fn new(buffer: HBuffer, work: Bytes<ServedZones, Waiting>, seen: Arc<Mutex<Seen>>) -> Self {
+        let (shown, closing) = (Vec::new(), None);
+        let worker = Self { buffer, work, shown, last_command: Instant::now(), seen, closing };
+        worker.publish();
+        worker
+    }
+
+    /// Until it is asked to end, or there is nobody to ask.
+    pub fn run(mut self, messages: &Receiver<Message>) {
+        let mut idle_for = self.idle_after();
+        while self.closing.is_none() {
+            let received = match (self.work.host.is_empty(), idle_for) {
+                (false, _) => messages.recv_timeout(Duration::ZERO),
+                (true, None) => messages.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                (true, Some(idle)) => messages.recv_timeout(idle.saturating_sub(self.last_command.elapsed())),
+            };
+            match received {
+                Ok(message) => {
+                    self.take(message);
+                    messages.try_iter().for_each(|message| self.take(message));
+                    idle_for = self.idle_after();
+                }
+                Err(RecvTimeoutError::Timeout) if self.work.host.is_empty() => {
+                    // With nothing to clean it waits for the next command.
+                    idle_for = idle_for.filter(|_| self.idle() == Idle::Worked);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            self.serve();
+        }
+        self.close();
+    }
+
+    fn idle_after(&self) -> Option<Duration> {
+        self.buffer.idle_after().map(|idle| Duration::from_nanos(idle.get()))
+    }
+
+    fn take(&mut self, message: Message) {
+        match message {
+            Message::Job(job) => self.work.host.push(job),
+            Message::Locate { extent, limit, answer } => {
+                // A client that is gone does not wait for it.
+                let _ = answer.send(self.buffer.locate(extent, limit));
+            }
+            Message::Close(answer) => self.closing = Some(answer),
+        }
+    }
+
+    /// Has the buffer do one command, and those that go with it.
+    fn serve(&mut self) {
+        self.work.host.drop_cancelled();
+        self.work.host.show(&mut self.shown);
+        if !self.shown.is_empty() {
+            self.buffer.take(Queue { waiting: &self.shown, next: 0 }, &mut self.work);
+            self.last_command = Instant::now();
+            self.publish();
+        }
+    }
+
+    fn idle(&mut self) -> Idle {
+        // A drive that failed may do so again: no more is tried before the next command.
+        let worked = self.buffer.idle(&mut self.work).unwrap_or(Idle::Nothing);
+        self.publish();
+        worked
+    }
+
+    /// All that can be done at once, then a flush.
+    fn close(mut self) {
+        self.work.host.drop_partial();
+        while !self.work.host.is_empty() {
+            self.serve();
+        }
+        let (sender, receiver) = channel();
+        let answer = move |completion: Completion| {
+            // It is received below.
+            let _ = sender.send(completion.result);
+        };
+        self.work.host.push(Job::new(Command::FLUSH, Vec::new(), Box::new(answer)));
+        self.serve();
+        if let Some(closing) = self.closing {
+            // Who asked waits for it.
+            let _ = closing.send(receiver.try_recv().unwrap_or(Err(Errno::Io)));
+        }
+    }
+
+    fn publish(&self) {
+        let seen = Seen {
+            counters: *self.buffer.counters(),
+            fill: self.buffer.fill(),
+            is_cleaning: self.buffer.is_cleaning(),
+            waiting: self.work.host.len(),
+        };
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+    }
+}
