@@ -14,7 +14,8 @@ from skylight.cli.result import Undetermined, Unexpected, check_expected, csv_te
 from skylight.errors import UNDETERMINED
 from skylight.evidence import TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Value
-from skylight.probe.suite import SuiteResult
+from skylight.probe.suite import SuiteResult, chosen
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED
 from skylight.report.brief import MOST_LINES, brief
 from test_cli import PROBE, Call, Ended
 
@@ -243,6 +244,15 @@ def test_standard_output_has_one_form(call: Call) -> None:
     call("probe", "sim:st4000nc001", "--json", "--csv").one_line(2, "--json and --csv")
 
 
+def test_what_is_quick_depends_on_the_zone_model() -> None:
+    asked = {
+        model: [test.name for test in chosen((), quick=True, model=model)]
+        for model in (None, HOST_AWARE, HOST_MANAGED)
+    }
+    assert asked == {None: ["drive_type"], "host-aware": ["drive_type"], "host-managed": ["open_zones"]}
+
+
+@pytest.mark.long
 def test_a_host_managed_drive_has_a_quick_answer(call: Call) -> None:
     ended = call("probe", "sim:wsh722020al", "--quick", "--expect", "smr", "--out", "hm")
     assert ended.code == 0, ended.err
