@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skylight.api import serve_error
 from skylight.cli.completion import drive_names
 from skylight.cli.console import Speaker
 from skylight.cli.lifetime import Use, Used
 from skylight.cli.note import control_of, noted
 from skylight.cli.status_words import Rates, cache_words
 from skylight.engines.sim import read_profile
-from skylight.errors import SkylightError, TargetError, UsageError
+from skylight.errors import UsageError
 from skylight.units import format_capacity, format_count, format_counted, format_size
 
 if TYPE_CHECKING:
@@ -83,12 +84,6 @@ The command of --run finds the drive in $uri and $NBD_URI, the socket in $unixso
 with --attach the block device in $device; its exit code is that of serve. Either makes a
 private socket where --nbd is not given.
 """
-
-
-def serve_error(error: Exception) -> SkylightError:
-    """An error of the native module as the one that the command ends with."""
-    kind = getattr(error, "kind", "refused")
-    return TargetError(str(error)) if kind == "failed" else UsageError(str(error))
 
 
 def _warn_of_mode(image: Path, say: Speaker) -> None:
