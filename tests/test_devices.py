@@ -94,6 +94,7 @@ def test_real_devices_are_judged_as_a_probe_judges_them(
             assert f"process {os.getpid()}" not in str(judged(device.path)["why"]), "our own use is no use"
         assert run(["devices", "--json"]) == 0
         document = json.loads(capsys.readouterr().out)
+        assert document["schema"] == 1
         (disk,) = [one for one in document["devices"] if one["path"] == device.path]
         assert (disk["bus"], disk["size_bytes"], disk["below"]) == (
             "loop", 96 * MIB, str(tmp_path / "disk.img"),

@@ -14,7 +14,8 @@ from skylight.cli.result import Undetermined, Unexpected, check_expected, csv_te
 from skylight.errors import UNDETERMINED
 from skylight.evidence import TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Value
-from skylight.probe.suite import SuiteResult
+from skylight.probe.suite import SuiteResult, chosen
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED
 from skylight.report.brief import MOST_LINES, brief
 from test_cli import PROBE, Call, Ended
 
@@ -187,6 +188,28 @@ def test_a_host_managed_drive_is_shingled_by_what_it_declares(
     assert "This is a host-managed shingled (SMR) disk. 100 % sure." in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("kind", "words", "expected"),
+    [
+        ("cmr", "a host-aware shingled (SMR) disk", "smr"),
+        (UNKNOWN, "a host-aware shingled (SMR) disk", "smr"),
+        ("smr", "a shingled (SMR) disk", "smr"),
+        ("not-rotating", "not a rotating disk", "not-rotating"),
+    ],
+)
+def test_the_headline_and_what_scripts_get_are_one(
+    kind: str,
+    words: str,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    drive = of(found("drive_type", kind, 0.97), found("zone_model", "host-aware", 1.0))
+    shown_at(80, monkeypatch, why=False, of_what=drive)
+    assert f"This is {words}." in capsys.readouterr().out
+    check_expected([drive], expected)
+
+
 def test_a_script_asks_whether_a_disk_is_conventional(call: Call) -> None:
     good = call(*PROBE, "sim:st4000nc001", "--csv", "--expect", "cmr", "--out", "good")
     assert good.code == 0
@@ -210,4 +233,27 @@ def test_several_targets_end_with_a_line_for_each(call: Call) -> None:
     tail = ended.out.splitlines()[-5:]
     assert tail[0].startswith("sim:st4000nc001     conventional (CMR), ")
     assert tail[1].startswith("sim:emulated-smr-1  shingled (SMR) with its cache on the disk, ")
-    assert tail[3] == "Reasons: skylight probe recording:both/st4000nc001 recording:both/emulated-smr-1 --why"
+    kept = "recording:both/st4000nc001 recording:both/emulated-smr-1"
+    assert tail[3] == f"Reasons: skylight probe {kept} --why --out both"
+    again = call(*shown_command(f"{tail[3]}\n"))
+    assert again.code == 0 and again.out.splitlines()[-1] == tail[4] == "Report: both/report.html"
+    assert not Path("skylight-report").exists(), "it writes no second report"
+
+
+def test_standard_output_has_one_form(call: Call) -> None:
+    call("probe", "sim:st4000nc001", "--json", "--csv").one_line(2, "--json and --csv")
+
+
+def test_what_is_quick_depends_on_the_zone_model() -> None:
+    asked = {
+        model: [test.name for test in chosen((), quick=True, model=model)]
+        for model in (None, HOST_AWARE, HOST_MANAGED)
+    }
+    assert asked == {None: ["drive_type"], "host-aware": ["drive_type"], "host-managed": ["open_zones"]}
+
+
+@pytest.mark.long
+def test_a_host_managed_drive_has_a_quick_answer(call: Call) -> None:
+    ended = call("probe", "sim:wsh722020al", "--quick", "--expect", "smr", "--out", "hm")
+    assert ended.code == 0, ended.err
+    assert "This is a host-managed shingled (SMR) disk." in ended.out

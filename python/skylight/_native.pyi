@@ -306,6 +306,8 @@ class _ServedDrive(TypedDict):
     """What is on a device may be lost."""
     write_cache: bool | None
     """Whether writes are answered before they are durable; None as the profile says."""
+    look_ahead: bool | None
+    """Whether reads go on into the drive's buffer, in model time; None as the profile says."""
     checksums: bool | None
     """Whether a new image has checksums of its data; None where they cost little."""
     read_mode: str | None
@@ -390,3 +392,5 @@ class DriveServer:
         """How it does, as JSON; empty once it was stopped."""
     def stop(self) -> None:
         """Answers what was asked and makes everything durable. Raises ServeError. The second time nothing."""
+    def abandon(self) -> None:
+        """Stops, and removes the image if this server made it: for a start that fails later."""

@@ -450,4 +450,13 @@ pub struct CacheUse {
     pub map_entries: u64,
     /// Memory of the map, bytes.
     pub map_bytes: u64,
+    /// Sectors of the cache that are written and not yet free again, live or not.
+    pub filled_sectors: u64,
+    /// Sectors that may be filled before writes wait for cleaning. Where the cache has parts, each for some addresses,
+    /// this is their sum, and a part can be full before. 0 where the layer has no such limit.
+    pub usable_sectors: u64,
+    /// Entries that the map may have before writes wait for cleaning; `None` without a limit.
+    pub map_limit: Option<u64>,
+    /// Whether cleaning has begun and not ended; commands may come between its steps.
+    pub cleaning: bool,
 }

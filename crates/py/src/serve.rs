@@ -22,7 +22,7 @@ use skylight_serve::core::filters::delay::Delays;
 use skylight_serve::core::filters::error::Faults;
 use skylight_serve::core::filters::log::Sink;
 use skylight_serve::core::hbuffer::HBufferPlan;
-use skylight_serve::core::open::{OpenError, Opened, Plan, open};
+use skylight_serve::core::open::{NewFiles, OpenError, Opened, Plan, open};
 use skylight_serve::endpoint::{Endpoint, EndpointError};
 use skylight_serve::nbd::handshake::TlsPolicy;
 use skylight_serve::nbd::server::{Options, uri_of};
@@ -70,6 +70,8 @@ fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {
         OpenError::NoDrive(_)
         | OpenError::NotShingled(_)
         | OpenError::WidthOfImage
+        | OpenError::LookAheadUntimed
+        | OpenError::NoReadBuffer(_)
         | OpenError::ChecksumsFixed { .. } => refused(py, error),
     }
 }
@@ -89,6 +91,7 @@ struct ServedDrive {
     cache_on: Option<PathBuf>,
     overwrite: bool,
     write_cache: Option<bool>,
+    look_ahead: Option<bool>,
     checksums: Option<bool>,
     read_mode: Option<String>,
     shingle_width: Option<u32>,
@@ -152,6 +155,7 @@ fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Pla
         cache_on: drive.cache_on,
         timing,
         write_cache: drive.write_cache,
+        look_ahead: drive.look_ahead,
         checksums: drive.checksums,
         overwrite: drive.overwrite,
         seed: answers.seed,
@@ -201,6 +205,7 @@ fn log_to(py: Python<'_>, path: &Path) -> PyResult<Sink> {
 #[pyclass(frozen, module = "skylight._native")]
 pub struct DriveServer {
     server: Mutex<Option<Server>>,
+    new_files: NewFiles,
     /// The endpoints: unix:PATH, tcp:HOST:PORT.
     #[pyo3(get)]
     endpoints: Vec<String>,
@@ -259,7 +264,10 @@ impl DriveServer {
                 server.open_nbd(&endpoints, options)?;
                 Ok(error)
             })
-            .map_err(|error| endpoint_error(py, &error))?;
+            .map_err(|error| {
+                opened.new_files.remove();
+                endpoint_error(py, &error)
+            })?;
         Ok(Self {
             endpoints: server.endpoints().map(ToString::to_string).collect(),
             uris: server.endpoints().map(|endpoint| uri_of(endpoint, secure)).collect(),
@@ -271,6 +279,7 @@ impl DriveServer {
             clean: opened.clean,
             mended: opened.mended,
             write_cache: opened.write_cache,
+            new_files: opened.new_files,
             server: Mutex::new(Some(server)),
         })
     }
@@ -291,6 +300,13 @@ impl DriveServer {
             server.map_or(Ok(()), Server::stop)
         })
         .map_err(|line| error_of(py, "failed", &line))
+    }
+
+    /// Stops, and removes the image if this server created it: for a start that fails after this.
+    fn abandon(&self, py: Python<'_>) -> PyResult<()> {
+        let stopped = self.stop(py);
+        self.new_files.remove();
+        stopped
     }
 }
 

@@ -241,14 +241,12 @@ class ProgressLines:
 class DeviceProgress:
     """Progress in device time; used as a context manager around a run."""
 
-    def __init__(self, quiet: bool = False) -> None:
-        """``quiet`` suppresses all output."""
+    def __init__(self) -> None:
+        """On a terminal a bar, elsewhere lines."""
         self._bar: Progress | None = None
         self._lines: ProgressLines | None = None
         self._lock = threading.Lock()
         self._over = threading.Event()
-        if quiet:
-            return
         if not sys.stderr.isatty():
             self._lines = ProgressLines()
         else:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import click
 
+from skylight.api import serve_error
 from skylight.cli.console import line
-from skylight.cli.serve import READ_MODES, serve_error
+from skylight.cli.serve import READ_MODES
 from skylight.cli.status import control_socket
 from skylight.errors import UsageError
 

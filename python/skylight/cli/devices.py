@@ -47,7 +47,7 @@ def devices(as_json: bool) -> None:
     """List the disks here, what they declare, and which may be probed."""
     found = survey()
     if as_json:
-        line_json({"devices": found})
+        line_json({"schema": 1, "devices": found})
         return
     if not found:
         line("No disks here.")

@@ -121,7 +121,7 @@ def _measured(target: str, folder: Path, seed: int, access_from: int, resume: bo
         if not quiet:
             _print_plan(engine)
         try:
-            with DeviceProgress(quiet=quiet) as progress:
+            with DeviceProgress() as progress:
                 return run.measure(
                     engine, where, seed=seed, access_from=access_from, resume=begun, progress=progress.advance
                 )

@@ -165,10 +165,11 @@ def _taken(page: Path) -> bool:
 
 
 def _lies_in(target: Target, page: Path) -> bool:
-    """Whether a target is the recording of the report in that folder."""
+    """Whether a target is the recording of the report in that folder, or one of those that it compares."""
     if target.kind != "recording":
         return False
-    return recording_dir(Path(target.name)).resolve().parent == page.resolve()
+    folder = recording_dir(Path(target.name)).resolve().parent
+    return page.resolve() in (folder, folder.parent)
 
 
 def _check_out(page: Path, jobs: Sequence[Job], resume: bool) -> None:
@@ -320,10 +321,13 @@ def _resume_line(page: Path, out: Path | None) -> str:
     return f"interrupted; the measurements so far are kept, resume with: {again}"
 
 
-def _reasons(jobs: Sequence[Job]) -> str:
-    """The command that prints all findings with their reasons, without the drives."""
+def _reasons(jobs: Sequence[Job], page: Path) -> str:
+    """The command that prints all findings with their reasons, without the drives; it writes the same report
+    again, not another one."""
     kept = [f"recording:{job.folder if job.target.kind != 'recording' else job.target.name}" for job in jobs]
-    return shlex.join(["skylight", "probe", *kept, "--why"])
+    # A report elsewhere than its recordings is not written over.
+    same = ["--out", str(page)] if any(_lies_in(parse_target(spec), page) for spec in kept) else []
+    return shlex.join(["skylight", "probe", *kept, "--why", *same])
 
 
 def _print_end(
@@ -339,7 +343,7 @@ def _print_end(
         print_all(found)
     line()
     if not why:
-        line(f"Reasons: {_reasons(jobs)}")
+        line(f"Reasons: {_reasons(jobs, written.parent)}")
     line(f"Report: {written}")
     if trace is not None:
         line(f"Head trace: {trace.summary()}")
@@ -364,6 +368,15 @@ def _only(only: str | None) -> tuple[str, ...]:
         raise UsageError("--only names no test; name one, or omit --only to run them all")
     chosen(names)
     return names
+
+
+def _form(as_json: bool, as_csv: bool) -> str:
+    """What standard output holds."""
+    if as_json and as_csv:
+        raise UsageError(
+            "--json and --csv both say what standard output holds; give one (--out has the JSON)"
+        )
+    return JSON if as_json else CSV if as_csv else WORDS
 
 
 def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bool) -> None:
@@ -396,10 +409,8 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
     " if it exists.",
 )
 @click.option("--why", is_flag=True, help="Print every finding with its confidence and its reason.")
-@click.option(
-    "--json", "form", flag_value=JSON, default=WORDS, help="Print the findings as JSON, and nothing else."
-)
-@click.option("--csv", "form", flag_value=CSV, help="Print the findings as CSV, and nothing else.")
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print the findings as CSV, and nothing else.")
 @click.option(
     "--expect",
     type=click.Choice(["cmr", "smr", "not-rotating"]),
@@ -447,7 +458,8 @@ def probe(
     quick: bool,
     out: Path | None,
     why: bool,
-    form: str,
+    as_json: bool,
+    as_csv: bool,
     expect: str | None,
     seed: int,
     resume: bool,
@@ -462,7 +474,7 @@ def probe(
     Nothing is ever written to a device or a file without --destroy-data; with --scratch, only to the file
     that it makes. Two or more targets give one report that compares them.
     """
-    names = _only(only)
+    names, form = _only(only), _form(as_json, as_csv)
     if scratch is not None:
         names = _for_scratch(targets, names, resume or destroy_data or quick)
         targets = (str(scratch),)

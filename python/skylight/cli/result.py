@@ -41,17 +41,11 @@ class Undetermined(SkylightError):
 
 
 def _kind(result: SuiteResult) -> str | None:
-    """The kind of drive for a program: shingled where zones are declared or tracks are known to overlap,
-    whatever the timing; None where the verdict is not surer than what a report calls sure."""
+    """The kind of drive that the headline names; None where it is not surer than what a report calls sure."""
     from skylight.report.brief import SURE_ENOUGH
-    from skylight.report.declared import is_raw_shingled
 
-    known = Known(result.findings)
-    kind = known.word("drive_type")
-    if known.word("zone_model") is not None or is_raw_shingled(result.target):
-        return "smr"
-    sure = next((found.confidence for found in result.findings if found.name == "drive_type"), 0.0)
-    return kind if sure >= SURE_ENOUGH else None
+    seen = _verdict(result)
+    return seen.drive_type if (seen.confidence or 0.0) >= SURE_ENOUGH else None
 
 
 def check_expected(results: Sequence[SuiteResult], kind: str) -> None:

@@ -6,6 +6,7 @@ module; this verb joins options to it and ends it in order.
 Invariants:
 - SIGTERM, SIGHUP and Ctrl-C end a server with everything durable and exit code 0, whether anybody reads
   what it says or not.
+- With --attach or --run (`cli/lifetime.py`) standard output is the block device's name, or the command's.
 - Beside the image lie a control socket and a note that says where it is served, while it is;
   ``skylight status IMAGE`` reads the note (``cli/note.py``).
 """
@@ -24,15 +25,18 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from skylight.api import serve_error
 from skylight.cli.completion import drive_names
 from skylight.cli.console import Speaker
+from skylight.cli.lifetime import Use, Used
 from skylight.cli.note import control_of, noted
+from skylight.cli.status_words import Rates, cache_words
 from skylight.engines.sim import read_profile
-from skylight.errors import SkylightError, TargetError, UsageError
+from skylight.errors import UsageError
 from skylight.units import format_capacity, format_count, format_counted, format_size
 
 if TYPE_CHECKING:
-    from skylight._native import DriveServer, _Answers, _FrontDoors, _ServedDrive, _TlsFiles
+    from skylight._native import DriveServer, _Answers, _FrontDoors, _ServedDrive, _ServeOptions, _TlsFiles
 
 READ_MODES = ("data", "performance", "development", "development-performance")
 HBUFFER_POLICIES = ("direct", "drive-cache", "buffer", "open-zones", "non-sequential", "adaptive")
@@ -83,14 +87,15 @@ Examples:
       --read-mode development --shingle-width 4
   skylight serve st8000as0022 --image ha.img --nbd unix:ha.sock \\
       --timing model --hbuffer adaptive
+  skylight serve st5000as0011 --image smr.img --attach
+  skylight serve st5000as0011 --image smr.img --run 'nbdinfo "$uri"'
   skylight status smr.img
+
+With --attach standard output is the block device alone; Ctrl-C or SIGTERM takes it down.
+The command of --run finds the drive in $uri and $NBD_URI, the socket in $unixsocket, and
+with --attach the block device in $device; its exit code is that of serve. Either makes a
+private socket where --nbd is not given.
 """
-
-
-def serve_error(error: Exception) -> SkylightError:
-    """An error of the native module as the one that the command ends with."""
-    kind = getattr(error, "kind", "refused")
-    return TargetError(str(error)) if kind == "failed" else UsageError(str(error))
 
 
 def _warn_of_mode(image: Path, say: Speaker) -> None:
@@ -105,7 +110,7 @@ def _warn_of_mode(image: Path, say: Speaker) -> None:
         say.line(f"{image}: {what}; chmod 600 ends that")
 
 
-def _attach(server: DriveServer, say: Speaker, certified: bool) -> None:
+def _say_addresses(server: DriveServer, say: Speaker, certified: bool) -> None:
     """How programs reach the drive."""
     line = say.line
     for place, uri in zip(server.endpoints, server.uris, strict=True):
@@ -150,7 +155,7 @@ def status_words(status: dict[str, Any]) -> str:
     words = [f"{status.get('connections', 0)} connected"]
     commands = (status.get("requests") or {}).get("commands") or {}
     words += [format_counted(commands.get(kind, 0), kind) for kind in ("read", "write")]
-    words.append(f"{format_size(int(image.get('cache_live_bytes') or 0))} in the cache")
+    words += cache_words(image)
     if image.get("write_amplification") is not None:
         words.append(f"write amplification {image['write_amplification']:.2f}")
     if drive.get("idle_units"):
@@ -219,15 +224,19 @@ def _zone_words(zones: dict[str, Any]) -> str:
     return f"{format_counted(zones['zones'], 'zone')}: {', '.join(counts)}"
 
 
-def _wait(server: DriveServer, say: Speaker, quiet: bool) -> None:
-    """Waits for a signal, with a line of status where there is a terminal."""
-    shows, told_at = sys.stderr.isatty() and not quiet, 0.0
+def _wait(server: DriveServer, say: Speaker, used: Used, *, quiet: bool) -> int:
+    """Waits for a signal or the end of the command, whose exit code it gives, with a line of status where
+    there is a terminal."""
+    shows, told_at, rates = sys.stderr.isatty() and not quiet, 0.0, Rates()
     while True:
+        if (code := used.ended()) is not None:
+            return code
         time.sleep(_LOOK_UP_S)
         now = time.monotonic()
         if shows and now - told_at >= _STATUS_EVERY_S:
             told_at = now
-            say.status(status_words(json.loads(server.status())))
+            status = json.loads(server.status())
+            say.status(", ".join([status_words(status), *rates.words(status, now)]))
 
 
 def _tls(cert: Path | None, key: Path | None, clients: Path | None, required: bool) -> _TlsFiles | None:
@@ -280,12 +289,15 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option(
     "--cache-on", type=_FILE, help="Where the flash of the drive lies: a file or device of its own."
 )
-@click.option(
-    "--nbd", "places", multiple=True, required=True, help="unix:PATH or tcp:HOST:PORT; may be repeated."
-)
+@click.option("--nbd", "places", multiple=True, help="unix:PATH or tcp:HOST:PORT; may be repeated.")
 @click.option("--timing", type=click.Choice(["none", "model", "native"]), default="none", show_default=True)
 @click.option(
     "--write-cache", type=click.Choice(["on", "off"]), help="Answer writes before they are durable."
+)
+@click.option(
+    "--look-ahead",
+    type=click.Choice(["on", "off"]),
+    help="Whether reads go on into the drive's buffer, with --timing model; as its profile says without.",
 )
 @click.option(
     "--checksums",
@@ -334,6 +346,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 )
 @click.option("--tls-required", is_flag=True, help="Turn away clients that do not start TLS.")
 @click.option("--allow-remote", is_flag=True, help="Listen on addresses that other machines reach.")
+@click.option("--attach", is_flag=True, help="Make it a block device here, and print which; needs root.")
+@click.option(
+    "--run",
+    "command",
+    metavar="CMD",
+    help="Run a shell command with the drive's address in $uri, and stop when it ends.",
+)
+@click.option("--pidfile", type=_FILE, help="Write the process ID there once clients can connect.")
 @click.option("--verbose", is_flag=True, help="Log connections and disconnections.")
 @click.option("--quiet", is_flag=True, help="No status line.")
 def serve(
@@ -344,6 +364,7 @@ def serve(
     places: tuple[str, ...],
     timing: str,
     write_cache: str | None,
+    look_ahead: str | None,
     checksums: str | None,
     destroy_data: bool,
     seed: int,
@@ -361,12 +382,13 @@ def serve(
     tls_clients: Path | None,
     tls_required: bool,
     allow_remote: bool,
+    attach: bool,
+    command: str | None,
+    pidfile: Path | None,
     verbose: bool,
     quiet: bool,
 ) -> None:
     """Serve a drive that keeps its data, over NBD."""
-    from skylight import _native
-
     if hbuffer_zones is not None and hbuffer is None:
         raise UsageError("--hbuffer-zones needs a host buffer: give --hbuffer POLICY")
     path = _data_path(image, device, timing)
@@ -378,6 +400,7 @@ def serve(
         "cache_on": cache_on,
         "overwrite": destroy_data,
         "write_cache": None if write_cache is None else write_cache == "on",
+        "look_ahead": None if look_ahead is None else look_ahead == "on",
         "checksums": None if checksums is None else checksums == "on",
         "read_mode": read_mode,
         "shingle_width": shingle_width,
@@ -400,19 +423,27 @@ def serve(
         "control": control,
         "control_required": control_required,
     }
-    try:
-        server = _native.DriveServer({"drive": served, "answers": answers, "doors": doors})
-    except (_native.ServeError, _native.ProfileError) as error:
-        raise serve_error(error) from error
-    certified = tls_clients is not None and tls_required
-    _run(server, path, certified, quiet)
+    use = Use(attach, command, pidfile)
+    with use.places(places) as doors["nbd"]:
+        server = _started({"drive": served, "answers": answers, "doors": doors})
+        code = _run(server, path, use, certified=tls_clients is not None and tls_required, quiet=quiet)
+    click.get_current_context().exit(code)
 
 
-def _run(server: DriveServer, path: Path, certified: bool, quiet: bool) -> None:
-    """From the first word to the last; `certified` clients alone are let in, or not."""
+def _started(options: _ServeOptions) -> DriveServer:
     from skylight import _native
 
-    say = Speaker()
+    try:
+        return _native.DriveServer(options)
+    except (_native.ServeError, _native.ProfileError) as error:
+        raise serve_error(error) from error
+
+
+def _run(server: DriveServer, path: Path, use: Use, *, certified: bool, quiet: bool) -> int:
+    """From the first word to the last; `certified` clients alone are let in, or not. The exit code."""
+    from skylight import _native
+
+    say, code = Speaker(), 0
     try:
         with noted(path, server.endpoints, server.control), suppress(KeyboardInterrupt):
             _warn_of_mode(path, say)
@@ -422,12 +453,18 @@ def _run(server: DriveServer, path: Path, certified: bool, quiet: bool) -> None:
                 say.line(f"{path}: was not switched off in order; what it holds was recovered")
             for mended in server.mended:
                 say.line(f"{path}: {mended}; what is whole was used, and it was written again")
-            _attach(server, say, certified)
-            _wait(server, say, quiet)
+            with use.begun(server, say) as used:
+                if not use.has_own_client:
+                    _say_addresses(server, say, certified)
+                elif used.attached is not None and use.command is None:
+                    say.line(used.attached.device)
+                code = _wait(server, say, used, quiet=quiet or use.command is not None)
     finally:
         try:
             server.stop()
         except _native.ServeError as error:
             raise serve_error(error) from error
-    say.line("stopped; everything is durable")
+    if use.command is None:
+        say.line("stopped; everything is durable")
     say.drain(_LAST_WORDS_S)
+    return code

@@ -7,17 +7,24 @@ from __future__ import annotations
 
 import json
 import stat
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 
+from skylight.api import serve_error
 from skylight.cli.console import line
 from skylight.cli.drives import line_json
 from skylight.cli.note import find_note, read_note
-from skylight.cli.serve import serve_error, status_words
+from skylight.cli.serve import status_words
+from skylight.cli.status_words import Rates
 from skylight.errors import UsageError
 from skylight.units import format_capacity, format_seconds
+
+_RATES_OVER_S = 1.0
+"""Time over which the rates are measured: long enough for the commands of a busy shingled disk, tens of
+milliseconds each, to be counted."""
 
 
 def control_socket(where: str) -> tuple[Path, list[int] | None]:
@@ -47,6 +54,17 @@ def control_socket(where: str) -> tuple[Path, list[int] | None]:
         ) from error
 
 
+def _asked(control: Path, trusted: list[int] | None) -> dict[str, Any]:
+    """The status of a server."""
+    from skylight import _native
+
+    try:
+        found: dict[str, Any] = json.loads(_native.serve_status(control, trusted))
+    except _native.ServeError as error:
+        raise serve_error(error) from error
+    return found
+
+
 @click.command(
     epilog="\b\nExamples:\n  skylight status smr.img\n  skylight status smr.img.serve.sock --json\n",
     short_help="Say how a served drive does.",
@@ -54,14 +72,10 @@ def control_socket(where: str) -> tuple[Path, list[int] | None]:
 @click.argument("where", metavar="PATH-OR-SOCKET")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def status(where: str, as_json: bool) -> None:
-    """Say how a served drive does: cache fill, cleaning, zones, queue, lateness, write amplification."""
-    from skylight import _native
-
+    """Say how a served drive does: rates, cache fill, map, cleaning, zones, queue, lateness, write
+    amplification."""
     control, trusted = control_socket(where)
-    try:
-        found: dict[str, Any] = json.loads(_native.serve_status(control, trusted))
-    except _native.ServeError as error:
-        raise serve_error(error) from error
+    found = _asked(control, trusted)
     if as_json:
         line_json(found)
         return
@@ -69,3 +83,8 @@ def status(where: str, as_json: bool) -> None:
     timing = (found.get("drive") or {}).get("timing", "none")
     line(f"{found['name']}, {size}, at {control}, up {up}, timing {timing}")
     line(status_words(found))
+    rates = Rates()
+    rates.words(found, time.monotonic())
+    time.sleep(_RATES_OVER_S)
+    moving = rates.words(_asked(control, trusted), time.monotonic())
+    line(f"now: {', '.join(moving) or 'nothing asked of it'}")

@@ -91,6 +91,10 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
 QUICK = ("drive_type",)
 """What is run for a quick answer."""
 
+QUICK_IN_ORDER = ("open_zones",)
+"""What is run for one of a host-managed target: its kind follows from the zones that it declares, and that it
+behaves as it declares shows when its zones are written."""
+
 IN_A_FILE = ("drive_type", "rotation", "journal", "cleaning", "cleaning_order")
 """What is run in a scratch file: the other tests need addresses all over the drive."""
 
@@ -174,7 +178,8 @@ def chosen(only: Sequence[str], *, quick: bool = False, model: str | None = None
             close = difflib.get_close_matches(name, by_name, n=1, cutoff=0.5)
             meant = f"; did you mean {close[0]}?" if close else ""
             raise UsageError(f"no test is called {name!r}{meant} (tests: {', '.join(by_name)})")
-    wanted, ahead = set[str](), list(only or (QUICK if quick else ()))
+    answers = QUICK_IN_ORDER if model == HOST_MANAGED else QUICK
+    wanted, ahead = set[str](), list(only or (answers if quick else ()))
     while ahead:
         name = ahead.pop()
         if name not in wanted:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from skylight.evidence import Params
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.suite import PROPERTIES
-from skylight.probe.zoned import HOST_MANAGED
+from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED
 from skylight.report.hints import hints
 from skylight.report.limits import felt
 
@@ -41,6 +41,14 @@ class Verdict:
     short: str
     confidence: float | None
     why: str
+
+    @property
+    def drive_type(self) -> str | None:
+        """The verdict as a value of ``drive_type``, for a program: shingled where zones are declared or
+        tracks are known to overlap, whatever the timing; None where there is no verdict."""
+        if self.kind == UNKNOWN:
+            return None
+        return self.kind if self.kind in ("cmr", "not-rotating") else "smr"
 
 
 _CMR_LEAD = """
@@ -103,6 +111,16 @@ speed, and everything else cannot write to it at all.
 If this is a surprise: Drives of this kind are made for data centres, and do not work behind most RAID \
 controllers and USB adapters.
 """
+_HOST_AWARE_LEAD = """
+The drive declares zones that are best written in order. That its tracks overlap follows from what it
+declares; what was measured of its timing does not show it.
+"""
+_HOST_AWARE_POINTS = """
+How it will feel: Written in order within its zones, fast. Writes out of order go to a persistent cache, \
+and drives of this kind slow down sharply once it is full.
+Good for: Programs and file systems that know zones (F2FS, Btrfs, dm-zoned), backup, archives.
+What to avoid: RAID and ZFS pools that must rebuild in time, virtual machines, databases.
+"""
 _UNMEASURED_POINTS = """
 What to do: Run the probe without --only, or with --only drive_type.
 """
@@ -148,6 +166,13 @@ def _host_managed(zones: Finding) -> Verdict:
     return Verdict("smr", headline, _words(_HOST_MANAGED_LEAD), points, short, zones.confidence, zones.why)
 
 
+def _host_aware(zones: Finding) -> Verdict:
+    """The verdict on a drive that declares zones but takes any write, where timing shows no cache."""
+    headline, short = "This is a host-aware shingled (SMR) disk.", "shingled (SMR), host-aware"
+    points = _points(_HOST_AWARE_POINTS)
+    return Verdict("smr", headline, _words(_HOST_AWARE_LEAD), points, short, zones.confidence, zones.why)
+
+
 def _felt(points: tuple[tuple[str, str], ...], measured: str) -> tuple[tuple[str, str], ...]:
     """Points of which the first says how this drive feels, where that was measured."""
     return ((points[0][0], measured), *points[1:]) if measured else points
@@ -172,6 +197,8 @@ def verdict(findings: Mapping[str, Finding], declared: Params | None = None, *, 
     zones = findings.get("zone_model")
     if drive is None and zones is not None and zones.value == HOST_MANAGED:
         return _host_managed(zones)
+    if zones is not None and zones.value == HOST_AWARE and (drive is None or drive.value in ("cmr", UNKNOWN)):
+        return _host_aware(zones)
     if drive is None:
         lead = "The tests that ran do not say what kind of drive this is."
         points = _points(_UNMEASURED_POINTS)

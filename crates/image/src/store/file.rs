@@ -65,8 +65,7 @@ struct Before {
 impl Before {
     /// Removes files that would be mistaken for parts of the image: its own parts, and those of an older image.
     fn remove_parts(&self, path: &Path) -> Result<(), ImageError> {
-        let stale = (1..PARTS_MAX).map(|number| part_path(path, number)).take_while(|name| name.exists());
-        for name in stale {
+        for name in existing_parts(path) {
             let ours = |begun: &Begun| is_hole(&name) || is_part_of(&name, begun);
             if !self.begun.as_ref().is_some_and(ours) {
                 FileStore::check_free(&name, self.overwrite)?;
@@ -92,6 +91,15 @@ impl FileStore {
             true => Ok(()),
             false => Err(ImageError::NotEmpty(path.to_owned())),
         }
+    }
+
+    /// Removes the files of a store.
+    ///
+    /// # Errors
+    /// When the system does not remove one of them.
+    pub fn remove(path: &Path) -> io::Result<()> {
+        existing_parts(path).try_for_each(std::fs::remove_file)?;
+        std::fs::remove_file(path)
     }
 
     /// Creates and locks a store of this length, all zeros.
@@ -317,6 +325,11 @@ pub(crate) fn is_part_of(path: &Path, begun: &Begun) -> bool {
 fn is_hole(path: &Path) -> bool {
     let found = File::open(path).map(|file| rustix::fs::seek(file, SeekFrom::Data(0)));
     matches!(found, Ok(Err(rustix::io::Errno::NXIO)))
+}
+
+/// The files behind the first that exist.
+fn existing_parts(path: &Path) -> impl Iterator<Item = PathBuf> {
+    (1..PARTS_MAX).map(|number| part_path(path, number)).take_while(|name| name.exists())
 }
 
 fn part_path(path: &Path, number: u64) -> PathBuf {

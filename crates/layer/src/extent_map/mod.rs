@@ -140,7 +140,12 @@ impl ExtentMap {
 
     /// The use of the persistent cache that this map describes.
     pub fn cache_use(&self) -> CacheUse {
-        CacheUse { live_sectors: self.sectors, map_entries: self.entries, map_bytes: self.bytes() }
+        CacheUse {
+            live_sectors: self.sectors,
+            map_entries: self.entries,
+            map_bytes: self.bytes(),
+            ..CacheUse::default()
+        }
     }
 
     /// Prefetches the data for a look-up of an address that will follow soon, best 24 look-ups later: hints

@@ -306,6 +306,13 @@ impl Layer for FullyAssociative {
     }
 
     fn cache_use(&self) -> CacheUse {
-        self.exceptions.cache_use()
+        let logs = || self.zones.iter().flatten().flat_map(|zone| &zone.logs);
+        let usable_bands = u64::from(self.spec.free_bands - self.spec.clean_threshold);
+        CacheUse {
+            filled_sectors: logs().map(|log| u64::from(log.written)).sum(),
+            usable_sectors: self.layout.zones() as u64 * usable_bands * self.spec.band.get(),
+            cleaning: self.cleaning.is_some(),
+            ..self.exceptions.cache_use()
+        }
     }
 }

@@ -393,10 +393,13 @@ impl Layer for Journaled {
     }
 
     fn cache_use(&self) -> CacheUse {
+        let quantum = self.spec.journal.quantum.get();
         CacheUse {
-            live_sectors: self.map.sectors(),
-            map_entries: self.map.entries(),
-            map_bytes: self.map.bytes(),
+            filled_sectors: self.journal.slots_used() * quantum,
+            usable_sectors: self.spec.journal.slots * quantum,
+            map_limit: self.spec.map_limit,
+            cleaning: self.cleaning.is_some(),
+            ..self.map.cache_use()
         }
     }
 }

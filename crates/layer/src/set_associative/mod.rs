@@ -269,6 +269,11 @@ impl Layer for SetAssociative {
     }
 
     fn cache_use(&self) -> CacheUse {
-        self.exceptions.cache_use()
+        CacheUse {
+            filled_sectors: self.cache_bands.iter().map(|band| u64::from(band.written)).sum(),
+            usable_sectors: self.spec.cache_bands * self.spec.usable.get(),
+            cleaning: self.cleaning.is_some(),
+            ..self.exceptions.cache_use()
+        }
     }
 }

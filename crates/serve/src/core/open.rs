@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use skylight_drive::Drive;
 use skylight_drive::profile::{Layer, Profile, ProfileError};
 use skylight_image::store::device::is_block_device;
+use skylight_image::store::file::FileStore;
 use skylight_image::{Image, ImageError, Options};
 
 use super::checksum_errors::ChecksumErrors;
@@ -78,6 +79,8 @@ pub struct Plan {
     pub timing: Timing,
     /// Whether the volatile write cache is on; `None` for the setting of the profile.
     pub write_cache: Option<bool>,
+    /// Whether reads go on into the buffer of the drive; `None` for the setting of the profile. In model time only.
+    pub look_ahead: Option<bool>,
     /// Whether a new image has checksums of its data. `None` for the default: on where they cost little, for
     /// a file in model time.
     pub checksums: Option<bool>,
@@ -137,6 +140,14 @@ pub enum OpenError {
         /// Why.
         source: HBufferError,
     },
+    /// Look-ahead without a model of the drive.
+    #[error(
+        "--look-ahead needs --timing model: otherwise nothing reads ahead; add it, or leave out --look-ahead"
+    )]
+    LookAheadUntimed,
+    /// Look-ahead of a drive without a read buffer.
+    #[error("{0}: has no read buffer, so no look-ahead; leave out --look-ahead on")]
+    NoReadBuffer(String),
     /// A system call failed.
     #[error("cannot start the server: {0}; try again when fewer programs run")]
     System(#[from] io::Error),
@@ -156,6 +167,30 @@ pub struct Opened {
     pub mended: Vec<String>,
     /// Whether the volatile write cache is on.
     pub write_cache: bool,
+    /// The files that were created.
+    pub new_files: NewFiles,
+}
+
+/// The files that a server created for its image, so that a start that fails can leave none behind.
+#[derive(Clone, Default)]
+pub struct NewFiles(Vec<PathBuf>);
+
+impl NewFiles {
+    /// The files of a plan that do not exist yet.
+    fn of(plan: &Plan) -> Self {
+        let places = [Some(&plan.image), plan.cache_on.as_ref()];
+        // What cannot be looked at is left alone.
+        let absent = |path: &&PathBuf| path.try_exists().is_ok_and(|there| !there);
+        Self(places.into_iter().flatten().filter(absent).cloned().collect())
+    }
+
+    /// Removes them.
+    pub fn remove(&self) {
+        for path in &self.0 {
+            // The error to report is that of the start.
+            let _ = FileStore::remove(path);
+        }
+    }
 }
 
 /// Whether no part of an image is on a block device.
@@ -233,6 +268,19 @@ fn report_refused_reads(shingles: Option<Arc<Shingles>>, checksum_errors: &Check
     }
 }
 
+/// Checks that the drive can have look-ahead as requested, as far as its profile is known.
+fn check_look_ahead(plan: &Plan, profile: Option<&Profile>) -> Result<(), OpenError> {
+    if plan.look_ahead.is_some() && plan.timing != Timing::Model {
+        return Err(OpenError::LookAheadUntimed);
+    }
+    match profile {
+        Some(profile) if plan.look_ahead == Some(true) && profile.interface.read_buffer.get() == 0 => {
+            Err(OpenError::NoReadBuffer(profile.name.clone()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Opens the drive that a plan describes.
 ///
 /// # Errors
@@ -242,7 +290,17 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
     if plan.checksums == Some(true) && !in_files(&plan) {
         return Err(ImageError::ChecksumsOnDevice(plan.image).into());
     }
-    let (mut image, created) = open_image(&plan)?;
+    check_look_ahead(&plan, plan.profile.as_ref())?;
+    let absent = NewFiles::of(&plan);
+    let (image, created) = open_image(&plan)?;
+    // What another server has created meanwhile is not ours.
+    let new_files = if created { absent } else { NewFiles::default() };
+    let opened = served(plan, image, created);
+    opened.map(|opened| Opened { new_files: new_files.clone(), ..opened }).inspect_err(|_| new_files.remove())
+}
+
+/// The drive of an image that was opened.
+fn served(mut plan: Plan, mut image: Image, created: bool) -> Result<Opened, OpenError> {
     check_checksums(&plan, &image)?;
     let clean = image.status().recovery.clean;
     let mended = image.mended().to_vec();
@@ -250,6 +308,7 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
         Some(profile) => profile,
         None => Profile::from_toml(image.profile_text(), &plan.image.display().to_string())?,
     };
+    check_look_ahead(&plan, Some(&profile))?;
     let write_cache = plan.write_cache.unwrap_or_else(|| has_write_cache(&profile));
     image.set_write_cache(write_cache)?;
     set_read_mode(&plan, &profile, &mut image)?;
@@ -273,6 +332,9 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
             let (layer, interpreter) = image.into_parts();
             let mut drive = Drive::with_layer(&profile, layer, plan.seed)?;
             let write_cache = drive.set_write_cache(write_cache);
+            if let Some(on) = plan.look_ahead {
+                drive.set_look_ahead(on);
+            }
             let timed = TimedDrive::new(drive, interpreter, shape)?;
             report_refused_reads(timed.shingles(), timed.checksum_errors(), &mut plan);
             (Arc::new(timed), write_cache)
@@ -280,7 +342,7 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
     };
     let backend = buffered(backend, &plan)?;
     let backend = filtered(backend, plan)?;
-    Ok(Opened { backend, profile, created, clean, mended, write_cache })
+    Ok(Opened { backend, profile, created, clean, mended, write_cache, new_files: NewFiles::default() })
 }
 
 fn buffered(drive: Arc<dyn Backend>, plan: &Plan) -> Result<Arc<dyn Backend>, OpenError> {

@@ -41,7 +41,8 @@ ZONE_BYTES, FIRST_PIECE, PIECE_GROWTH, MOST_ZONE_WRITES = 512 << 10, 64, 0.25, 1
 ROUNDS, MOST_ROUNDS, BLOCK_OF_PLACES = 3, 12, 64 << 20
 STALLS_SKIPPED, MOST_RUN = 4, 64
 DENSITY = 2  # of so many pieces one is written
-TOGETHER, DEPTH = 31 * 12, 31
+DEPTH: int = 31
+TOGETHER = 12 * DEPTH
 AT_ONCE_NS, MANY_AT_ONCE = 5_000, 0.6
 SERVED_APART = 0.5
 """Of the time of a lone write: if a write that waits among others takes less of the drive, they waited in the

@@ -37,7 +37,9 @@ from skylight.probe.flushed import volatile
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+KIB: int = 1 << 10
+MIB: int = 1 << 20
+GIB: int = 1 << 30
 BLOCK_BYTES = 4096
 LEAST_TARGET_BYTES = 64 * GIB
 SHORTEST_S, STEP, LONGEST_S = 0.08, 1.6, 380.0

@@ -11,8 +11,9 @@ from skylight.probe.open_zones.measure import Burst, Seen
 
 
 def _throughput(bursts: list[Burst]) -> tuple[list[int], list[float]]:
-    """Numbers of zones, and bytes over time with each, MB/s."""
-    by_zones = {one.zones: one.size_bytes * 1e3 / one.mean_ns for one in bursts}
+    """Numbers of zones, and bytes over time with each, MB/s, of bursts that got beyond their first round."""
+    whole = [one for one in bursts if len(one.latency_ns) > one.zones]
+    by_zones = {one.zones: one.size_bytes * 1e3 / one.mean_ns for one in whole}
     counts = sorted(by_zones)
     return counts, [by_zones[count] for count in counts]
 
@@ -28,6 +29,8 @@ def draw(seen: Seen) -> list[Figure]:
         if kind == "sequential" and size == seen.search[0].tried.size_bytes:
             own += [one.tried for one in seen.search]
         counts, rates = _throughput(own)
+        if not counts:
+            continue
         label = f"{kind.replace('_', '-')}, {size >> 10} KiB"
         axes.plot(counts, rates, MARKERS[number] + "-", color=f"C{number}", label=label)
         said.append(f"{label}: {rates[0]:.3g} to {rates[-1]:.3g} MB/s")

@@ -425,6 +425,13 @@ impl Aware {
 
     /// The use of the persistent cache.
     pub(super) fn cache_use(&self) -> CacheUse {
-        self.map.cache_use()
+        let quantum = self.spec.journal.quantum.get();
+        CacheUse {
+            filled_sectors: self.journal.slots_used() * quantum,
+            usable_sectors: self.spec.watermark * quantum,
+            map_limit: self.spec.map_limit,
+            cleaning: self.cleaning.is_some(),
+            ..self.map.cache_use()
+        }
     }
 }

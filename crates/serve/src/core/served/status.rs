@@ -8,9 +8,14 @@ use crate::core::{BlockState, Extent, StatusQuery, push_extent};
 
 /// The status of an image as JSON.
 pub(crate) fn status_json(status: &Status) -> Value {
+    let cache = &status.cache;
+    let fill = (cache.usable_sectors > 0).then(|| cache.filled_sectors as f64 / cache.usable_sectors as f64);
     json!({
-        "cache_live_bytes": status.cache.live_sectors * skylight_disk::SECTOR_BYTES,
-        "cache_map_entries": status.cache.map_entries,
+        "cache_live_bytes": cache.live_sectors * skylight_disk::SECTOR_BYTES,
+        "cache_fill": fill,
+        "cache_map_entries": cache.map_entries,
+        "cache_map_limit": cache.map_limit,
+        "cleaning": cache.cleaning,
         "host_bytes": status.counters.host_bytes,
         "media_bytes": status.counters.media_bytes,
         "syncs": status.counters.syncs,
