@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol, Self
 
 import numpy as np
 
@@ -240,7 +240,7 @@ class DeviceEngine:
         destroy_data: bool = False,
         root: str | None = None,
         declared: Mapping[str, JsonScalar] | None = None,
-    ) -> DeviceEngine:
+    ) -> Self:
         """Opens a device or file, and restores the settings that a killed run left changed.
 
         `root` is the parent of `sys` and `proc`, for tests; `declared` is what else is known of it."""
