@@ -85,7 +85,7 @@ def moment(device: str) -> dict[str, Any]:
     """What kernel, drive and notes say now."""
     disk = Path("/sys/block") / Path(device).name
     (cache,) = (disk / "device/scsi_disk").glob("*/cache_type")
-    notes = sorted(path.name for path in Path(os.environ["SKYLIGHT_STATE"]).glob("*"))
+    notes = sorted(path.name for path in Path(os.environ["SKYLIGHT_STATE"]).glob("*.restore"))
     order = (disk / "queue/scheduler").read_text().split("[")[1].split("]")[0]
     return {"kernel": cache.read_text().strip(), "drive": of_drive(device), "order": order, "notes": notes}
 
@@ -115,7 +115,7 @@ def killed(devices: list[str]) -> list[dict[str, Any]]:
             one["while"] = moment(device)
         process.send_signal(signal.SIGKILL)
     until = time.monotonic() + SECONDS
-    while any(Path(os.environ["SKYLIGHT_STATE"]).glob("*")) and time.monotonic() < until:
+    while any(Path(os.environ["SKYLIGHT_STATE"]).glob("*.restore")) and time.monotonic() < until:
         time.sleep(0.2)
     return [{**one, "after": moment(device)} for one, device in zip(told, devices, strict=True)]
 

@@ -196,8 +196,9 @@ class FioEngine(DeviceEngine):
             with (self._jobs / f"{stem}.iolog").open("w", encoding="utf-8") as file:
                 file.write(f"fio version 2 iolog\n{path} add\n{path} open\n")
                 file.writelines(rows)
-                file.write(f"{path} close\n")
-            text = job_text(stem, depth, None if until is None or until.count > 1 else until.latency_ns)
+            text = job_text(
+                stem, depth, len(io), None if until is None or until.count > 1 else until.latency_ns
+            )
             (self._jobs / f"{stem}.fio").write_text(text, encoding="utf-8")
         except OSError as error:
             reason = os.strerror(error.errno or 0)
@@ -276,19 +277,22 @@ def _ended(fio: subprocess.Popen[str]) -> str:
     return said
 
 
-def job_text(stem: str, depth: int, max_latency_ns: int | None) -> str:
-    """The job file of a list of I/Os.
+def job_text(stem: str, depth: int, ios: int, max_latency_ns: int | None) -> str:
+    """The job file of a list of so many I/Os. At a depth above 1 it has their
+    number: without it, or where the list closes the file, fio 3.33 neither counts nor logs those that are in
+    flight when the list ends.
 
-    >>> print(job_text("00001-reads", 4, None).splitlines()[0])
+    >>> print(job_text("00001-reads", 4, 100, None).splitlines()[0])
     # Repeat it in this folder: fio 00001-reads.fio. A list with writes destroys data.
     """
+    whole = "" if depth == 1 else f"number_ios={ios}\n"
     stop = "" if max_latency_ns is None else f"max_latency={max(max_latency_ns // US_NS, 1)}us\n"
     return (
         f"# Repeat it in this folder: fio {stem}.fio. A list with writes destroys data.\n"
-        f"# On another drive: add replay_redirect=/dev/...\n"
+        f"# On another drive: put replay_redirect=/dev/... below [global].\n"
         f"[global]\nthread=1\nclocksource=clock_gettime\ndirect=1\ninvalidate=0\n"
         f"ioengine={'psync' if depth == 1 else 'io_uring'}\niodepth={depth}\n"
-        f"read_iolog={stem}.iolog\nreplay_no_stall=1\n"
+        f"read_iolog={stem}.iolog\nreplay_no_stall=1\n{whole}"
         f"write_lat_log={stem}\nlog_offset=1\ndisable_slat=1\ndisable_clat=1\n{stop}"
         f"[{stem}]\n"
     )
