@@ -182,6 +182,9 @@ def test_a_quick_probe_has_the_same_verdict(
     found = json.loads(capsys.readouterr().out)["findings"]["drive_type"]
     assert found["value"] in ("not-rotating", "unknown")
     assert (out / "recording/fio").exists() == (engine_name == "fio")
+    other = "own" if engine_name == "fio" else "fio"
+    assert run([*words, "--engine", other, "--resume"]) == 2
+    assert "engine fio; resume it likewise" in capsys.readouterr().err
 
 
 def test_an_emulated_drive_has_no_fio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -192,7 +192,8 @@ class FioEngine(DeviceEngine):
         ]
         try:
             self._jobs.mkdir(parents=True, exist_ok=True)
-            stem = f"{len(list(self._jobs.glob('*.fio'))) + 1:05d}-{self._name}"
+            before = (int(kept.name[:5]) for kept in self._jobs.glob(f"{'[0-9]' * 5}-*.fio"))
+            stem = f"{max(before, default=0) + 1:05d}-{self._name}"
             with (self._jobs / f"{stem}.iolog").open("w", encoding="utf-8") as file:
                 file.write(f"fio version 2 iolog\n{path} add\n{path} open\n")
                 file.writelines(rows)
