@@ -29,7 +29,7 @@ from skylight.evidence import IoBatch
 engine = FioEngine.over(sys.argv[1], Path(sys.argv[2]), destroy_data=True)
 print("ready", flush=True)
 while True:
-    engine.run(IoBatch.flushed_writes([4096 * n for n in range(10000)], 4096))
+    engine.run(IoBatch.flushed_writes([4096 * (n % 10000) for n in range(32000)], 4096))
 """
 
 
@@ -166,6 +166,7 @@ def test_fio_ends_with_the_process_that_started_it(target: Path, tmp_path: Path)
         assert alive()
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=30)
+        until = time.monotonic() + 3  # the job takes longer
         while alive() and time.monotonic() < until:
             time.sleep(0.02)
         assert alive() == []
