@@ -1,6 +1,7 @@
 """The engine that lets fio do the I/O: what fio did is what was asked, the jobs can be run again, and nothing
 of it outlives the probe."""
 
+import errno
 import json
 import os
 import signal
@@ -15,7 +16,7 @@ import pytest
 from device_targets import MIB, child, said, sparse
 from skylight.cli.app import run
 from skylight.engines.device import DeviceFailed
-from skylight.engines.fio import FioEngine, Ran, job_text, jobs_of, one_by_one, overlapping
+from skylight.engines.fio import FioEngine, Ran, _stopped, job_text, jobs_of, one_by_one, overlapping
 from skylight.errors import TargetError, UsageError
 from skylight.evidence import IoBatch, Op, Stop
 
@@ -36,7 +37,7 @@ while True:
 @pytest.fixture
 def target(tmp_path: Path, need_tool: Callable[[str], str]) -> Path:
     need_tool("fio")
-    path = tmp_path / "disk.img"
+    path = tmp_path / "pci-0:1.img"
     path.write_bytes(bytes(range(256)) * (64 * MIB // 256))
     return path
 
@@ -213,6 +214,17 @@ def test_a_log_of_other_commands_is_no_evidence() -> None:
         assert one_by_one(io, ran(line, other)) is None
         assert overlapping(io, ran(line, other)) is None
     assert one_by_one(io, ran(line, line, line)) is None
+
+
+def test_an_error_is_no_stop_however_slow_a_command_was() -> None:
+    io, until = IoBatch.reads([0, 4096], 4096), Stop(1 * MS)
+    slow = (2, 2 * MS, 0, 4096, 0)
+    assert _stopped(ran(slow, error=errno.ETIMEDOUT), until)
+    assert not _stopped(ran(slow, error=errno.EIO), until)
+    assert not _stopped(ran((0, 1000, 0, 4096, 0), error=errno.ETIMEDOUT), until)
+    assert not _stopped(ran(slow, error=errno.ETIMEDOUT), Stop(1 * MS, 2, 2))
+    times = one_by_one(io, ran(slow, error=errno.EIO))
+    assert times is not None and len(times[0]) == 1
 
 
 def test_rows_that_overlap_are_found_in_the_log_by_what_they_are() -> None:

@@ -24,6 +24,7 @@ Sources: fio(1), TRACE FILE FORMAT (version 2), LOG FILE FORMATS; prctl(2), PR_S
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import os
 import re
@@ -103,10 +104,8 @@ class FioEngine(DeviceEngine):
     def over(cls, path: str, jobs: Path, *, destroy_data: bool = False) -> FioEngine:
         """Opens a device or file as `DeviceEngine.open`; `jobs` is the folder for the job files, made when
         the first is written."""
-        if len(path) > 255 or re.search(r"[\s:]", os.path.abspath(path)):
-            raise UsageError(
-                f"{path}: fio's job files cannot name it; give it by a link without spaces or ':'"
-            )
+        if len(path) > 255 or re.search(r"\s", os.path.abspath(path)):
+            raise UsageError(f"{path}: fio's job files cannot name it; give it by a link without spaces")
         engine = cls.open(path, destroy_data=destroy_data, declared={"engine": version()})
         if engine.zone_layout() is not None:
             engine.close()
@@ -172,14 +171,16 @@ class FioEngine(DeviceEngine):
             finally:
                 if fio.poll() is None:  # another signal handler raised: fio ends first
                     _ended(fio)
-        ran = self._ran(stem, said)
-        log = self._timed(io, depth, ran, began_ns)
+        try:
+            ran = self._ran(stem, said)
+            log = self._timed(io, depth, ran, began_ns)
+        except TargetError:
+            if interrupted is None:
+                raise
+            log = EMPTY_LOG  # it was killed before it wrote any
         if interrupted is not None:
             raise DeviceInterrupted(f"{self._path}: interrupted", log) from interrupted
-        slow = (
-            until is not None and len(log) and int(log.latency_ns.max()) >= until.latency_ns // US_NS * US_NS
-        )
-        if (ran.error or len(log) < len(io)) and not slow:
+        if (ran.error or len(log) < len(io)) and not _stopped(ran, until):
             raise DeviceFailed(self._failure(io, log, ran, stem), log)
         return log
 
@@ -262,6 +263,13 @@ def _is_flush(io: IoBatch) -> Bools:
     return np.asarray(io.op == int(Op.FLUSH), np.bool_)
 
 
+def _stopped(ran: Ran, until: Stop | None) -> bool:
+    """Whether fio ended because a command was as slow as a stop of one command says."""
+    if until is None or until.count > 1 or ran.error != errno.ETIMEDOUT:
+        return False
+    return bool(ran.log[:, 1].max(initial=0) >= until.latency_ns // US_NS * US_NS)
+
+
 def _dies_with_us() -> None:
     """In the child: the kernel kills fio when the thread that started it is gone."""
     _LIBC.prctl(PDEATHSIG, int(signal.SIGKILL))
@@ -279,9 +287,8 @@ def _ended(fio: subprocess.Popen[str]) -> str:
 
 
 def job_text(stem: str, depth: int, ios: int, max_latency_ns: int | None) -> str:
-    """The job file of a list of so many I/Os. At a depth above 1 it has their
-    number: without it, or where the list closes the file, fio 3.33 neither counts nor logs those that are in
-    flight when the list ends.
+    """The job file of a list of so many I/Os. At a depth above 1 it has their number: without it, or where
+    the list closes the file, fio 3.33 neither counts nor logs those that are in flight when the list ends.
 
     >>> print(job_text("00001-reads", 4, 100, None).splitlines()[0])
     # Repeat it in this folder: fio 00001-reads.fio. A list with writes destroys data.
