@@ -9,7 +9,7 @@ queue/write_cache of the loop device is set accordingly; for the others FLUSH mu
 
 Invalid results: another load on the machine. Needs root, for the loop device.
 
-``bench/served_probe.py [--drives A,B]``; exit code 1 when a verdict differs.
+``bench/served_probe.py [--drives A,B] [--engine fio]``; exit code 1 when a verdict differs.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def told(device: Path, *, volatile: bool) -> Iterator[None]:
         cache.write_text("write back", encoding="ascii")
 
 
-def verdict(target: str, folder: Path) -> list[str]:
+def verdict(target: str, folder: Path, *more: str) -> list[str]:
     """The findings of a quick probe."""
-    command = [*SKYLIGHT, "probe", target, "--quick", "--json", "--out", str(folder)]
+    command = [*SKYLIGHT, "probe", target, "--quick", "--json", "--out", str(folder), *more]
     command += [] if target.startswith("sim:") else ["--destroy-data"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:
@@ -58,25 +58,27 @@ def verdict(target: str, folder: Path) -> list[str]:
     return [str(findings[name]["value"]) for name in FINDINGS]
 
 
-def served(drive: str, folder: Path) -> list[str]:
+def served(drive: str, folder: Path, engine: str) -> list[str]:
     """The same for the drive behind NBD, a file and a loop device."""
     interface = tomllib.loads(read_profile(drive)[0]).get("interface", {})
     volatile = bool(interface.get("write_cache_on", False))
     options = ("--timing", "model", "--write-cache", "on" if volatile else "off")
     with disk(drive, folder, *options) as device, told(device, volatile=volatile):
-        return verdict(str(device), folder / "found")
+        return verdict(str(device), folder / "found", "--engine", engine)
 
 
 def main() -> int:
     """Probes the drives that the command line names."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--drives", default=",".join(DRIVES), help="names, separated by commas")
+    parser.add_argument("--engine", choices=("own", "fio"), default="own", help="what does the I/O")
+    given = parser.parse_args()
     differ = 0
-    for drive in parser.parse_args().drives.split(","):
+    for drive in given.drives.split(","):
         with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:
             folder, began = Path(name), time.monotonic()
             try:
-                through = served(drive, folder)
+                through = served(drive, folder, given.engine)
             except NotMeasured as why:
                 sys.exit(str(why))
             took = time.monotonic() - began

@@ -1,7 +1,8 @@
 """What `test_device_guest` runs in its guest: `python -m device_guest`.
 
 For each disk it switches the settings as a test does, by a process that ends, and by one that is killed,
-and says at each moment what the kernel and the drive report; every judgement is the test's. The drive's own
+and says at each moment what the kernel and the drive report. Then fio does I/O on it, and scsi_debug has a
+sector that cannot be read. Every judgement is the test's. The drive's own
 answer comes by commands of this file, not of the code under test: IDENTIFY DEVICE by ATA PASS-THROUGH (16)
 and MODE SENSE (6) of the Caching mode page.
 """
@@ -18,8 +19,14 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from skylight.evidence import IoBatch
+
 SG_IO = 0x2285
 SECONDS = 120.0
+OPTS = Path("/sys/bus/pseudo/drivers/scsi_debug/opts")
+MEDIUM_ERROR = 2
+"""Bit of `opts`: sectors from 1234h on cannot be read (Linux drivers/scsi/scsi_debug.c)."""
+BAD_BYTES = 0x1234 * 512 // 4096 * 4096
 
 CHILD = """
 import json, sys
@@ -85,9 +92,12 @@ def moment(device: str) -> dict[str, Any]:
     """What kernel, drive and notes say now."""
     disk = Path("/sys/block") / Path(device).name
     (cache,) = (disk / "device/scsi_disk").glob("*/cache_type")
-    notes = sorted(path.name for path in Path(os.environ["SKYLIGHT_STATE"]).glob("*"))
+    notes = sorted(path.name for path in Path(os.environ["SKYLIGHT_STATE"]).glob("*.restore"))
     order = (disk / "queue/scheduler").read_text().split("[")[1].split("]")[0]
-    return {"kernel": cache.read_text().strip(), "drive": of_drive(device), "order": order, "notes": notes}
+    return {
+        "kernel": cache.read_text().strip(), "drive": of_drive(device), "order": order, "notes": notes,
+        "depth": int((disk / "device/queue_depth").read_text()),
+    }  # fmt: skip
 
 
 def ended(device: str) -> dict[str, Any]:
@@ -115,9 +125,43 @@ def killed(devices: list[str]) -> list[dict[str, Any]]:
             one["while"] = moment(device)
         process.send_signal(signal.SIGKILL)
     until = time.monotonic() + SECONDS
-    while any(Path(os.environ["SKYLIGHT_STATE"]).glob("*")) and time.monotonic() < until:
+    while any(Path(os.environ["SKYLIGHT_STATE"]).glob("*.restore")) and time.monotonic() < until:
         time.sleep(0.2)
     return [{**one, "after": moment(device)} for one, device in zip(told, devices, strict=True)]
+
+
+def by_fio(device: str) -> dict[str, Any]:
+    """What fio has done where it does the I/O: flushed writes, then reads together."""
+    from skylight.engines.fio import FioEngine
+
+    with closing(FioEngine.over(device, Path("/tmp/jobs"), destroy_data=True)) as engine:
+        where = [0, 8 << 20, 4096]
+        writes = engine.run(IoBatch.flushed_writes(where, 4096))
+        reads = engine.run(IoBatch.reads(where, 4096), depth=4)
+    return {
+        "writes": writes.op.tolist(), "reads": reads.offset.tolist(),
+        "timed": bool((reads.latency_ns > 0).all()),
+    }  # fmt: skip
+
+
+def medium_error(device: str) -> dict[str, Any]:
+    """How runs of both engines end at a sector that scsi_debug cannot read: the error, the reads before."""
+    from skylight.engines.device import DeviceEngine, DeviceFailed
+    from skylight.engines.fio import FioEngine
+
+    told = {}
+    OPTS.write_text(str(MEDIUM_ERROR))
+    try:
+        for name in ("own", "fio"):
+            opened = DeviceEngine.open(device) if name == "own" else FioEngine.over(device, Path("/tmp/jobs"))
+            with closing(opened) as engine:
+                try:
+                    engine.run(IoBatch.reads([0, BAD_BYTES, 4096], 4096))
+                except DeviceFailed as error:
+                    told[name] = {"line": str(error), "read": error.log.offset.tolist()}
+    finally:
+        OPTS.write_text("0")
+    return told
 
 
 def main() -> None:
@@ -128,16 +172,19 @@ def main() -> None:
     while len(found := [disk for disk in survey() if "/sd" in disk["path"]]) < int(sys.argv[1]):
         assert time.monotonic() < until, found
         time.sleep(0.2)
+    for disk in found:  # as a careful owner may have it
+        (Path("/sys/block") / Path(disk["path"]).name / "device/queue_depth").write_text("1")
     first = [ended(disk["path"]) for disk in found]
     second = killed([disk["path"] for disk in found])
-    print(
-        json.dumps(
-            [
-                {"disk": disk, "ended": one, "killed": other}
-                for disk, one, other in zip(found, first, second, strict=True)
-            ]
-        )
-    )
+    third = [by_fio(disk["path"]) for disk in found]
+    told = [
+        {"disk": disk, "ended": one, "killed": other, "fio": fio}
+        for disk, one, other, fio in zip(found, first, second, third, strict=True)
+    ]
+    for one in told:
+        if one["disk"]["model"] == "scsi_debug":
+            one["medium error"] = medium_error(one["disk"]["path"])
+    print(json.dumps(told))
 
 
 if __name__ == "__main__":

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from device_guest import BAD_BYTES
 from zoned_guest.boot import Said, Step, boot
 
 PACKAGES = Path(__file__).parent.parent / "build/burn-in"
-TOOLS = ("qemu-system-x86_64", "cpio", "depmod", "dpkg-deb")
+TOOLS = ("qemu-system-x86_64", "cpio", "depmod", "dpkg-deb", "fio")
 DISK_BYTES = 128 << 20
 NAMES = ("ata", "qemu", "debug")
 
@@ -82,8 +83,25 @@ def test_settings_are_changed_and_restored(told: dict[str, dict[str, Any]], name
     assert seen["report"]["write_cache"] is False
     assert before["order"] != "none" and during["order"] == "none"
     assert seen["report"]["scheduler"] is False
+    assert before["depth"] == 1 and during["depth"] == seen["report"]["queue_depth"] == 31
     assert before["notes"] == [] and len(during["notes"]) == (1 if end == "ended" else len(NAMES))
     assert after == before, "everything is as it was, and no note is left"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_fio_does_the_i_o(told: dict[str, dict[str, Any]], name: str) -> None:
+    fio = told[name]["fio"]
+    assert fio == {"writes": [1, 2, 1, 2, 1, 2], "reads": [0, 8 << 20, 4096], "timed": True}
+
+
+@pytest.mark.parametrize("engine", ["own", "fio"])
+def test_the_first_medium_error_ends_a_run_with_its_place(
+    told: dict[str, dict[str, Any]], engine: str
+) -> None:
+    ended = told["debug"]["medium error"][engine]
+    place = f"{BAD_BYTES:,}" if engine == "fio" else str(BAD_BYTES)
+    assert place in ended["line"] and "\n" not in ended["line"]
+    assert ended["read"] == [0], "what was read before it is evidence"
 
 
 @pytest.mark.parametrize("end", ["ended", "killed"])

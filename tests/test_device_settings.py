@@ -15,6 +15,7 @@ import pytest
 from device_targets import child, loop, said, sparse
 from skylight.cli.app import run as _run
 from skylight.engines.device import DeviceEngine, DeviceFailed
+from skylight.engines.drive_lock import DriveLock
 from skylight.engines.guard import put_back
 from skylight.errors import KeepError, TargetError, UsageError
 from skylight.evidence import IoBatch, IoLog, Op, Stop
@@ -56,7 +57,7 @@ class Disk:
 
     @property
     def notes(self) -> list[str]:
-        return sorted(path.name for path in self.state.glob("*")) if self.state.exists() else []
+        return sorted(path.name for path in self.state.glob("*.restore"))
 
     def open(self, *, destroy_data: bool = True) -> DeviceEngine:
         return DeviceEngine.open(self.path, destroy_data=destroy_data, root=str(self.root))
@@ -176,8 +177,8 @@ def test_a_probe_of_a_drive_that_vanishes_ends_with_3_and_can_go_on(
 ) -> None:
     """The whole command, on a target whose reads fail once its settings are gone."""
 
-    def opened(spec: str, *, seed: int, destroy_data: bool, conditions: str | None = None) -> DeviceEngine:
-        del spec, seed, conditions
+    def opened(spec: str, *, destroy_data: bool, **given: object) -> DeviceEngine:
+        del spec, given
         return disk.open(destroy_data=destroy_data)
 
     def pulled(engine: DeviceEngine, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
@@ -323,6 +324,66 @@ def test_no_scheduler_of_a_device_on_others_says_nothing(disk: Disk, name: str) 
         assert report.scheduler is None and "scheduler" not in report.params()
     assert engine._reorders("on") is True, "its own reorders them whatever lies below"
     engine.close()
+
+
+def test_the_queue_is_as_deep_as_the_tests_and_put_back(disk: Disk) -> None:
+    file = disk.root / "sys/devices/sdq/device/queue_depth"
+    put(file, "1")
+    engine = disk.open()
+    with engine.settings(write_cache=False, look_ahead=False) as report:
+        assert (report.queue_depth, report.params()["queue_depth"]) == (31, 31)
+        assert file.read_text() == "31"
+    assert file.read_text() == "1"
+    engine.close()
+
+
+def test_a_drive_has_one_run_that_changes_it(disk: Disk) -> None:
+    """Also under a second name, for which the kernel knows no exclusive user."""
+    lock = disk.state / "ST8000AS0002-1NA-Z840_1.lock"
+    engine = disk.open()
+    with engine.settings(write_cache=False, look_ahead=False):
+        assert lock.exists()
+        with pytest.raises(UsageError, match=r"^/dev/sdz: another run changes the settings of this drive"):
+            DriveLock("/dev/sdz", lock)
+    engine.close()
+    assert not lock.exists()
+    lock.touch()  # what a killed run leaves
+    DriveLock("/dev/sdz", lock).release()
+    assert not lock.exists()
+
+
+def test_a_note_of_an_earlier_boot_is_said_and_changes_nothing(disk: Disk) -> None:
+    boot_id = disk.root / "proc/sys/kernel/random/boot_id"
+    put(boot_id, "b007")
+    with child(CHILD, disk.path, str(disk.root), "unguarded") as process:
+        assert (said(process), said(process)) == ("False", "ready")
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=30)
+    put(boot_id, "b008")
+    with pytest.raises(
+        UsageError, match=r"its write cache was 'write back' and is now off; set them by hand"
+    ):
+        disk.open()
+    assert (disk.cache_type, len(disk.notes)) == ("write through", 1)
+    put(disk.file, "write back")
+    disk.open().close()
+    assert (disk.cache_type, disk.notes) == ("write back", [])
+
+
+def test_trim_is_of_the_open_drive_whatever_its_path_names(disk: Disk, tmp_path: Path) -> None:
+    with loop(sparse(tmp_path / "other.img")) as other:
+        name = tmp_path / "drive"
+        name.symlink_to(disk.path)
+        engine = DeviceEngine.open(str(name), destroy_data=True, root=str(disk.root))
+        engine.run(IoBatch.writes([0], 1 << 20))
+        with open(other.path, "r+b") as device:
+            device.write(b"precious")
+        name.unlink()
+        name.symlink_to(other.path)
+        assert engine.trim() is True
+        engine.close()
+        with open(other.path, "rb") as kept, open(disk.path, "rb") as lost:
+            assert (kept.read(8), any(lost.read(1 << 20))) == (b"precious", False)
 
 
 def test_a_file_has_no_note(disk: Disk, tmp_path: Path) -> None:

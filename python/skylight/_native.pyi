@@ -229,10 +229,17 @@ class HostDevice:
         """The layout of its zones, by name; None where there are none."""
     def report_zones(self, from_bytes: int, most: int) -> dict[str, Any]:
         """At most `most` zones from the one that contains a byte on, as columns by name."""
-    def state(self, setting: Literal["write cache", "look-ahead", "scheduler"]) -> str:
+    def state(self, setting: Literal["write cache", "look-ahead", "scheduler", "queue depth"]) -> str:
         """The state of a setting, as reported: "on", "off" or "unknown". A scheduler `none` is off."""
+    def value(self, setting: Literal["write cache", "look-ahead", "scheduler", "queue depth"]) -> str | None:
+        """The value of a setting in the words of the place where it is switched; None without one."""
+    def discard(self, start_bytes: int, length_bytes: int) -> None:
+        """Discards a part of a block device, bytes. An OSError says why not."""
     def switch(
-        self, setting: Literal["write cache", "look-ahead", "scheduler"], on: bool, note: str | None = None
+        self,
+        setting: Literal["write cache", "look-ahead", "scheduler", "queue depth"],
+        on: bool,
+        note: str | None = None,
     ) -> HostSwitch:
         """Switches a setting; `note` is where the restore note is kept meanwhile."""
     def put_back(self, note: str) -> list[str]:

@@ -279,16 +279,20 @@ class TargetFacts:
 class SettingsReport:
     """Settings in force during a test: True is on, False is off as the target reports it, None is unknown.
     `scheduler` is whether the kernel reorders and merges commands; None where nothing can, or where it is not
-    known because the target lies on other devices."""
+    known because the target lies on other devices. `queue_depth` is how many commands the kernel has in the
+    drive at once; None where it does not say."""
 
     write_cache: bool | None
     look_ahead: bool | None
     note: str = ""
     scheduler: bool | None = None
+    queue_depth: int | None = None
 
     def params(self) -> dict[str, JsonScalar]:
         """The parameters of the step that records them."""
         order: dict[str, JsonScalar] = {} if self.scheduler is None else {"scheduler": self.scheduler}
+        if self.queue_depth is not None:
+            order["queue_depth"] = self.queue_depth
         return {"write_cache": self.write_cache, "look_ahead": self.look_ahead, "note": self.note, **order}
 
 

@@ -42,6 +42,7 @@ pub struct Device {
     access: Access,
     identity: Identity,
     node: Option<Node>,
+    boot: Option<String>,
     engine: Option<Engine>,
     counters: Counters,
 }
@@ -84,7 +85,8 @@ impl Device {
         if let Some(refusal) = refusal {
             identity.note_use(&refusal);
         }
-        let mut device = Self { file, access, identity, node, engine: None, counters: Counters::default() };
+        let (boot, counters) = (sysfs.boot_id(), Counters::default());
+        let mut device = Self { file, access, identity, node, boot, engine: None, counters };
         if access == Access::DestroyData {
             device.check_signatures()?;
         }
@@ -105,6 +107,30 @@ impl Device {
     /// Its directory in sysfs, for block devices.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
+    }
+
+    /// The boot ID of the kernel that runs.
+    pub(crate) fn boot(&self) -> Option<&str> {
+        self.boot.as_deref()
+    }
+
+    /// Discards a part of a block device, in bytes: `BLKDISCARD` of the open target, whatever its path names by
+    /// now.
+    ///
+    /// # Errors
+    /// Those of the kernel; `EOPNOTSUPP`, `ENOTTY` or `EINVAL` where the target cannot do it.
+    pub fn discard(&self, start_bytes: u64, length_bytes: u64) -> io::Result<()> {
+        const BLKDISCARD: rustix::ioctl::Opcode = rustix::ioctl::opcode::none(0x12, 119);
+        if self.access == Access::ReadOnly || self.identity.kind == Kind::File {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+        }
+        let mut range = [start_bytes, length_bytes];
+        // SAFETY: BLKDISCARD reads two u64 from its argument, and nothing else.
+        unsafe {
+            let discard = rustix::ioctl::Updater::<BLKDISCARD, [u64; 2]>::new(&mut range);
+            rustix::ioctl::ioctl(self.file.as_fd(), discard)?;
+        }
+        Ok(())
     }
 
     /// The open target.

@@ -110,6 +110,11 @@ pub enum RefusalReason {
     /// What is wrong with a restore note that is damaged or belongs to another drive.
     #[error("{0}; delete it if the settings of the drive are as you want them")]
     BadNote(&'static str),
+    /// What is not as it was before a run that an earlier boot saw killed.
+    #[error(
+        "a killed run left it before the last boot, and somebody may have changed the settings since: {0}; set them by hand, or delete it to leave them as they are"
+    )]
+    OldNote(String),
     /// The first thing wrong with the columns of a batch.
     #[error(transparent)]
     Columns(ColumnError),

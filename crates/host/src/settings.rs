@@ -1,17 +1,20 @@
 //! The settings of a drive, and of the kernel for it, that change what a test measures: the volatile write cache,
-//! read look-ahead, and whether the kernel reorders and merges commands. Switched for a test, read back, and
-//! restored in every case.
+//! read look-ahead, whether the kernel reorders and merges commands, and how many of them wait in the drive.
+//! Switched for a test, read back, and restored in every case.
 //!
 //! Invariants: the original setting is recorded on disk before it is changed, so that a later run can restore
 //! it after this process was killed; an existing note takes precedence over the current setting, which may be
-//! what the killed run left; a [`Switch`] restores once, at the latest on drop. A setting is in force if the
+//! what the killed run left; a note of an earlier boot restores nothing, because boot scripts and people have had
+//! the drive since, and only counts as settled where the settings are the original ones; a [`Switch`] restores
+//! once, at the latest on drop. A setting is in force if the
 //! drive says so: what the kernel keeps of it counts where the drive is not asked. The write cache is switched by
 //! the kernel, which decides by it whether it sends flushes; where the two disagree before a change, nothing is
 //! changed, because one note cannot restore both. `queue/write_cache` is read but never written: it changes what
 //! the kernel assumes, not the drive. Through a partition nothing is changed: others use the rest of its disk.
 //!
 //! Sources: Linux `drivers/scsi/sd.c` (`cache_type`), `Documentation/ABI/testing/sysfs-block`,
-//! `Documentation/ABI/stable/sysfs-block` (`queue/scheduler`).
+//! `Documentation/ABI/stable/sysfs-block` (`queue/scheduler`), `Documentation/scsi/scsi_mid_low_api.rst`
+//! (`change_queue_depth`).
 
 mod knob;
 mod note;
@@ -21,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 use crate::caching::Caching;
 use crate::device::{Access, Device, io_refusal};
-use crate::error::{HostError, NotRestored, system_words};
+use crate::error::{HostError, NotRestored, RefusalReason, system_words};
 use crate::sg_io::{Link, SgIo};
 use crate::sysfs::Node;
 use knob::{Attribute, Knob};
@@ -32,6 +35,10 @@ const CACHE_ON: &str = "write back";
 const CACHE_OFF: &str = "write through";
 /// The scheduler that passes commands on as they come.
 const NO_SCHEDULER: &str = "none";
+
+/// Commands that wait in the drive at once, if the setting is on: the depth of the tests, which is that of the
+/// papers, the most that an ATA disk queues less one.
+const DEEP: u32 = 31;
 
 /// The way to a drive, of its own: a switch may outlive the device.
 type Line = Box<dyn Link + Send>;
@@ -45,6 +52,8 @@ pub enum Setting {
     LookAhead,
     /// The kernel's I/O scheduler, which reorders and merges commands; off is `none`.
     Scheduler,
+    /// How many commands the kernel has in the drive at once; on is as many as the tests send, or more.
+    QueueDepth,
 }
 
 impl Setting {
@@ -54,6 +63,7 @@ impl Setting {
             Self::WriteCache => "cache_type",
             Self::LookAhead => "look_ahead",
             Self::Scheduler => "scheduler",
+            Self::QueueDepth => "queue_depth",
         }
     }
 
@@ -63,21 +73,24 @@ impl Setting {
             Self::WriteCache => "write cache",
             Self::LookAhead => "read look-ahead",
             Self::Scheduler => "I/O scheduler",
+            Self::QueueDepth => "queue depth",
         }
     }
 
     fn of_key(key: &str) -> Option<Self> {
-        [Self::WriteCache, Self::LookAhead, Self::Scheduler].into_iter().find(|setting| setting.key() == key)
+        let all = [Self::WriteCache, Self::LookAhead, Self::Scheduler, Self::QueueDepth];
+        all.into_iter().find(|setting| setting.key() == key)
     }
 
     /// The value to write for on or off; `None` for a scheduler that is to be on, of which there are several.
-    const fn value(self, on: bool) -> Option<&'static str> {
+    fn value(self, on: bool) -> Option<String> {
         match (self, on) {
-            (Self::WriteCache, true) => Some(CACHE_ON),
-            (Self::WriteCache, false) => Some(CACHE_OFF),
-            (Self::LookAhead, _) => Some(State::of_flag(Some(on)).as_str()),
+            (Self::WriteCache, true) => Some(CACHE_ON.into()),
+            (Self::WriteCache, false) => Some(CACHE_OFF.into()),
+            (Self::LookAhead, _) => Some(State::of_flag(Some(on)).as_str().into()),
             (Self::Scheduler, true) => None,
-            (Self::Scheduler, false) => Some(NO_SCHEDULER),
+            (Self::Scheduler, false) => Some(NO_SCHEDULER.into()),
+            (Self::QueueDepth, _) => Some(if on { DEEP } else { 1 }.to_string()),
         }
     }
 
@@ -91,6 +104,7 @@ impl Setting {
             Self::LookAhead if value == State::Off.as_str() => State::Off,
             Self::LookAhead => State::Unknown,
             Self::Scheduler => State::of_flag(Some(value != NO_SCHEDULER)),
+            Self::QueueDepth => State::of_flag(value.parse::<u32>().ok().map(|depth| depth >= DEEP)),
         }
     }
 }
@@ -198,6 +212,11 @@ impl Device {
         self.subject().state(setting)
     }
 
+    /// The value of a setting where it is switched, in the words of that place; `None` without one.
+    pub fn value(&self, setting: Setting) -> Option<String> {
+        self.subject().knob(setting)?.read().ok()
+    }
+
     /// Switches a setting. A target that cannot switch it is not an error; the result says why. `note` is the
     /// path of the restore note while the setting is changed.
     ///
@@ -208,10 +227,12 @@ impl Device {
     }
 
     /// Restores the settings that a killed run left changed, and returns their values. A target opened read-only
-    /// is left alone, because another run may be using it.
+    /// is left alone, because another run may be using it. A note of an earlier boot is removed if its settings
+    /// are in force.
     ///
     /// # Errors
-    /// When the note is of another drive or damaged, or a setting cannot be restored; the others then are.
+    /// When the note is of another drive or damaged, or of an earlier boot and not in force, or a setting cannot
+    /// be restored; the others then are.
     pub fn restore_from(&self, note: &Path) -> Result<Vec<String>, HostError> {
         self.subject().restore_from(note)
     }
@@ -222,6 +243,7 @@ impl Device {
             drive: self.identity().key.clone(),
             access: self.access(),
             node: self.node(),
+            boot: self.boot().map(str::to_owned),
             line: Box::new(|| Some(Box::new(SgIo { file: self.file().try_clone().ok()? }))),
         }
     }
@@ -234,6 +256,8 @@ struct Subject<'a> {
     drive: Option<String>,
     access: Access,
     node: Option<&'a Node>,
+    /// The boot ID of the kernel that runs.
+    boot: Option<String>,
     /// Opens a way to the drive itself.
     line: Box<dyn Fn() -> Option<Line> + 'a>,
 }
@@ -255,10 +279,8 @@ impl Subject<'_> {
         match setting {
             Setting::WriteCache => Some(Box::new(Attribute(disk.cache_type_file()?))),
             Setting::LookAhead => Some(Box::new(self.caching()?)),
-            Setting::Scheduler => {
-                let file = disk.dir().join("queue/scheduler");
-                file.exists().then(|| Box::new(Attribute(file)) as Box<dyn Knob>)
-            }
+            Setting::Scheduler => attribute(disk.dir().join("queue/scheduler")),
+            Setting::QueueDepth => attribute(disk.dir().join("device/queue_depth")),
         }
     }
 
@@ -302,11 +324,12 @@ impl Subject<'_> {
             Some(earlier) => earlier,
             None => self.record(setting, &*knob, note)?,
         };
-        let asked = knob.write(value);
+        let asked = knob.write(&value);
         switch.achieved = self.state(setting);
         if switch.achieved != wanted {
             let reason = asked.err().map_or("it kept its setting".into(), |error| system_words(&error));
-            let who = if setting == Setting::Scheduler { "kernel" } else { "drive" };
+            let of_kernel = matches!(setting, Setting::Scheduler | Setting::QueueDepth);
+            let who = if of_kernel { "kernel" } else { "drive" };
             switch.why = Some(format!("the {who} refused to switch it: {reason}"));
         }
         let (drive, note) = (self.asked(setting), note.map(Path::to_owned));
@@ -339,6 +362,9 @@ impl Subject<'_> {
             return Ok(vec![]);
         }
         let Some(found) = self.note(note)? else { return Ok(vec![]) };
+        if found.boot.is_some() && found.boot != self.boot {
+            return self.settle(&found, note);
+        }
         let (mut restored, mut failed) = (vec![], None);
         for (setting, value) in found.settings {
             let Some(knob) = self.knob(setting) else {
@@ -353,6 +379,24 @@ impl Subject<'_> {
             }
         }
         failed.map_or(Ok(restored), Err)
+    }
+
+    /// Removes the note of an earlier boot whose settings are in force; the values of these are not restored.
+    fn settle(&self, found: &RestoreNote, note: &Path) -> Result<Vec<String>, HostError> {
+        let differs = |(setting, value): &(Setting, String)| {
+            let now = self.state(*setting);
+            let is_back = self.knob(*setting).and_then(|knob| knob.read().ok()).as_ref() == Some(value)
+                && !differ(now, setting.state_of(value));
+            let words = || format!("its {} was '{value}' and is now {}", setting.words(), now.as_str());
+            (!is_back).then(words)
+        };
+        let changed: Vec<String> = found.settings.iter().filter_map(differs).collect();
+        if changed.is_empty() {
+            let nothing = RestoreNote { settings: vec![], ..found.clone() };
+            nothing.write(note).map_err(|source| note_error(note, source))?;
+            return Ok(vec![]);
+        }
+        Err(RefusalReason::OldNote(changed.join("; ")).of(&note.display().to_string()).into())
     }
 
     /// The note of this drive.
@@ -377,12 +421,18 @@ impl Subject<'_> {
             knob.read().map_err(|source| io_refusal(self.path, "reading its current settings", source))?;
         if let (Some(path), Some(drive)) = (note, &self.drive) {
             let found = self.note(path)?;
-            let mut noted = found.unwrap_or(RestoreNote { drive: drive.clone(), settings: vec![] });
+            let boot = self.boot.clone();
+            let mut noted = found.unwrap_or(RestoreNote { drive: drive.clone(), boot, settings: vec![] });
             noted.settings.push((setting, value.clone()));
             noted.write(path).map_err(|source| note_error(path, source))?;
         }
         Ok(value)
     }
+}
+
+/// An attribute that is there.
+fn attribute(file: PathBuf) -> Option<Box<dyn Knob>> {
+    file.exists().then(|| Box::new(Attribute(file)) as Box<dyn Knob>)
 }
 
 /// Writes a setting back, reads it back, and takes it off the note.

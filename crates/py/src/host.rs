@@ -232,6 +232,17 @@ impl HostDevice {
         self.with(py, |device| Ok(py.detach(move || device.state(setting)).as_str()))
     }
 
+    /// The value of a setting in the words of the place where it is switched; None without one.
+    fn value(&self, py: Python<'_>, setting: &str) -> PyResult<Option<String>> {
+        let setting = setting_of(setting)?;
+        self.with(py, |device| Ok(py.detach(move || device.value(setting))))
+    }
+
+    /// Discards a part of a block device, bytes. An OSError says why not.
+    fn discard(&self, py: Python<'_>, start_bytes: u64, length_bytes: u64) -> PyResult<()> {
+        Ok(self.with(py, |device| Ok(py.detach(move || device.discard(start_bytes, length_bytes))))??)
+    }
+
     /// Switches a setting; `note` is the path of the restore note meanwhile.
     #[pyo3(signature = (setting, on, note=None))]
     fn switch(&self, py: Python<'_>, setting: &str, on: bool, note: Option<PathBuf>) -> PyResult<HostSwitch> {
@@ -260,6 +271,7 @@ fn setting_of(name: &str) -> PyResult<Setting> {
         "write cache" => Ok(Setting::WriteCache),
         "look-ahead" => Ok(Setting::LookAhead),
         "scheduler" => Ok(Setting::Scheduler),
+        "queue depth" => Ok(Setting::QueueDepth),
         _ => Err(PyValueError::new_err(format!("{name}: is no setting"))),
     }
 }

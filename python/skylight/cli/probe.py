@@ -47,6 +47,9 @@ from skylight.units import format_capacity, format_size
 
 DEFAULT_OUT = Path("skylight-report")
 HEAD_TRACE = "--head-trace"
+OWN, FIO = "own", "fio"
+FIO_JOBS = "fio"
+"""The folder of fio's job files in a recording."""
 # What standard output holds.
 WORDS, JSON, CSV = "words", "json", "csv"
 
@@ -73,6 +76,7 @@ Examples:
   skylight probe /dev/sdX                     reads only
   skylight probe /dev/sdX --destroy-data      all, in hours; its data is lost
   skylight probe /dev/sdX --destroy-data --quick        its kind, in a minute
+  skylight probe /dev/sdX --engine fio        reads, by fio; its jobs are kept
   skylight probe --scratch /mnt/data          writes to a file of its own
   skylight probe sim:emulated-smr-1 --only band_size,zones
   skylight probe recording:skylight-report/sdX --out again
@@ -205,7 +209,13 @@ def _check_head_trace(jobs: Sequence[Job], resume: bool) -> None:
 
 
 def _opened(
-    jobs: Sequence[Job], seed: int, destroy_data: bool, conditions: str | None, stack: ExitStack
+    jobs: Sequence[Job],
+    seed: int,
+    destroy_data: bool,
+    conditions: str | None,
+    stack: ExitStack,
+    *,
+    fio: bool = False,
 ) -> list[Engine | DriveLogs | None]:
     """An engine for each live target, closed by ``stack``; the logs of a log; None for a recording."""
     engines: list[Engine | DriveLogs | None] = []
@@ -217,7 +227,13 @@ def _opened(
         elif job.target.kind == "fio-log":
             engines.append(read_logs(job.target.name))
         else:
-            engine = open_target(job.target.spec, seed=seed, destroy_data=destroy_data, conditions=conditions)
+            engine = open_target(
+                job.target.spec,
+                seed=seed,
+                destroy_data=destroy_data,
+                conditions=conditions,
+                fio_jobs=job.recording / FIO_JOBS if fio else None,
+            )
             engines.append(stack.enter_context(closing(engine)))
     return engines
 
@@ -228,7 +244,8 @@ def _for_scratch(targets: Sequence[str], names: tuple[str, ...], more: bool) -> 
         raise UsageError(f"--scratch makes its own target; omit {targets[0]}")
     if more:
         raise UsageError(
-            "--scratch makes a file and removes it: it goes without --resume, --destroy-data and --quick"
+            "--scratch makes a file and removes it: it goes without --resume, --destroy-data, --quick and"
+            " --engine fio"
         )
     for name in names:
         if name not in IN_A_FILE:
@@ -438,6 +455,13 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
     show_default=True,
     help="How writes begin in a known state. auto: secure erase, else TRIM, else idle time, else rewriting.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice([OWN, FIO]),
+    default=OWN,
+    show_default=True,
+    help="What does the I/O of a device or file: Skylight itself, or fio, whose job files are kept.",
+)
 @click.option("--destroy-data", is_flag=True, help="Allow writes to a device or file. Its data is lost.")
 @click.option(
     "--scratch",
@@ -464,6 +488,7 @@ def probe(
     seed: int,
     resume: bool,
     conditions: str | None,
+    engine: str,
     destroy_data: bool,
     scratch: Path | None,
     head_trace: Path | None,
@@ -476,7 +501,7 @@ def probe(
     """
     names, form = _only(only), _form(as_json, as_csv)
     if scratch is not None:
-        names = _for_scratch(targets, names, resume or destroy_data or quick)
+        names = _for_scratch(targets, names, resume or destroy_data or quick or engine == FIO)
         targets = (str(scratch),)
     elif not targets:
         raise click.MissingParameter(param_hint="'TARGET..'", param_type="argument")
@@ -494,15 +519,15 @@ def probe(
         with ExitStack() as stack:
             engines: list[Engine | DriveLogs | None]
             if scratch is None:
-                engines = _opened(jobs, seed, destroy_data, conditions, stack)
+                engines = _opened(jobs, seed, destroy_data, conditions, stack, fio=engine == FIO)
             else:
                 engines = [_opened_scratch(scratch, stack, quiet=quiet)]
             if head_trace is not None and isinstance(engines[0], SimEngine):
                 trace = stack.enter_context(HeadTraceFile(head_trace, engines[0]))
-            for job, engine in zip(jobs, engines, strict=True):
+            for job, opened in zip(jobs, engines, strict=True):
                 begun = resume and Recording.is_begun(job.recording)
                 options = SuiteOptions(seed=seed, only=names, quick=quick, resume=begun, reset=reset)
-                result = _result_of(job, engine, options, quiet=quiet)
+                result = _result_of(job, opened, options, quiet=quiet)
                 results.append((result, job.recording))
                 if not quiet:
                     print_result(result, why=why)

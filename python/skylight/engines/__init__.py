@@ -2,7 +2,8 @@
 and out.
 
 `sim` runs an emulated drive in virtual time, `conditions` the same as a host meets it, `device` a block
-device or file through the kernel. `open_target` opens an engine from its name on the command line:
+device or file through the kernel, `fio` the same by jobs of fio. `open_target` opens an engine from its name
+on the command line:
 
 | target | meaning |
 |---|---|
@@ -20,6 +21,7 @@ from __future__ import annotations
 import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
 from skylight.errors import UsageError
@@ -90,6 +92,16 @@ class Trims(Protocol):
 
 
 @runtime_checkable
+class RunsJobs(Protocol):
+    """An engine that runs each batch as a job of a program, with a name. To start it takes time, so a batch
+    is cut into few pieces."""
+
+    def name_jobs(self, name: str) -> None:
+        """What the next batches are for."""
+        ...
+
+
+@runtime_checkable
 class ZonedEngine(Protocol):
     """An engine that knows whether its target has zones.
 
@@ -148,10 +160,16 @@ def _is_there(path: str) -> bool:
 
 
 def open_target(
-    spec: str, *, seed: int = 1, destroy_data: bool = False, conditions: str | None = None
+    spec: str,
+    *,
+    seed: int = 1,
+    destroy_data: bool = False,
+    conditions: str | None = None,
+    fio_jobs: Path | None = None,
 ) -> Engine:
     """The engine for a live target. `destroy_data` permits writes; an emulated drive needs no permission, and
-    alone may have `conditions`."""
+    alone may have `conditions`. With `fio_jobs` fio does the I/O of a device or file, and its job files are
+    kept in that folder."""
     target = parse_target(spec)
     if target.kind in ("recording", "fio-log"):
         what = "a recording" if target.kind == "recording" else "a log"
@@ -159,11 +177,17 @@ def open_target(
     if target.kind == "sim":
         from skylight.engines.sim import SimEngine
 
+        if fio_jobs is not None:
+            raise UsageError(f"--engine fio: {spec} is emulated; it is for devices and files")
         return SimEngine.open(target.name, seed=seed, conditions=conditions)
     if not _is_there(target.name):
         from skylight.engines.sim import suggestion
 
         raise UsageError(f"{spec}: no such device or file{suggestion(spec, hint_prefix=True)}")
+    if fio_jobs is not None:
+        from skylight.engines.fio import FioEngine
+
+        return FioEngine.over(target.name, fio_jobs, destroy_data=destroy_data)
     from skylight.engines.device import DeviceEngine
 
     return DeviceEngine.open(target.name, destroy_data=destroy_data)

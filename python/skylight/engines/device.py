@@ -2,12 +2,13 @@
 
 Invariants: without `destroy_data` the kernel itself opens the target read-only, so nothing can be written,
 and its settings are left alone; with it, a target in use is refused (see the Rust crate `host`). The volatile
-write cache, read look-ahead and the kernel's scheduler are read back after they were set, and restored on
-exit of `settings`, at interpreter exit, by a guard (`guard.py`) after a kill or where restoring failed, and,
-from a restore note on disk, by the next run. A drive that cannot be restored (it vanished) raises a
-`TargetError`, which never replaces an error already being raised. Zone actions and appends in a batch run one
-at a time, after what is before them (see the Rust module `host/batch.rs`). Notes live in `$SKYLIGHT_STATE`,
-else `$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file per drive.
+write cache, read look-ahead, the kernel's scheduler and its queue depth are read back after they were set,
+and restored on exit of `settings`, at interpreter exit, by a guard (`guard.py`) after a kill or where
+restoring failed, and, from a restore note on disk, by the next run of the same boot. A lock (`drive_lock.py`)
+keeps the note of a drive to one run. A drive that cannot be restored (it vanished) raises a `TargetError`,
+which never replaces an error already being raised. Zone actions and appends in a batch run one at a time,
+after what is before them (see the Rust module `host/batch.rs`). Notes live in `$SKYLIGHT_STATE`, else
+`$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file per drive.
 
 Source: docs/devices.md; docs/architecture.md (crates/host).
 """
@@ -16,20 +17,19 @@ from __future__ import annotations
 
 import atexit
 import errno
-import fcntl
 import mmap
 import os
-import struct
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NoReturn, Protocol
+from typing import Any, Literal, NoReturn, Protocol, Self
 
 import numpy as np
 
 from skylight import _native
 from skylight.engines.declared import hints_of
+from skylight.engines.drive_lock import DriveLock
 from skylight.engines.guard import Guard
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line
 from skylight.evidence import (
@@ -52,17 +52,17 @@ STACKED = ("dm-", "md", "loop")
 LOOKED_AT = 32
 """Number of blocks that are checked for zeros."""
 BESIDE_BYTES = 1 << 20
-BLKDISCARD = 0x1277
-"""The ioctl that discards a range of a block device: its first byte and its length (linux/fs.h)."""
 TRIM_BYTES = 64 << 30
 """Bytes discarded by one call: a signal is seen between two."""
 ALL_ZONES = 1 << 32
 """More zones than there are."""
 _FACTS = ("kind", "path", "size_bytes", "block_bytes")
+_WORDS = {"look-ahead": "read look-ahead"}
 _STATES = {"on": True, "off": False}
 
-Setting = Literal["write cache", "look-ahead", "scheduler"]
-"""What can be switched; the scheduler is off if it is `none`."""
+Setting = Literal["write cache", "look-ahead", "scheduler", "queue depth"]
+"""What can be switched; the scheduler is off if it is `none`, the queue depth on if it is that of the tests
+or more."""
 
 
 class Switch(Protocol):
@@ -127,6 +127,14 @@ class Host(Protocol):
 
     def state(self, setting: Setting) -> str:
         """The state of a setting: "on", "off" or "unknown"."""
+        ...
+
+    def value(self, setting: Setting) -> str | None:
+        """The value of a setting where it is switched; None without one."""
+        ...
+
+    def discard(self, start_bytes: int, length_bytes: int) -> None:
+        """Discards a part of a block device; raises `OSError`."""
         ...
 
     def switch(self, setting: Setting, on: bool, note: str | None = None) -> Switch:
@@ -225,6 +233,7 @@ class DeviceEngine:
         self._host = host
         self._root = root
         self._guard: Guard | None = None
+        self._lock: DriveLock | None = None
         self._facts = facts
         self._switches: list[Switch] = []
         self._path = facts.name
@@ -240,7 +249,7 @@ class DeviceEngine:
         destroy_data: bool = False,
         root: str | None = None,
         declared: Mapping[str, JsonScalar] | None = None,
-    ) -> DeviceEngine:
+    ) -> Self:
         """Opens a device or file, and restores the settings that a killed run left changed.
 
         `root` is the parent of `sys` and `proc`, for tests; `declared` is what else is known of it."""
@@ -358,6 +367,7 @@ class DeviceEngine:
         note = self.note_path
         if not self.can_write or note is None or not note.exists():
             return []
+        self._take_lock()
         try:
             return self._host.put_back(str(note))
         except _native.HostError as error:
@@ -365,26 +375,17 @@ class DeviceEngine:
 
     @contextmanager
     def settings(self, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
-        """Asks for the volatile write cache and read look-ahead on or off, and for no scheduler of the
-        kernel, as far as the target can; restores them on exit, the last first."""
+        """Asks for the volatile write cache and read look-ahead on or off, for no scheduler of the kernel and
+        for a queue as deep as the tests', as far as the target can; restores them on exit, the last first."""
+        self._take_lock()
         unguarded = self._start_guard()
         switches: list[Switch] = []
         try:
+            told = dict[Setting, Switch]()
             for setting, on in self._wanted(write_cache=write_cache, look_ahead=look_ahead):
-                switches.append(self._switch(setting, on))
-            cache, ahead, *order = switches
-            told = (
-                ("write cache", cache),
-                ("read look-ahead", ahead),
-                *(("scheduler", one) for one in order),
-            )
-            report = SettingsReport(
-                _STATES.get(cache.achieved),
-                _STATES.get(ahead.achieved),
-                "; ".join([*(f"{name}: {switch.why}" for name, switch in told if switch.why), *unguarded]),
-                scheduler=None if not order else self._reorders(order[0].achieved),
-            )
-            yield report
+                told[setting] = self._switch(setting, on)
+                switches.append(told[setting])
+            yield self._report(told, unguarded)
         except BaseException as error:
             for second in self._restored(switches):  # the first error is the one reported
                 error.add_note(str(second))
@@ -398,12 +399,34 @@ class DeviceEngine:
         yield "look-ahead", look_ahead
         if self._facts.declared.get("scheduler") is not None:
             yield "scheduler", False
+        if self._host.value("queue depth") is not None:
+            yield "queue depth", True
+
+    def _report(self, told: Mapping[Setting, Switch], unguarded: Sequence[str]) -> SettingsReport:
+        """What is in force, and what could not be set."""
+        whys = (
+            f"{_WORDS.get(setting, setting)}: {switch.why}" for setting, switch in told.items() if switch.why
+        )
+        depth = self._host.value("queue depth") if "queue depth" in told else None
+        return SettingsReport(
+            _STATES.get(told["write cache"].achieved),
+            _STATES.get(told["look-ahead"].achieved),
+            "; ".join([*whys, *unguarded]),
+            scheduler=self._reorders(told["scheduler"].achieved) if "scheduler" in told else None,
+            queue_depth=int(depth) if depth is not None and depth.isdecimal() else None,
+        )
 
     def _reorders(self, scheduler: str) -> bool | None:
         """Whether commands are reordered, by the state of the target's own scheduler. Off says nothing where
         other devices lie below."""
         stacked = str(self._facts.declared.get("kernel_name")).startswith(STACKED)
         return None if stacked and scheduler == "off" else _STATES.get(scheduler)
+
+    def _take_lock(self) -> None:
+        """Makes the note of the drive this run's, if it may change settings."""
+        note = self.note_path
+        if self.can_write and note is not None and self._lock is None:
+            self._lock = DriveLock(self._path, note.with_name(f"{note.stem}.lock"))
 
     def _start_guard(self) -> list[str]:
         """Starts the guard of a drive whose settings may change; why it could not, if so."""
@@ -426,13 +449,8 @@ class DeviceEngine:
         if not self.can_write or self._facts.kind != "device":
             return False
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-            try:
-                for start in range(0, self.size, TRIM_BYTES):
-                    length = min(TRIM_BYTES, self.size - start)
-                    fcntl.ioctl(descriptor, BLKDISCARD, struct.pack("=QQ", start, length))
-            finally:
-                os.close(descriptor)
+            for start in range(0, self.size, TRIM_BYTES):
+                self._host.discard(start, min(TRIM_BYTES, self.size - start))
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
                 return False
@@ -455,6 +473,9 @@ class DeviceEngine:
                 guard.release()
             elif guard is not None:
                 guard.dismiss()
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                lock.release()
 
     def _switch(self, setting: Setting, on: bool) -> Switch:
         note = self.note_path

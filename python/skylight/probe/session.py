@@ -32,7 +32,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from skylight.engines import Engine, TellsHoles, Trims, ZonedEngine
+from skylight.engines import Engine, RunsJobs, TellsHoles, Trims, ZonedEngine
 from skylight.errors import KeepError, SkylightError, UsageError
 from skylight.evidence import (
     EMPTY_LOG,
@@ -78,6 +78,8 @@ from skylight.zoned.zones import Zones
 
 FIRST_PIECE_IOS = 64
 LARGEST_PIECE_IOS = 1 << 16
+JOB_PIECE_IOS = 512
+"""First piece of an engine that runs jobs. Chosen: some seconds of a disk, of which its start is a tenth."""
 PIECE_NS = 500_000_000
 
 EMPTIED = ("erased", "zones_reset", "trimmed")
@@ -484,8 +486,9 @@ class Session(StepNames):
             return self._execute_within(order, self._budget, order.limit_ns)
         logs: list[IoLog] = []
         until = order.until
-        patient = self._engine.repeatable  # virtual time costs no one a wait
-        first, piece = 0, FIRST_PIECE_IOS if order.depth == 1 else LARGEST_PIECE_IOS
+        by_jobs = isinstance(self._engine, RunsJobs)
+        patient = self._engine.repeatable or by_jobs  # virtual time costs no one a wait
+        first, piece = 0, self._first_piece() if order.depth == 1 else LARGEST_PIECE_IOS
         recent = EMPTY_LOG
         while asked := self._allowed(order, order.io.part(first, first + piece)):
             slow = (
@@ -508,7 +511,7 @@ class Session(StepNames):
         such commands would spend the rest. So only the last command of all can be late."""
         done, left_ns = EMPTY_LOG, limit_ns
         while left_ns > 0 and len(done) < len(order.io):
-            size = budget.piece(min(order.depth * FIRST_PIECE_IOS, len(order.io) - len(done)), left_ns)
+            size = budget.piece(min(order.depth * self._first_piece(), len(order.io) - len(done)), left_ns)
             slow_ns = left_ns // size
             if order.until is not None:
                 slow_ns = min(
@@ -526,6 +529,9 @@ class Session(StepNames):
         budget.spend(done)
         return done
 
+    def _first_piece(self) -> int:
+        return JOB_PIECE_IOS if isinstance(self._engine, RunsJobs) else FIRST_PIECE_IOS
+
     def _allowed(self, order: _Order, io: IoBatch) -> IoBatch:
         """The first of these commands, as far as the bound lets them be sent. None of them at the bound."""
         if self._bound is None or len(io) == 0:
@@ -537,6 +543,8 @@ class Session(StepNames):
     def _piece(self, order: _Order, io: IoBatch, until: Stop | None) -> IoLog:
         """Runs, keeps and reports one piece. Of a piece that fails or is interrupted, the recording keeps
         what was done."""
+        if isinstance(self._engine, RunsJobs):
+            self._engine.name_jobs(f"{self._test}-{order.name}")
         try:
             log = self._engine.run(io, depth=order.depth, until=until)
         except (SkylightError, KeyboardInterrupt) as error:

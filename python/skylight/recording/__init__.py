@@ -119,6 +119,12 @@ class Recording:
             raise UsageError(
                 f"{self.path}: was begun with {name} {kept!r}, not {value!r}; resume with the same"
             )
+        by_fio = self.target.declared.get("engine") is not None
+        if by_fio != (target.declared.get("engine") is not None):
+            how = "with" if by_fio else "without"
+            raise UsageError(
+                f"{self.path}: was begun {how} --engine fio; resume it likewise, or choose another --out"
+            )
         if _identity(target) != _identity(self.target):
             raise UsageError(
                 f"{self.path}: records {self.target.name}, not {target.name} as it is now; choose another"

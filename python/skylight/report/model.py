@@ -188,6 +188,8 @@ def _settings_words(params: Mapping[str, JsonScalar]) -> str:
         text += (
             ", commands reordered by the kernel" if params["scheduler"] else ", no scheduler of the kernel"
         )
+    if isinstance(params.get("queue_depth"), int):
+        text += f", {params['queue_depth']} commands in the drive at once"
     note = params.get("note")
     return f"{text}; {note}" if note else text
 

@@ -11,12 +11,15 @@ use super::Setting;
 use crate::error::{HostError, RefusalReason};
 
 const NOTE_TITLE: &str = "skylight restore note 1";
+const BOOT: &str = "boot = ";
 
 /// What a later run needs to restore settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RestoreNote {
     /// The drive, by the `key` of its [`crate::Identity`].
     pub drive: String,
+    /// The boot ID of the kernel under which they were changed; `None` in a note of an earlier version.
+    pub boot: Option<String>,
     /// Settings that were changed, in the order of their change, with their original values.
     pub settings: Vec<(Setting, String)>,
 }
@@ -39,10 +42,13 @@ impl RestoreNote {
             let (key, value) = line.split_once(" = ")?;
             Some((Setting::of_key(key)?, value.to_owned()))
         };
+        let mut lines = lines.peekable();
+        let boot = lines.next_if(|line| line.starts_with(BOOT));
+        let boot = boot.and_then(|line| line.strip_prefix(BOOT)).map(str::to_owned);
         let settings: Option<Vec<_>> = lines.map(setting).collect();
         match (title, drive, settings) {
             (Some(NOTE_TITLE), Some(drive), Some(settings)) if !settings.is_empty() => {
-                Ok(Some(Self { drive: drive.to_owned(), settings }))
+                Ok(Some(Self { drive: drive.to_owned(), boot, settings }))
             }
             _ => Err(bad_note(path, "is not a restore note that this version reads")),
         }
@@ -64,7 +70,8 @@ impl RestoreNote {
         let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::create_dir_all(dir)?;
         let lines = self.settings.iter().map(|(setting, value)| format!("{} = {value}\n", setting.key()));
-        let text = format!("{NOTE_TITLE}\ndrive = {}\n{}", self.drive, lines.collect::<String>());
+        let boot = self.boot.as_ref().map(|boot| format!("{BOOT}{boot}\n")).unwrap_or_default();
+        let text = format!("{NOTE_TITLE}\ndrive = {}\n{boot}{}", self.drive, lines.collect::<String>());
         let draft = path.with_extension("draft");
         let mut file = File::create(&draft)?;
         file.write_all(text.as_bytes())?;

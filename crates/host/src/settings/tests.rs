@@ -27,6 +27,7 @@ fn subject(node: &Node) -> Subject<'_> {
         drive: Some("Model-1".into()),
         access: Access::DestroyData,
         node: Some(node),
+        boot: Some("b007".into()),
         line: Box::new(|| None),
     }
 }
@@ -107,6 +108,54 @@ fn a_note_of_another_drive_or_a_damaged_one_is_not_used() -> Result<(), HostErro
     let error = subject(&node).restore_from(&note).err();
     assert!(error.is_some_and(|e| e.to_string().contains("not a restore note")));
     assert_eq!(read(&file).as_deref(), Some(CACHE_OFF));
+    Ok(())
+}
+
+#[test]
+fn a_note_of_an_earlier_boot_restores_nothing() -> Result<(), HostError> {
+    let tree = Tree::new("boot");
+    let (node, file) = disk(&tree);
+    let note = tree.path("note");
+    std::mem::forget(subject(&node).switch(Setting::WriteCache, false, Some(&note))?);
+    let now = Subject { boot: Some("b008".into()), ..subject(&node) };
+    let line = now.restore_from(&note).err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(line.contains("its write cache was 'write back' and is now off; set them by hand"), "{line}");
+    assert_eq!(read(&file).as_deref(), Some(CACHE_OFF), "somebody may want it so");
+    assert!(note.exists());
+    // Set by hand, or by the boot: nothing is left to do.
+    tree.file("sys/devices/sdq/device/scsi_disk/2:0:0:0/cache_type", CACHE_ON);
+    assert_eq!(now.restore_from(&note)?, Vec::<String>::new());
+    assert!(!note.exists());
+    Ok(())
+}
+
+#[test]
+fn a_note_without_a_boot_is_of_an_earlier_version_and_restores() -> Result<(), HostError> {
+    let tree = Tree::new("no-boot");
+    let (node, file) = disk(&tree);
+    tree.file("sys/devices/sdq/device/scsi_disk/2:0:0:0/cache_type", CACHE_OFF);
+    let note = tree.file("note", "skylight restore note 1\ndrive = Model-1\ncache_type = write back\n");
+    assert_eq!(subject(&node).restore_from(&note)?, [CACHE_ON]);
+    assert_eq!(read(&file).as_deref(), Some(CACHE_ON));
+    Ok(())
+}
+
+#[test]
+fn the_queue_is_made_as_deep_as_the_tests_and_put_back() -> Result<(), HostError> {
+    let tree = Tree::new("queue");
+    let (node, _) = disk(&tree);
+    let (file, note) = (tree.file("sys/devices/sdq/device/queue_depth", "1\n"), tree.path("note"));
+    let subject = subject(&node);
+    let switch = subject.switch(Setting::QueueDepth, true, Some(&note))?;
+    assert_eq!((switch.achieved(), switch.why()), (State::On, None), "{switch:?}");
+    assert_eq!(read(&file).as_deref(), Some("31"));
+    drop(switch);
+    assert_eq!(read(&file).as_deref(), Some("1"));
+    assert!(!note.exists());
+    tree.file("sys/devices/sdq/device/queue_depth", "32\n");
+    let switch = subject.switch(Setting::QueueDepth, true, Some(&note))?;
+    assert_eq!(switch.achieved(), State::On);
+    assert_eq!(read(&file).as_deref(), Some("32"), "a deeper one is left alone");
     Ok(())
 }
 
