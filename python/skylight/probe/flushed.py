@@ -32,7 +32,7 @@ from skylight.probe.zoned import ZonesSeen
 
 Volatile = Literal["off", "on", "ignores-flush"]
 
-BURST = "burst"
+IN_ROUNDS, BURST = "rounds", "burst"
 ROUNDS, LEAST_BLOCK = 32, 4096
 MOST_CHANCE = 1e-3
 """That two FLUSHes that do the same differ so often in one direction."""
@@ -125,8 +125,8 @@ def volatile(steps: Steps, *, reported: bool | None) -> Volatile:
     where = np.arange(1, BURST_WRITES + 1, dtype=np.uint64) * np.uint64(_pitch(steps))
     if rotation_ns is not None and steps.known.word("cache_medium") == "disk":
         block = max(LEAST_BLOCK, steps.block_bytes)
-        io = rounds(where[:ROUNDS], elsewhere(steps, BURST, ROUNDS, block), block)
-        return _on_disk(Rounds.of(steps.run(BURST, io)), rotation_ns)
+        io = rounds(where[:ROUNDS], elsewhere(steps, IN_ROUNDS, ROUNDS, block), block)
+        return _on_disk(Rounds.of(steps.run(IN_ROUNDS, io)), rotation_ns)
     log = steps.run(BURST, with_flushes(IoBatch.writes(where, BURST_BYTES), BURST_WRITES))
     if len(log) <= BURST_WRITES:
         return "off"

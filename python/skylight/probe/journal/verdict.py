@@ -166,7 +166,7 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     """All findings."""
     if runs.volatile == "hidden":
         why = "Writes end in a volatile cache that a FLUSH does not empty, so the journal is not seen."
-        return [QUANTUM.unknown(why, ("volatile",)), ENTRY_MAX.unknown(why, ("volatile",))]
+        return [QUANTUM.unknown(why, ("rounds",)), ENTRY_MAX.unknown(why, ("rounds",))]
     if seen.quantum is None:
         if seen.smooth or not seen.footprints.runs:
             return []

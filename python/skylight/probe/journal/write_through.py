@@ -20,6 +20,7 @@ import numpy as np
 
 from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop
 from skylight.probe.flushed import (
+    IN_ROUNDS,
     LEAST_BLOCK,
     MOST_WITHIN,
     ROUNDS,
@@ -50,7 +51,8 @@ def volatile(steps: Steps, report: SettingsReport, *, on_platter: bool) -> tuple
     block = max(LEAST_BLOCK, steps.block_bytes)
     apart = min(APART_BYTES, steps.size // (ROUNDS + 1) // block * block)
     at = block + apart * np.arange(ROUNDS, dtype=np.uint64)
-    seen = Rounds.of(steps.run("volatile", rounds(at, elsewhere(steps, "volatile", ROUNDS, block), block)))
+    io = rounds(at, elsewhere(steps, IN_ROUNDS, ROUNDS, block), block)
+    seen = Rounds.of(steps.run(IN_ROUNDS, io))
     empty_ns = float(np.percentile(seen.second_ns, MOST)) if len(seen.second_ns) else 0.0
     if seen.wrote_out:
         return "flushed", empty_ns
