@@ -115,6 +115,9 @@ def _seeks(found: Analysis) -> Finding:
     track, curve, full, same = track_seek(found), found.curve, found.full, found.same
     if found.stripe is not None:
         return SEEK.unknown(_striped_words(found.stripe))
+    if not found.start_at_home:
+        why = "Blocks at the start were moved, band by band, so which tracks are neighbours is not known."
+        return SEEK.unknown(why, ("od", "od-behind"))
     if track is None:
         why = "Arm times between neighbouring tracks do not tell a step of the arm from a switch of heads."
         if found.same is None:
