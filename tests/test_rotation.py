@@ -18,7 +18,7 @@ from skylight.infer import adjacent_tracks, minimum_access_time, track_phases
 from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
 from skylight.probe.rotation import Rotation, places, seeks
-from skylight.probe.rotation.analysis import BEHIND
+from skylight.probe.rotation.analysis import BEHIND, Analysis
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.recording import Recording
@@ -168,6 +168,54 @@ def test_tracks_are_numbered_whatever_part_of_one_comes_first(rng: np.random.Gen
     empty = np.zeros(14)
     tracks = track_phases.Tracks(1e-6, 1e-9, 1e6 * begin, 1e6 * end, empty, empty.astype(np.intp), 0.01)
     assert seeks.track_numbers(tracks).tolist() == [0, 1, 2, 3, 4, 4, *range(5, 13)]
+
+
+@pytest.mark.parametrize(
+    ("behind_bytes", "home"), [(990_000.0, True), (1_004_000.0, True), (1_030_000.0, False)]
+)
+def test_larger_tracks_behind_the_start_show_that_it_was_moved(
+    rng: np.random.Generator, behind_bytes: float, home: bool
+) -> None:
+    x = np.concatenate([begin + rng.uniform(0, 5.5e6, 400) for begin in (1e9, 3e9)]) // 4096 * 4096
+    turns = 3 * np.arange(len(x)) + angles(rng, x, behind_bytes, 0.2, 0.01)
+    done = (turns * TURN_NS).astype(np.uint64) + np.uint64(TURN_NS)
+    log = IoLog.of(IoBatch.reads(x.astype(np.uint64), 4096), done - np.uint64(TURN_NS), done)
+    found = Analysis(lambda _: log, 4096, 1 << 40)
+    empty = np.zeros(1)
+    near, middle = (
+        track_phases.Tracks(1 / size, 1e-3 / size, empty, empty, empty, empty.astype(np.intp), 0.01)
+        for size in (1e6, 8e5)
+    )
+    vars(found).update(near=near, middle=middle, turn=places.Turn(TURN_NS, NONE, 1e-6, 1e-6))
+    assert found.start_at_home == home
+
+
+def test_no_stroke_where_the_last_addresses_lie_in_a_cache(tmp_path: Path) -> None:
+    """What was written last lies at the outer diameter, so the arm does not go to the inner one."""
+    conditions = 'erase = "trim"\nprior_use = "whole-drive"'
+    evidence, known, truth = measured("97027", tmp_path, "smr", conditions=conditions)
+    marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
+    assert {mark.name: mark.outcome for mark in marks} == {
+        "rotation_ns": "right", "track_bytes": "unknown", "seek_ns": "unknown",
+    }  # fmt: skip
+
+
+def pieces_of(edges: np.ndarray) -> track_phases.Tracks:
+    """Tracks of a megabyte in pieces from edge to edge (in tracks)."""
+    empty = np.zeros(len(edges) - 1)
+    begin, end = 1e6 * edges[:-1] + 4096, 1e6 * edges[1:] - 4096
+    return track_phases.Tracks(1e-6, 1e-9, begin, end, empty, empty.astype(np.intp), 0.01)
+
+
+def test_tracks_behind_the_end_of_a_band_are_not_taken_for_neighbours() -> None:
+    """A band ends 0.6 into the sixth track; a stray read does but cut one."""
+    ended = pieces_of(np.concatenate([np.arange(6.0), 5.6 + np.arange(15)]))
+    run = seeks.whole_tracks(ended)
+    assert set(run) <= set(range(6, 20)) and len(run) >= 13
+    cut = pieces_of(np.insert(np.arange(20.0), 6, 5.6))
+    assert seeks.whole_tracks(cut) == [piece for piece in range(20) if piece not in (5, 6)]
+    stray = pieces_of(np.concatenate([np.arange(9.0), [9.09], np.arange(10.0, 20.0)]))
+    assert len(seeks.whole_tracks(stray)) >= 18
 
 
 class TestReach:

@@ -1,10 +1,12 @@
 """Writes that are on the medium when they are done, whether a volatile cache is on or not.
 
 `volatile` finds out whether one is on, by which of a write and the FLUSH behind it waits for the medium,
-whatever the target reports. A `StandIn` stands for the steps of such a target. `FlushedSteps` is one: a FLUSH
-follows each lone write, and each group of as many writes as else would wait together; a write
-is done when the FLUSH behind it is. So an entry of the journal that a volatile cache writes out is seen as
-one that waiting writes make.
+whatever the target reports. A drive that appends to a log may have written before the FLUSH comes, at every
+write if each comes as late in a revolution as the one before: so a random read precedes each write, and a
+second FLUSH, which has nothing to do, is the control of the first. A `StandIn` stands for the steps of such a
+target. `FlushedSteps` is one: a FLUSH follows each lone write, and each group of as many writes as else would
+wait together; a write is done when the FLUSH behind it is. So an entry of the journal that a volatile cache
+writes out is seen as one that waiting writes make.
 
 Invariant: the log that `FlushedSteps` return holds the commands that were asked for alone, in their order.
 Source: Skylight (FAST '15), section 4.3, footnote 2 (results with the volatile cache on are those of a queue
@@ -16,20 +18,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal, Protocol
 
 import numpy as np
 
-from skylight.evidence import U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
+from skylight.evidence import I64, U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
+from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 from skylight.probe.zoned import ZonesSeen
 
 Volatile = Literal["off", "on", "ignores-flush"]
 
-BURST = "burst"
-PAIRS, PAIR_BYTES = 32, 4096
+IN_ROUNDS, BURST = "rounds", "burst"
+ROUNDS, LEAST_BLOCK = 32, 4096
+MOST_CHANCE = 1e-3
+"""That two FLUSHes that do the same differ so often in one direction."""
 TELLING_TURNS = 0.2
 """A FLUSH that takes so much of a revolution longer than the write before it waited for the platters, and a
 write that takes so much longer than the FLUSH behind it did: the mean wait is half a revolution or more."""
@@ -76,13 +82,51 @@ def settled(log: IoLog) -> IoLog:
     return IoLog(whole.op, whole.offset, whole.size, whole.submit_ns, done_ns)
 
 
+def rounds(at: U64, read_at: U64, block: int) -> IoBatch:
+    """A read elsewhere, a write and two FLUSHes, again and again."""
+    ops = np.array([int(Op.READ), int(Op.WRITE), int(Op.FLUSH), int(Op.FLUSH)], np.uint8)
+    offset = np.zeros((len(at), len(ops)), np.uint64)
+    offset[:, 0], offset[:, 1] = read_at, at
+    size = np.tile(np.array([block, block, 0, 0], np.uint32), len(at))
+    return IoBatch(np.tile(ops, len(at)), offset.ravel(), size)
+
+
+def elsewhere(steps: Steps, name: str, count: int, block: int) -> U64:
+    """Blocks drawn from the whole target, for reads that make the head's place and angle random."""
+    return (steps.rng(name).integers(0, steps.size // block, count) * block).astype(np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """Latencies of the write and of both FLUSHes of each of some rounds, ns."""
+
+    write_ns: I64
+    first_ns: I64
+    second_ns: I64
+
+    @staticmethod
+    def of(log: IoLog) -> Rounds:
+        """Those of a log of `rounds`, without the part of one at its end."""
+        latency_ns = log.latency_ns[: len(log) // 4 * 4].reshape(-1, 4)
+        return Rounds(latency_ns[:, 1], latency_ns[:, 2], latency_ns[:, 3])
+
+    @property
+    def wrote_out(self) -> bool:
+        """Whether the first FLUSH takes longer than the one behind it, in more rounds than chance allows."""
+        apart = self.first_ns - self.second_ns
+        longer, differ = int(np.count_nonzero(apart > 0)), int(np.count_nonzero(apart))
+        return bool(binomial_tail(longer, differ, 0.5) <= MOST_CHANCE)
+
+
 def volatile(steps: Steps, *, reported: bool | None) -> Volatile:
     """Whether a volatile cache is on, and whether it obeys a FLUSH. On flash a FLUSH that is ignored shows
     only where the cache is reported as on."""
     rotation_ns = steps.known.number("rotation_ns")
     where = np.arange(1, BURST_WRITES + 1, dtype=np.uint64) * np.uint64(_pitch(steps))
     if rotation_ns is not None and steps.known.word("cache_medium") == "disk":
-        return _on_disk(steps.run(BURST, IoBatch.flushed_writes(where[:PAIRS], PAIR_BYTES)), rotation_ns)
+        block = max(LEAST_BLOCK, steps.block_bytes)
+        io = rounds(where[:ROUNDS], elsewhere(steps, IN_ROUNDS, ROUNDS, block), block)
+        return _on_disk(Rounds.of(steps.run(IN_ROUNDS, io)), rotation_ns)
     log = steps.run(BURST, with_flushes(IoBatch.writes(where, BURST_BYTES), BURST_WRITES))
     if len(log) <= BURST_WRITES:
         return "off"
@@ -96,12 +140,14 @@ def _pitch(steps: Steps) -> int:
     return steps.size // (BURST_WRITES + 2) >> 20 << 20
 
 
-def _on_disk(log: IoLog, rotation_ns: float) -> Volatile:
-    """From lone writes, each with a FLUSH behind it: which of the two waits for the platters, if any does."""
-    more_ns = np.sort(log.only(Op.FLUSH).latency_ns - log.only(Op.WRITE).latency_ns)
+def _on_disk(seen: Rounds, rotation_ns: float) -> Volatile:
+    """From lone writes with two FLUSHes behind each: which of the three waits for the platters, if any."""
+    if not len(seen.write_ns):
+        return "off"
+    more_ns = np.sort(seen.first_ns - seen.write_ns)
     tenth = len(more_ns) // 10  # some met an outlier or another client
     turns = float(np.mean(more_ns[tenth : len(more_ns) - tenth])) / rotation_ns
-    if turns > TELLING_TURNS:
+    if turns > TELLING_TURNS or seen.wrote_out:
         return "on"
     return "off" if turns < -TELLING_TURNS else "ignores-flush"
 

@@ -275,11 +275,13 @@ class _Check:
         """Whether nothing has to be asked."""
         return self.state is State.NEW and not isinstance(self.steps, FlushedSteps) and writes_an_entry > 1
 
-    def begun(self, size: int, done: int) -> bool:
-        """Whether cleaning has begun, after so many writes of a size: of the first writes, or of the newest,
-        some are home. Older data than the first would be cleaned before them."""
+    def begun(self, size: int, done: int, *, waiting: int = 0) -> bool:
+        """Whether cleaning has begun, after so many writes of a size of which so many waited at a time: of
+        the first writes, or of the newest that none of these waited with, some are home. Older data than the
+        first would be cleaned before them; a drive that cleans the newest first does so before it takes the
+        writes that wait."""
         first = spread(self.steps.size, ASKED + 1, self.size)[1:]  # address 0 has no block before it
-        newest = spread(self.steps.size, done, size)[-ASKED:]
+        newest = spread(self.steps.size, max(done - waiting, ASKED), size)[-ASKED:]
         home = _home(self.steps, f"{self.name}-begun", np.concatenate([first, newest]))
         return max(int(np.count_nonzero(half)) for half in (home[:ASKED], home[ASKED:])) >= SOME_GONE
 
@@ -359,7 +361,7 @@ def _deep_fill(
         whole = IoLog.joined(logs)
         found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
         an_entry = found.writes_an_entry if found else 0.0
-        if check.plain(an_entry) or check.begun(size, at):
+        if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
             written = at - between[0]
             return _fill(name, size, quanta, (written, found.writes if found else written), found)
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)

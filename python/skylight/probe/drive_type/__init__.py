@@ -42,7 +42,7 @@ from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
 from skylight.probe import Cost, Figure
-from skylight.probe.drive_type import readback, settling
+from skylight.probe.drive_type import full_cache, readback, settling
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
@@ -130,7 +130,7 @@ class DriveType(ProcedureTest[Observed]):
         sustained writes stall."""
         if not writes:
             return Cost(PLACES * VISITS, MOST_READ_S, 0, LIKELY_READ_S, LIKELY_READ_S)
-        reads = 2 * PLACES * VISITS + readback.MOST_READS + settling.MOST_READS
+        reads = 2 * PLACES * VISITS + readback.MOST_READS + settling.MOST_READS + full_cache.MOST_READS
         narrow = len(NARROW_BYTES) * PLACES * VISITS
         sustained, settled = SUSTAINED_WRITES, settling.MOST_WRITES
         single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS + PLACES * VISITS + 2 * PLACES
@@ -180,7 +180,7 @@ class DriveType(ProcedureTest[Observed]):
         if len(wide.latency_ns):
             seen.wide = wide
         if not plan.quick and STALLING.reached(log) and took_too_long(wide.latency_ns, cached=0):
-            seen.crowded_ns = wide.latency_ns
+            self._crowd(plan, seen, wide.latency_ns, log)
             return
         if steps.spent() or seen.wide is None:
             return
@@ -197,7 +197,7 @@ class DriveType(ProcedureTest[Observed]):
             seen.mixed = self._mix(plan, turning, flushed=flushed, share=share)
         mixed = seen.mixed
         if mixed is not None and not plan.quick and took_too_long(mixed.all_ns):
-            seen.crowded_ns = mixed.all_ns
+            self._crowd(plan, seen, mixed.all_ns, log)
             return
         if steps.spent() or (mixed is not None and mixed.logged and (wide.fixed(turning) or plan.quick)):
             return
@@ -218,6 +218,13 @@ class DriveType(ProcedureTest[Observed]):
                 self._sustain(plan, seen, wide)
         else:
             self._doubt(plan, seen, wide)
+
+    @staticmethod
+    def _crowd(plan: Plan, seen: Observed, crowded_ns: I64, wide: IoLog) -> None:
+        """Of a cache that is full only looks at what was written tell where it is."""
+        seen.crowded_ns, turning = crowded_ns, rotation(seen)
+        if turning is not None:
+            seen.looked = full_cache.look(plan, wide, turning.period_ns)
 
     def _doubt(self, plan: Plan, seen: Observed, wide: Writes) -> None:
         """More writes than a volatile cache holds, and blocks written before and after them, read back."""

@@ -30,6 +30,8 @@ from skylight.infer.robust import (
     within_tick,
 )
 from skylight.infer.tail_probability import binomial_tail
+from skylight.probe.drive_type import full_cache
+from skylight.probe.drive_type.full_cache import Looked
 from skylight.probe.drive_type.mixed import STALL_NS, Mixed
 from skylight.probe.drive_type.readback import ReadBack
 from skylight.probe.drive_type.settling import Settled
@@ -86,6 +88,8 @@ class Observed:
     settled: Settled | None = None
     crowded_ns: I64 = field(default_factory=_no_latencies)
     """Writes, with the reads between them, of which many waited as for cleaning."""
+    looked: Looked | None = None
+    """What looks at such writes showed."""
 
     @property
     def cleaned_early(self) -> bool:
@@ -264,7 +268,7 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
     """The disk rotates: what it does with writes decides."""
     mixed = seen.mixed
     if len(seen.crowded_ns):
-        return _crowded(seen.crowded_ns, wide, turning)
+        return _crowded(seen.crowded_ns, wide, turning, seen.looked)
     if mixed is not None and mixed.logged:
         return _logged(mixed)
     if wide.quick(turning) or (mixed is not None and mixed.level):
@@ -314,7 +318,7 @@ def _logged(mixed: Mixed) -> Landing:
     return Landing("log", confidence, why, ("reads", mixed.name))
 
 
-def _crowded(latency_ns: I64, wide: Writes, turning: Coherence) -> Landing:
+def _crowded(latency_ns: I64, wide: Writes, turning: Coherence, looked: Looked | None) -> Landing:
     """Writes of which many wait longer than for any place on a disk: a cache that is full."""
     late = int(np.count_nonzero(latency_ns >= STALL_NS))
     why = (
@@ -324,7 +328,15 @@ def _crowded(latency_ns: I64, wide: Writes, turning: Coherence) -> Landing:
         " cleaned: they go to a persistent cache that is full."
     )
     confidence = turning.confidence * (1 - turning.p_value)
-    return Landing("either", confidence, why, ("reads", wide.name))
+    if looked is None or not looked.on_platter:
+        return Landing("either", confidence, why, ("reads", wide.name))
+    why += (
+        f" It is on the platter: reading {looked.away} of {looked.written} written blocks between their"
+        " neighbours takes three revolutions or more, as from elsewhere on the disk, and of blocks not"
+        f" written {looked.controls_away} of {looked.controls}."
+    )
+    confidence *= 1 - looked.p_value
+    return Landing("log", confidence, why, ("reads", wide.name, full_cache.NAME))
 
 
 def _flushed_flash(mixed: Mixed) -> Landing:
@@ -364,7 +376,7 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
         mixed = seen.mixed
         if not wide.flushed and mixed is not None and mixed.level:
             return _said_off(wide, mixed, confidence)
-        return _crowded(seen.sustained.latency_ns, wide, turning)
+        return _crowded(seen.sustained.latency_ns, wide, turning, None)
     if back.where == "home" and not contradicts:
         confidence *= back.tied.confidence * (1 - back.tied.p_value)
         why = f"{start} are read at one angle where they are neighbours: written in place, behind a cache."

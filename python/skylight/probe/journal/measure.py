@@ -257,11 +257,11 @@ def split(bench: Bench, quantum: int) -> None:
     if not isinstance(one_piece, int):
         return
 
-    def measure(size: int, writes: int, number: int) -> Run:
+    def measure(size: int, writes: int) -> Run:
         erased = bench.fresh()
         params: dict[str, JsonScalar] = {"size_bytes": size, "erased": erased}
         io = IoBatch.writes(bench.offsets(writes, size), size)
-        return Run.of(size, erased, bench.steps.run(f"long-{size}-{number}", io, params=params))
+        return Run.of(size, erased, bench.steps.run(f"long-{size}", io, params=params))
 
     medium = "flash" if bench.flash else "disk"
     step_ns = bench.footprints.shift_ns(quantum + bench.block)

@@ -16,6 +16,7 @@ import numpy as np
 
 from skylight.evidence import F64, I64, IoLog
 from skylight.findings import Finding, Known
+from skylight.infer.host_clock import host_of
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
 from skylight.probe.journal.entries import Bound, groups, largest_full, largest_group
@@ -104,7 +105,8 @@ def observe(runs: Runs) -> Seen:
     seen.packed = runs.depth if len(runs.together) and runs.volatile == "none" else None
     seen.merges = _merges(runs.many, None if seen.footprints.flash else seen.footprints.rotation_ns)
     if seen.merges is not None:
-        seen.merges.late = runs.way_ns > PROMPT_WAY_NS or _pause_ns(runs.many[0].log) > PROMPT_PAUSE_NS
+        pause_ns = host_of(runs.many[0].log).gap_ns
+        seen.merges.late = runs.way_ns > PROMPT_WAY_NS or pause_ns > PROMPT_PAUSE_NS
     return seen
 
 
@@ -141,12 +143,6 @@ def _confidence(footprints: Footprints, low: int, high: int) -> float:
     return share(hits, RESAMPLES)
 
 
-def _pause_ns(log: IoLog) -> float:
-    """From the answer to one command to the next, by this host, ns."""
-    apart = log.submit_ns[1:].astype(np.int64) - log.complete_ns[:-1].astype(np.int64)
-    return float(np.median(apart)) if len(apart) else 0.0
-
-
 def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
     if not many or not len(many[0].log):
         return None
@@ -170,7 +166,7 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     """All findings."""
     if runs.volatile == "hidden":
         why = "Writes end in a volatile cache that a FLUSH does not empty, so the journal is not seen."
-        return [QUANTUM.unknown(why, ("volatile",)), ENTRY_MAX.unknown(why, ("volatile",))]
+        return [QUANTUM.unknown(why, ("rounds",)), ENTRY_MAX.unknown(why, ("rounds",))]
     if seen.quantum is None:
         if seen.smooth or not seen.footprints.runs:
             return []
@@ -212,7 +208,7 @@ def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
 
 
 def _split_finding(splits: Splits) -> Finding:
-    rows = tuple(f"long-{size}-1" for size in sorted(splits.runs))
+    rows = tuple(f"long-{size}" for size in sorted(splits.runs))
     if splits.split is None:
         most = format_size(max(splits.whole, splits.quantum))
         why = f"lone writes of up to {most} go into one entry, and longer ones were not tried"

@@ -1,9 +1,10 @@
 """Writes that reach the medium although a volatile cache stays on: each is followed by a FLUSH.
 
 What a target says of its cache is not what it does: a bridge may hide a cache, and a cache may answer a FLUSH
-at once. Two FLUSHes behind a write tell: the second has nothing to do, so if the first takes longer, it
-wrote something out (`volatile`). Under such a cache `WriteThrough` stands in for the target's steps: a lone
-write takes until its FLUSH is answered, and what is written at depth is flushed as a whole.
+at once. Two FLUSHes behind a write tell: the second has nothing to do, so if the first takes longer, it wrote
+something out (`volatile`, by the rounds of `skylight.probe.flushed`). Under such a cache `WriteThrough`
+stands in for the target's steps: a lone write takes until its FLUSH is answered, and what is written at depth
+is flushed as a whole.
 
 Invariants: a target without a volatile cache is not flushed; `WriteThrough` gives the logs of the writes
 alone, each completed when its FLUSH was.
@@ -18,40 +19,27 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop
-from skylight.infer.tail_probability import binomial_tail
-from skylight.probe.flushed import MOST_WITHIN, Run, StandIn, settled, with_flushes
+from skylight.probe.flushed import (
+    IN_ROUNDS,
+    LEAST_BLOCK,
+    MOST_WITHIN,
+    ROUNDS,
+    Rounds,
+    Run,
+    StandIn,
+    elsewhere,
+    rounds,
+    settled,
+    with_flushes,
+)
 from skylight.probe.journal.levels import LEAST_TURN
 from skylight.probe.procedure import Steps
 
 Volatile = Literal["none", "flushed", "hidden"]
 """No volatile cache; one that FLUSH empties; one that is on, and that FLUSH does not empty."""
 
-ROUNDS = 24
-MOST_CHANCE = 1e-3
-"""That two FLUSHes that do the same differ so often in one direction."""
 APART_BYTES = 64 << 10
-LEAST_BLOCK = 4096
 MOST = 75  # per cent of the commands: the rest met something
-
-
-def rounds(block: int, size_bytes: int) -> IoBatch:
-    """A write and two FLUSHes, again and again, each write at another place."""
-    apart = min(APART_BYTES, size_bytes // (ROUNDS + 1) // block * block)
-    op = np.tile(np.array([int(Op.WRITE), int(Op.FLUSH), int(Op.FLUSH)], np.uint8), ROUNDS)
-    offset = np.zeros(3 * ROUNDS, np.uint64)
-    size = np.zeros(3 * ROUNDS, np.uint32)
-    offset[0::3] = block + apart * np.arange(ROUNDS)
-    size[0::3] = block
-    return IoBatch(op, offset, size)
-
-
-def wrote_out(log: IoLog) -> bool:
-    """Whether the first FLUSH behind a write takes longer than the one behind a FLUSH, in more rounds than
-    chance allows."""
-    latency_ns = log.latency_ns[: len(log) // 3 * 3].reshape(-1, 3)
-    apart = latency_ns[:, 1] - latency_ns[:, 2]
-    longer, differ = int(np.count_nonzero(apart > 0)), int(np.count_nonzero(apart))
-    return bool(binomial_tail(longer, differ, 0.5) <= MOST_CHANCE)
 
 
 def volatile(steps: Steps, report: SettingsReport, *, on_platter: bool) -> tuple[Volatile, float]:
@@ -60,14 +48,18 @@ def volatile(steps: Steps, report: SettingsReport, *, on_platter: bool) -> tuple
 
     `on_platter` says that the persistent cache is on a disk: a write that takes no longer than a FLUSH with
     nothing to do is then in a volatile one."""
-    log = steps.run("volatile", rounds(max(LEAST_BLOCK, steps.block_bytes), steps.size))
-    empty_ns = float(np.percentile(log.latency_ns[2::3], MOST)) if len(log) >= 3 else 0.0
-    if wrote_out(log):
+    block = max(LEAST_BLOCK, steps.block_bytes)
+    apart = min(APART_BYTES, steps.size // (ROUNDS + 1) // block * block)
+    at = block + apart * np.arange(ROUNDS, dtype=np.uint64)
+    io = rounds(at, elsewhere(steps, IN_ROUNDS, ROUNDS, block), block)
+    seen = Rounds.of(steps.run(IN_ROUNDS, io))
+    empty_ns = float(np.percentile(seen.second_ns, MOST)) if len(seen.second_ns) else 0.0
+    if seen.wrote_out:
         return "flushed", empty_ns
     rotation_ns = steps.known.number("rotation_ns")
-    if on_platter and rotation_ns is not None and len(log) >= 3:
-        write_ns = float(np.median(log.latency_ns[::3]))
-        if write_ns < float(np.median(log.latency_ns[2::3])) + LEAST_TURN * rotation_ns:
+    if on_platter and rotation_ns is not None and len(seen.write_ns):
+        write_ns = float(np.median(seen.write_ns))
+        if write_ns < float(np.median(seen.second_ns)) + LEAST_TURN * rotation_ns:
             return "hidden", empty_ns
     return "hidden" if report.write_cache is True else "none", empty_ns
 

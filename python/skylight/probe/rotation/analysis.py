@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
+from math import hypot
 
 import numpy as np
 
@@ -37,6 +38,9 @@ OTHERS = (0.003, 0.011, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.24, 0.3, 0.3
 may have the outermost and innermost track anywhere."""
 MOST_DIFFERENCE = 0.03
 """How far track sizes 1 GiB apart may differ: by the error of both, and hardly ever by a zone."""
+MOST_GROWTH, GROWTH_ERRORS = 0.01, 3.0
+"""How much larger, and by how many errors, tracks behind the start may be: only a disk that has moved the
+start has larger ones there. Chosen: half of what is right, and a chance of one in 700."""
 ZONE_ENDS = 0.7
 """How likely tracks that hold less at the end do so because a zone ends before: a prior, chosen, since the
 last zone of a drive may be cut short. Else drives that place data anywhere in a zone have moved it."""
@@ -46,6 +50,7 @@ to the middle one: 1.2 where the outermost holds only half as much again as the 
 STARS = ("from-first", "from-far", "from-back", "from-there")
 FINE = "-fine"
 BEHIND = "first-behind"  # instead of the step `first`, where other tests have written there
+BEHIND_PLACES = 2  # places behind the start at which larger tracks are looked for
 FEWEST_PIECES, SHORT_TURNS = 8, 0.25
 """Pieces of which half are no quarter of a track are no tracks."""
 
@@ -105,6 +110,22 @@ class Analysis:
         return self._around("id", 0.25, 1.3)
 
     @cached_property
+    def start_at_home(self) -> bool:
+        """Whether blocks at the start lie there, as far as larger tracks behind them would show: a drive that
+        places data anywhere may have moved what others wrote."""
+        log, near = self._log("od-behind"), self.near
+        if near is None or self.middle is None or self.middle.slope < near.slope:
+            return True
+        for rows in np.array_split(np.arange(len(log)), BEHIND_PLACES if len(log) else 1):
+            behind = self._fitted(log.rows(rows), 0.8 * near.track_bytes, 1.5 * near.track_bytes)
+            if behind is None:
+                continue
+            error = hypot(behind.slope_error / behind.slope, near.slope_error / near.slope)
+            if near.slope / behind.slope - 1.0 > max(MOST_GROWTH, GROWTH_ERRORS * error):
+                return False
+        return True
+
+    @cached_property
     def end_at_home(self) -> float:
         """How likely blocks up to the last address lie there.
 
@@ -135,7 +156,10 @@ class Analysis:
         return self._tracks(name, low * track, high * track)
 
     def _tracks(self, name: str, low: float, high: float) -> Tracks | None:
-        log, turn = self._log(name), self.turn
+        return self._fitted(self._log(name), low, high)
+
+    def _fitted(self, log: IoLog, low: float, high: float) -> Tracks | None:
+        turn = self.turn
         return places.place_of(log, turn, low, high) if turn is not None and len(log) and low > 0 else None
 
     def _pooled(self, name: str, pairs: int, reads: int) -> Reach | None:

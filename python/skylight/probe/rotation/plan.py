@@ -53,6 +53,9 @@ ALL_AVOIDED_BYTES = SUSTAINED_REGION_BYTES + AVOIDED_BYTES
 AVOIDED_PARTS = 32  # of a drive at least, so that what lies there is hardly further in
 BEFORE_END_BYTES = 1 << 30  # more than the bands that the last of a whole drive's data may lie in
 BEFORE_END_PARTS = 64  # of a drive at least, so that it is hardly further out
+BEHIND_BYTES = (1 << 30, 3 << 30)
+"""How far behind the start tracks are looked at as well: so many as `analysis.BEHIND_PLACES`, behind what
+test 1 wrote, and of a drive of which they are a 64th at most hardly further in."""
 LEAST_BYTES = 1 << 30
 MOST_IOS = 30_000
 
@@ -189,6 +192,8 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
     plan.scattered("od", [plan.base], NEAR_TRACKS * track, NEAR_TRACKS * READS_A_TRACK)
     length = SIZE_TRACKS * track
     reads = SIZE_READS * (COARSE_TIMES if found.turn is not None and found.turn.host.coarse else 1)
+    if size >= BEFORE_END_PARTS * BEHIND_BYTES[-1]:
+        plan.scattered("od-behind", [plan.base + behind for behind in BEHIND_BYTES], length, reads)
     plan.scattered("md", [(size - length) / 2], length, reads)
     plan.scattered("id", [size - length], length, reads)
     if size >= BEFORE_END_PARTS * BEFORE_END_BYTES:

@@ -22,17 +22,30 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoLog
 from skylight.infer.minimum_access_time import Reach
-from skylight.infer.track_phases import Tracks, phasors
+from skylight.infer.track_phases import Tracks, centred, phasors
 from skylight.probe.rotation.places import Turn, ideals, in_chunks, reaches
 
 FEWEST_TRACKS = 6
 WHOLE_TURNS = 0.9
+MOST_SHIFT_TURNS, BESIDE = 0.08, 3
+"""How far the middles of so many whole tracks may seem off the raster of as many before them. Chosen: reads
+of a forty-eighth of a track leave the ends of a single one so far apart once in a thousand."""
 COARSE_NS = 150_000.0  # a reach no finer than this says nothing about neighbours
 
 
 def whole_tracks(tracks: Tracks) -> list[int]:
-    """The pieces that are whole tracks."""
-    return [int(piece) for piece in np.flatnonzero(tracks.turns() >= WHOLE_TURNS)]
+    """The pieces that are whole tracks, of the longest run of addresses in which one begins wherever the one
+    before has ended. Where none does, a band may end, and the next may lie anywhere."""
+    whole = np.flatnonzero(tracks.turns() >= WHOLE_TURNS)
+    middle = (tracks.begin[whole] + tracks.end[whole]) / 2 * tracks.slope
+    off = np.concatenate([[0.0], np.cumsum(centred(np.diff(middle)))])[: len(whole)]
+    # Medians, for what one piece seems off it may be for a stray read.
+    cuts = [
+        at
+        for at in range(1, len(whole))
+        if abs(np.median(off[at : at + BESIDE]) - np.median(off[max(at - BESIDE, 0) : at])) > MOST_SHIFT_TURNS
+    ]
+    return [int(piece) for piece in max(np.split(whole, cuts), key=len)]
 
 
 def next_pairs(tracks: Tracks) -> list[tuple[int, int]]:

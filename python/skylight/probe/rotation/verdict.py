@@ -65,6 +65,9 @@ def _tracks(found: Analysis) -> Finding:
     if found.stripe is not None:
         return TRACK.unknown(_striped_words(found.stripe))
     parts = {"od": found.near, "md": found.middle, "id": found.last}
+    if not found.start_at_home:
+        why = "Tracks behind the first addresses are larger than those under them: these blocks were moved."
+        return TRACK.unknown(why, ("od", "od-behind"))
     if found.last is not None and found.end_at_home == 0.0:
         why = "Tracks under the last addresses are not those of the end of a drive: they may lie in a cache."
         return TRACK.unknown(why, ("md", "id", "id-before"))
@@ -112,6 +115,9 @@ def _seeks(found: Analysis) -> Finding:
     track, curve, full, same = track_seek(found), found.curve, found.full, found.same
     if found.stripe is not None:
         return SEEK.unknown(_striped_words(found.stripe))
+    if not found.start_at_home:
+        why = "Blocks at the start were moved, band by band, so which tracks are neighbours is not known."
+        return SEEK.unknown(why, ("od", "od-behind"))
     if track is None:
         why = "Arm times between neighbouring tracks do not tell a step of the arm from a switch of heads."
         if found.same is None:
@@ -119,6 +125,9 @@ def _seeks(found: Analysis) -> Finding:
         return SEEK.unknown(why)
     if curve is None or full is None or same is None:
         return SEEK.unknown("Too few places all over the drive have angles that can be told.")
+    if found.end_at_home == 0.0:
+        why = "The last addresses are not at the end of the drive, so how far the arm goes was not seen."
+        return SEEK.unknown(why, ("md", "id", "id-before"))
     low, high = curve.third_ns
     third_ns, full_ns = float(curve.ns(1 / 3)), full.ns - same.ns
     if (high - low) / 2 > MOST_THIRD * third_ns or full.half_ns > SEEK_WIDTH / 3 * full_ns:
