@@ -64,6 +64,7 @@ class NonSequential(ProcedureTest[Seen]):
         seen.size_bytes = max(
             min(measure.WRITE_BYTES, zones.capacity_bytes // LEAST_PLACES), steps.block_bytes
         )
+        steps.reset("erase", slow=False)  # else the looks at the volatile cache wait for what is cleaned
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             through, seen.volatile, _ = written_through(steps, report)
             measure.sustain(through, seen, zones)

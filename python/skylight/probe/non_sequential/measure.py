@@ -86,7 +86,6 @@ def _plan(steps: Steps, zones: ZonesSeen, size: int, done: int, count: int) -> I
 
 def sustain(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     """Writes until the drive has blocked and recovered, or is given up."""
-    steps.reset("erase", slow=False)
     steps.run("reset", RESET_ALL)
     size = seen.size_bytes
 

@@ -59,6 +59,7 @@ class ZoneCleaning(ProcedureTest[Seen]):
         if zones.capacity_bytes < LEAST_CAPACITY:
             return
         seen.zones = zones
+        steps.reset("erase", slow=False)  # the drive counts all its zones, not those of a trial alone
         with steps.settings("settings", write_cache=True, look_ahead=False):
             measure.trials(steps, seen, zones)
 
