@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[
             "map_merge_every",
             "map_merge_ns",
             "cache_raw_bytes",
+            "non_sequential_cache_bytes",
         ],
         holds: |conditions, profile| {
             conditions.volatile_cache == VolatileCache::IgnoresFlush && has_journal(&profile.layer)
