@@ -314,7 +314,7 @@ class Step:
     @property
     def device_ns(self) -> int:
         """Time that it took on the target, ns."""
-        if self.kind == "pause":
+        if self.kind in ("pause", "erase"):
             seconds = self.params.get("seconds")
             return round(float(seconds) * 1e9) if isinstance(seconds, int | float) else 0
         return self.rows.span_ns

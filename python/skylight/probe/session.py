@@ -271,13 +271,15 @@ class Session(StepNames):
         raise BoundReached(name)
 
     def _reset_zones(self) -> dict[str, JsonScalar]:
-        """Resets all zones, if the target has some with a write pointer; whether it did. Nothing without
-        zones."""
+        """Resets all zones, if the target has some with a write pointer; whether it did, and the seconds that
+        it took: what a volatile cache holds may be written first. Nothing without zones."""
         zones = zones_of(self._engine)
         if zones is None:
             return {}
-        can_be = zones.usable and self.can_write
-        return {"zones_reset": bool(can_be and not self._engine.run(RESET_ALL).failed.any())}
+        if not zones.usable or not self.can_write:
+            return {"zones_reset": False}
+        log = self._engine.run(RESET_ALL)
+        return {"zones_reset": not log.failed.any(), "seconds": log.span_ns / 1e9}
 
     def erase(self, name: str) -> bool:
         """Secure erase, as one step: the target is as new. False where it has none, or may not be erased: it

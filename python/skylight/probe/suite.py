@@ -349,7 +349,7 @@ def accounts(result: SuiteResult) -> list[Account]:
             most = Cost(0, MOST_FILLING_S, MOST_FILLED_BY_TEST_BYTES)
             told.append(_account(f"{kept.test}, zones filled", most, filled))
         each = Cost(0, MOST_RESET_S[result.target.kind == "sim"], MOST_RESET_BYTES)
-        slow = (reset for reset in resets if len(reset) > 1)
+        slow = (reset for reset in resets if any(step.device_ns for step in reset))
         told.extend(_account(f"{kept.test}, {reset[0].name}", each, reset) for reset in slow)
     return told
 

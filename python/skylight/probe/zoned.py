@@ -140,6 +140,52 @@ class ZonesSeen:
         return IoBatch.make(op, self.start_bytes(zone).astype(np.uint64), self.zone_bytes)
 
 
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """Addresses without what lies between the capacity of a zone and its end, where a zone has no sectors:
+    `first_bytes` before the first zone with a write pointer, then what the zones hold, one behind the other,
+    as they lie on the platters.
+
+    >>> packed = Packed(100, 50, 30, 160)
+    >>> packed.there(np.array([99, 100, 129, 130, 159], np.uint64))
+    array([ 99, 100, 129, 150, 179], dtype=uint64)
+    >>> packed.back(np.array([99, 100, 129, 150, 179], np.uint64))
+    array([ 99, 100, 129, 130, 159], dtype=uint64)
+    """
+
+    first_bytes: int
+    zone_bytes: int
+    capacity_bytes: int
+    size_bytes: int
+
+    @staticmethod
+    def of(seen: ZonesSeen | None, size_bytes: int, block_bytes: int) -> Packed:
+        """Those of a target of this size: all of it, where its zones hold as much as their size. So too where
+        a block would lie in two zones, or others follow those that are usable: these stay where they are."""
+        whole = Packed(size_bytes, 1, 1, size_bytes)
+        if seen is None or not 0 < seen.capacity_bytes < seen.zone_bytes:
+            return whole
+        if seen.capacity_bytes % block_bytes or seen.first + seen.usable < seen.zones - 1:
+            return whole
+        first = seen.first * seen.zone_bytes
+        size = first + seen.usable * seen.capacity_bytes
+        return Packed(first, seen.zone_bytes, seen.capacity_bytes, size)
+
+    def there(self, packed: U64) -> U64:
+        """The addresses on the target of packed ones."""
+        return self._moved(packed, self.capacity_bytes, self.zone_bytes)
+
+    def back(self, offset: U64) -> U64:
+        """The packed addresses of those on the target that zones have."""
+        return self._moved(offset, self.zone_bytes, self.capacity_bytes)
+
+    def _moved(self, at: U64, one: int, other: int) -> U64:
+        """Addresses in zones `other` bytes apart of those in zones `one` byte apart."""
+        inside = np.maximum(at, np.uint64(self.first_bytes)) - np.uint64(self.first_bytes)
+        moved = inside // np.uint64(one) * np.uint64(other) + inside % np.uint64(one)
+        return np.where(at < self.first_bytes, at, moved + np.uint64(self.first_bytes))
+
+
 def layout_of(engine: Engine) -> ZoneLayout | None:
     """What a target declares of its zones; None where it has none."""
     return engine.zone_layout() if isinstance(engine, ZonedEngine) else None

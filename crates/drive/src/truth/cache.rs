@@ -228,15 +228,7 @@ pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec
         CacheMedium::Disk => "track by track at the cache",
         CacheMedium::Flash => "on flash",
     };
-    let mut findings = vec![
-        quantum(keys.quantum),
-        TrueFinding::number(
-            "journal_entry_max_bytes",
-            (keys.entry_max.get(), "bytes"),
-            Right::Within(0.1),
-            "most host data in an entry of the journal",
-        ),
-    ];
+    let mut findings = vec![quantum(keys.quantum), entry_max(keys.entry_max)];
     findings.push(
         TrueFinding::number(
             "out_of_band_ns",
@@ -253,4 +245,10 @@ pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec
 pub(super) fn quantum(bytes: Bytes) -> TrueFinding {
     let why = "host data in a slot of the journal";
     TrueFinding::number("journal_quantum_bytes", (bytes.get(), "bytes"), Right::Within(0.05), why)
+}
+
+/// Largest entry of a journal.
+pub(super) fn entry_max(bytes: Bytes) -> TrueFinding {
+    let why = "most host data in an entry of the journal";
+    TrueFinding::number("journal_entry_max_bytes", (bytes.get(), "bytes"), Right::Within(0.1), why)
 }

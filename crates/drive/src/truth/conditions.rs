@@ -28,10 +28,10 @@ const RULES: &[Rule] = &[
             "map_merge_every",
             "map_merge_ns",
             "cache_raw_bytes",
+            "non_sequential_cache_bytes",
         ],
         holds: |conditions, profile| {
-            conditions.volatile_cache == VolatileCache::IgnoresFlush
-                && matches!(profile.layer, Layer::Journaled(_))
+            conditions.volatile_cache == VolatileCache::IgnoresFlush && has_journal(&profile.layer)
         },
         reason: "writes leave a volatile cache that ignores FLUSH in entries of which the host sees neither the writes \
                  nor the time",
@@ -46,6 +46,15 @@ const RULES: &[Rule] = &[
         reason: "earlier writes have moved the data of a drive with dynamic mapping, and it cannot be erased",
     },
 ];
+
+/// Whether writes go to a journal, of which the host sees each entry that a lone write takes.
+fn has_journal(layer: &Layer) -> bool {
+    match layer {
+        Layer::Journaled(_) => true,
+        Layer::Zoned(keys) => keys.host_aware.is_some(),
+        _ => false,
+    }
+}
 
 /// How many commands a host can have wait in the drive: what the link lets through, or what a volatile cache that stays
 /// on collects.

@@ -51,14 +51,14 @@ impl Truth {
         findings.extend(cache::findings(profile, depth));
         findings.extend(cache::bands(profile));
         if !matches!(profile.layer, Layer::Ssd(_)) {
-            findings.extend(platters::findings(&drive));
+            findings.extend(platters::findings(profile, &drive));
         }
         if let Layer::Journaled(keys) = &profile.layer {
             findings.extend(cache::journal(&drive, profile, keys));
         }
         if let Layer::Zoned(Zoned { host_aware: Some(keys), .. }) = &profile.layer {
-            // Its largest entry shows in no write: waiting writes share one in the volatile cache alone.
-            findings.push(cache::quantum(keys.quantum));
+            // Waiting writes share an entry in the volatile cache alone, but a larger write takes another one.
+            findings.extend([cache::quantum(keys.quantum), cache::entry_max(keys.entry_max)]);
         }
         findings.extend(work::map_merges(profile)?);
         findings.extend(work::cleaning(profile, depth)?);

@@ -8,7 +8,7 @@ use skylight_layer::Medium;
 
 use super::finding::{Right, TrueFinding, Value};
 use crate::drive::Drive;
-use crate::profile::Profile;
+use crate::profile::{Layer, Profile};
 
 /// Number of addresses sampled to find the tracks that the host can reach.
 const SAMPLES: u64 = 4096;
@@ -26,10 +26,22 @@ fn location(drive: &Drive, lba: u64) -> Option<SectorPosition> {
     Some(drive.disk().geometry().position_of(piece.extent.start))
 }
 
+/// Physical location of a host sector, or of the last one before it in its zone, which may hold less than its size.
+fn location_in_zone(profile: &Profile, drive: &Drive, lba: u64) -> Option<SectorPosition> {
+    let held = || match &profile.layer {
+        Layer::Zoned(keys) => {
+            let (zone, capacity) = (keys.zone_size.get() / 512, keys.zone_capacity?.get() / 512);
+            location(drive, lba - (lba % zone).saturating_sub(capacity.saturating_sub(1)))
+        }
+        _ => None,
+    };
+    location(drive, lba).or_else(held)
+}
+
 /// Bytes of the tracks at the OD, MD and ID.
-fn track_bytes(drive: &Drive) -> Option<Vec<(&'static str, u64)>> {
+fn track_bytes(profile: &Profile, drive: &Drive) -> Option<Vec<(&'static str, u64)>> {
     let capacity = drive.capacity().get();
-    let bytes = |lba| location(drive, lba).map(|at| u64::from(at.sectors_per_track) * 512);
+    let bytes = |lba| location_in_zone(profile, drive, lba).map(|at| u64::from(at.sectors_per_track) * 512);
     Some(vec![("od", bytes(0)?), ("md", bytes(capacity / 2)?), ("id", bytes(capacity - 1)?)])
 }
 
@@ -45,7 +57,7 @@ fn arm_travel(drive: &Drive) -> u32 {
 }
 
 /// Rotation, tracks and seeks.
-pub(super) fn findings(drive: &Drive) -> Vec<TrueFinding> {
+pub(super) fn findings(profile: &Profile, drive: &Drive) -> Vec<TrueFinding> {
     let mechanics = drive.disk().mechanics();
     let revolution_ns = mechanics.rotation.revolution().get();
     let mut findings = vec![TrueFinding::number(
@@ -54,7 +66,7 @@ pub(super) fn findings(drive: &Drive) -> Vec<TrueFinding> {
         Right::Within(0.001),
         "the profile's rotation",
     )];
-    findings.extend(track_bytes(drive).map(|tracks| {
+    findings.extend(track_bytes(profile, drive).map(|tracks| {
         let why = "tracks of the first, middle and last address of the host";
         TrueFinding::table("track_bytes", (tracks, "bytes"), Right::Within(0.02), why)
     }));

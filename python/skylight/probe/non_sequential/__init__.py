@@ -4,8 +4,8 @@ A write that is not at the write pointer goes to the persistent cache; when that
 zones to be cleaned. `measure` writes to random places of some zones until a slow spell has come and gone.
 
 Confidence: of what the cache takes, how surely the writes on either side of the spell's begin are of two
-paces (`slow_spells` finds its begin to the write; bootstrap of the two means); of the rates likewise; of the
-stalls, one minus the chance that they line up by accident.
+paces (`slow_spells` finds its begin to the write; bootstrap of the two means, of the slow ones in the spell);
+of the rates likewise; of the stalls, one minus the chance that they line up by accident.
 
 Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 3.3 and Figure 2.
 """
@@ -64,6 +64,7 @@ class NonSequential(ProcedureTest[Seen]):
         seen.size_bytes = max(
             min(measure.WRITE_BYTES, zones.capacity_bytes // LEAST_PLACES), steps.block_bytes
         )
+        steps.reset("erase", slow=False)  # else the looks at the volatile cache wait for what is cleaned
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             through, seen.volatile, _ = written_through(steps, report)
             measure.sustain(through, seen, zones)
@@ -73,12 +74,13 @@ class NonSequential(ProcedureTest[Seen]):
         if seen.zones is None:
             return []
         spell, rows = seen.spell, steps.names
-        if spell is None or spell.first < measure.PACE_WRITES or spell.writes < measure.SLOW:
+        slow = len(seen.slow_ns)
+        if spell is None or spell.first < measure.PACE_WRITES or slow < measure.LEAST_SLOW:
             why = f"{len(seen.log):,} non-sequential writes came to no slow spell."
             if spell is not None:
                 why = (
-                    f"After {spell.first:,} writes {spell.writes:,} were slow: at least"
-                    f" {measure.PACE_WRITES:,} have to show the pace, and {measure.SLOW} that it is lost."
+                    f"After {spell.first:,} writes {slow:,} were slow: at least {measure.PACE_WRITES:,} have"
+                    f" to show the pace, and {measure.LEAST_SLOW} that it is lost."
                 )
             return [each.unknown(why, rows) for each in (CACHE, RATES, SPELL)] + _stalls(
                 seen, len(seen.log), rows
@@ -94,8 +96,12 @@ class NonSequential(ProcedureTest[Seen]):
 def _cache(seen: Seen, spell: Spell, rows: Sequence[str]) -> Finding:
     """What was written before the spell."""
     value = spell.first * seen.size_bytes
-    slow_s = spell.took_ns / spell.writes / 1e9
-    why = f"After {spell.first:,} writes the next {spell.writes:,} took {slow_s:.2f} s each in the mean."
+    slow_ns = seen.slow_ns
+    slow = f"{len(slow_ns):,} of " if len(slow_ns) < spell.writes else ""
+    why = (
+        f"After {spell.first:,} writes {slow}the next {spell.writes:,} took {slow_ns.mean() / 1e9:.2f} s each"
+    )
+    why += " in the mean."
     if seen.volatile == "hidden":
         packed = "A volatile cache that FLUSH does not empty packs writes: less is taken without it."
         return CACHE.unknown(f"{why} {packed}", rows)
@@ -105,10 +111,9 @@ def _cache(seen: Seen, spell: Spell, rows: Sequence[str]) -> Finding:
 def _sure(seen: Seen, spell: Spell) -> float:
     """How often resampled writes of the spell take a multiple of resampled ones before it."""
     draw = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
-    latency = seen.latency_ns
     means = [
         part[draw.integers(0, len(part), (RESAMPLES, min(len(part), 1_024)))].mean(axis=1)
-        for part in (latency[: spell.first], latency[spell.first : spell.end])
+        for part in (seen.latency_ns[: spell.first], seen.slow_ns)
         if len(part)
     ]
     if len(means) < 2:

@@ -33,6 +33,13 @@ SLOW, AMONG = 16, 64
 """A piece ends where that many of so many writes are slow; merges of a map delay two of 240."""
 AFTER_WRITES = 128
 """Writes after a spell, at least, that show that it is over."""
+AGAIN_WITHIN = 1 / 8
+"""Of the writes before a spell: if it slows down again within so many, it has not recovered. A drive whose
+cleaning of one zone frees space for many writes blocks one of these many."""
+WAIT_NS = 2_000_000_000
+"""A write that takes so long waits for cleaning, or hangs: no seek, retry or merge of a map does."""
+LEAST_SLOW = 4
+"""Slow writes of a spell. Chosen: a command hangs once, not four times in few writes after none in many."""
 
 
 @dataclass(slots=True)
@@ -52,21 +59,48 @@ class Seen:
 
     @property
     def spell(self) -> Spell | None:
-        """The first slow spell. It goes on over fast writes that are fewer than its own: a zone was cleaned,
-        and the next is waited for."""
-        latency, whole = self.latency_ns, None
-        for spell in slow_spells(latency):
-            if whole is None:
-                whole = spell
-            elif spell.first - whole.end < whole.writes:
+        """The first slow spell that blocks writes again and again. It goes on over fast writes that are
+        fewer than its own, or a small part of those before it: a zone was cleaned, and the next is waited
+        for. Else the last that may still become one; None where there is none."""
+        latency, whole, slow = self.latency_ns, None, 0
+        for spell in self._slow:
+            if whole is not None and spell.first - whole.end < max(whole.writes, AGAIN_WITHIN * whole.first):
+                slow += spell.writes
                 whole = Spell(whole.first, spell.end, int(latency[whole.first : spell.end].sum()))
-        return whole
+            elif slow < LEAST_SLOW:
+                whole, slow = spell, spell.writes
+        return whole if slow >= LEAST_SLOW or not self._is_over(whole) else None
+
+    @property
+    def _slow(self) -> list[Spell]:
+        """The slow spells, and the single writes beside them that wait, in their order."""
+        latency = self.latency_ns
+        found = slow_spells(latency)
+        waits = latency >= WAIT_NS
+        for spell in found:
+            waits[spell.first : spell.end] = False
+        found += [Spell(one, one + 1, int(latency[one])) for one in np.flatnonzero(waits).tolist()]
+        return sorted(found, key=lambda spell: spell.first)
+
+    @property
+    def slow_ns(self) -> I64:
+        """The latencies of the slow writes of the spell, ns."""
+        whole = self.spell
+        parts = [
+            self.latency_ns[one.first : one.end]
+            for one in self._slow
+            if whole is not None and whole.first <= one.first and one.end <= whole.end
+        ]
+        return np.concatenate([np.empty(0, np.int64), *parts])
+
+    def _is_over(self, spell: Spell | None) -> bool:
+        """Whether writes are fast again: as many came behind the spell as belong to it."""
+        return spell is not None and len(self.log) - spell.end >= max(AFTER_WRITES, spell.writes)
 
     @property
     def recovered(self) -> bool:
-        """Whether the spell is over: as many fast writes came behind it as belong to it."""
-        spell = self.spell
-        return spell is not None and len(self.log) - spell.end >= max(AFTER_WRITES, spell.writes)
+        """Whether the first spell is over."""
+        return self._is_over(self.spell)
 
 
 def _plan(steps: Steps, zones: ZonesSeen, size: int, done: int, count: int) -> IoBatch:
@@ -86,7 +120,6 @@ def _plan(steps: Steps, zones: ZonesSeen, size: int, done: int, count: int) -> I
 
 def sustain(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     """Writes until the drive has blocked and recovered, or is given up."""
-    steps.reset("erase", slow=False)
     steps.run("reset", RESET_ALL)
     size = seen.size_bytes
 
@@ -97,16 +130,16 @@ def sustain(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
 
     more("pace", PACE_WRITES)
     slow = Stop(round(PACES * usual_pace_ns(seen.latency_ns)), SLOW, AMONG)
-    while len(seen.log) * size < MOST_BYTES and seen.spell is None:
-        piece = more("fast", PIECE_WRITES, slow)
-        if slow.reached(piece) or not len(piece):
+    while len(seen.log) * size < MOST_BYTES and not _done(seen):
+        begun = slow.reached(seen.log) or seen.spell is not None
+        if not len(more("blocked", SHORT_WRITES) if begun else more("fast", PIECE_WRITES, slow)):
             break
-    while slow.reached(seen.log) and not _done(seen) and len(more("blocked", SHORT_WRITES)):
-        pass
     steps.run("reset-after", RESET_ALL)
 
 
 def _done(seen: Seen) -> bool:
     """Whether the spell is over, or has gone on for long."""
     spell = seen.spell
-    return spell is not None and (seen.recovered or len(seen.log) - spell.first >= MOST_SPELL_WRITES)
+    if spell is None or len(seen.slow_ns) < LEAST_SLOW:
+        return False
+    return seen.recovered or len(seen.log) - spell.first >= MOST_SPELL_WRITES

@@ -57,6 +57,7 @@ class OpenZones(ProcedureTest[Seen]):
         zones = seen.zones = steps.zones("zones") if steps.can_write else None
         if zones is None or zones.usable < LEAST_ZONES:
             return
+        steps.reset("erase", slow=False)  # a full cache would be cleaned in the bursts
         measure.try_limit(steps, seen, zones)
         with steps.settings("settings", write_cache=True, look_ahead=False):
             measure.search(steps, seen, zones)

@@ -6,7 +6,8 @@ round counts as past the edge if it takes longer by half of what each zone beyon
 excess of the round that cost a multiple, over all zones that may lie beyond; and by more than seeks over more
 zones explain, a share of that excess that grows with the zones (`SLOPE`). Each burst is held against one
 of as many writes to fewer zones, so that a volatile cache that fills is not taken for the edge. The first
-round opens the zones and does not count.
+round opens the zones and does not count. Where a volatile cache stays off, each write waits for the medium,
+and the edge costs less of a multiple; there the zones that both bursts write to have to cost more too.
 
 On a host-managed drive the declared limit is tried: zones are opened until the drive refuses.
 
@@ -22,6 +23,7 @@ import numpy as np
 
 from skylight.evidence import F64, I64, Bools, IoBatch, IoLog, Op
 from skylight.infer.zone_writes import PAST_EDGE
+from skylight.probe.flushed import TELLING_TURNS
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, ZonesSeen, joined
 
@@ -34,6 +36,11 @@ LEAST_ROUNDS = 3
 REST_S = 5.0
 """Idle time before a burst, in which the drive finishes what the one before left behind: chosen, a hundred
 times what the metadata of a zone take."""
+PAST_EDGE_WAITING = 1.25
+"""The multiple where no volatile cache takes the writes. Such a write costs a seek and a part of a revolution
+with few zones too, and zones that follow each other are as far apart whatever their number. With twice as
+many zones as the edge half of all writes wait for the metadata of another zone at least, an access of its
+own: half as long as a write's, that is a quarter more."""
 FEWEST_ZONES, MOST_ZONES = 4, 16_384
 """Where the doubling begins and ends: four times the largest limit that drives are known to declare."""
 HALF = 0.5
@@ -74,18 +81,31 @@ class Burst:
     def cost_ns(self) -> float:
         """The mean latency of a write in a round, ns: the median over the rounds but the first, so that one
         command that hangs does not matter."""
-        whole = self.latency_ns[: len(self.log) // self.zones * self.zones].reshape(-1, self.zones)
+        whole = self._rounds
         return float(np.median(whole[1:].mean(axis=1))) if len(whole) > 1 else float("nan")
+
+    def usual_ns(self, zones: slice) -> float:
+        """What writes to some of the zones take, ns: the mean of the middle half after the first round, so
+        that what other clients do in between does not matter."""
+        each = np.sort(self._rounds[1:, zones], axis=None)
+        return float(each[len(each) // 4 : len(each) - len(each) // 4].mean()) if len(each) else float("nan")
+
+    @property
+    def _rounds(self) -> I64:
+        """The latencies of whole rounds, a row a round."""
+        return self.latency_ns[: len(self.log) // self.zones * self.zones].reshape(-1, self.zones)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """A burst, and one of as many writes to fewer zones that it is held against. `least_ns` is the excess of
-    a round that counts as past the edge; 0 where that is not known yet, and a multiple of the cost counts."""
+    a round that counts as past the edge; 0 where that is not known yet, and a multiple of the cost counts,
+    less of one where writes are `waiting` for the medium."""
 
     tried: Burst
     against: Burst
     least_ns: float
+    waiting: bool
 
     @property
     def excess_ns(self) -> float:
@@ -95,22 +115,30 @@ class Comparison:
     @property
     def is_past(self) -> bool:
         """Whether the burst is past the edge."""
-        return bool(self.judged(np.float64(self.tried.cost_ns), np.float64(self.against.cost_ns)))
+        past = bool(self.judged(np.float64(self.tried.cost_ns), np.float64(self.against.cost_ns)))
+        return past and (self.least_ns > 0 or not self.waiting or self._same_zones_cost_more())
+
+    def _same_zones_cost_more(self) -> bool:
+        """The control: whether the zones that both bursts write to cost more too. If not, it is those beyond
+        that do, which may lie at other angles. The first is left out: it follows another one."""
+        both = slice(1, self.against.zones)
+        return self.tried.usual_ns(both) >= PAST_EDGE_WAITING * self.against.usual_ns(both)
 
     def judged(self, tried_ns: F64 | np.float64, against_ns: F64 | np.float64) -> Bools | np.bool_:
         """Whether it were past with these costs of a write."""
         if self.least_ns:
             return self.tried.zones * (tried_ns - against_ns) >= self.least_ns
-        return tried_ns >= PAST_EDGE * against_ns
+        return tried_ns >= (PAST_EDGE_WAITING if self.waiting else PAST_EDGE) * against_ns
 
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen: the zones; the comparisons of the search, its last number of zones inside and the first
-    outside, None where no number costs more; final bursts; how many zones a host-managed drive let be opened,
-    and whether it then refused."""
+    """What was seen: the zones; whether writes wait for the medium, also to few zones; the comparisons of the
+    search, its last number of zones inside and the first outside, None where no number costs more; final
+    bursts; how many zones a host-managed drive let be opened, and whether it then refused."""
 
     zones: ZonesSeen | None = None
+    waiting: bool = False
     search: list[Comparison] = field(default_factory=list)
     inside: int = 0
     outside: int | None = None
@@ -145,8 +173,16 @@ def compare(
     """Bursts of as many small sequential writes to `count` zones and to fewer; see `Comparison.least_ns`."""
     tried = burst(steps, zones, "sequential", SMALL_BYTES, count, BURST_WRITES)
     against = burst(steps, zones, "sequential", SMALL_BYTES, fewer, tried.rounds * count)
-    seen.search.append(Comparison(tried, against, least_ns))
+    if not seen.search:
+        seen.waiting = _waits(steps, against)
+    seen.search.append(Comparison(tried, against, least_ns, seen.waiting))
     return seen.search[-1]
+
+
+def _waits(steps: Steps, few: Burst) -> bool:
+    """Whether writes to a few zones wait for the medium: no volatile cache takes them."""
+    rotation_ns = steps.known.number("rotation_ns")
+    return rotation_ns is not None and float(np.median(few.latency_ns)) >= TELLING_TURNS * rotation_ns
 
 
 def most_zones(zones: ZonesSeen) -> int:

@@ -8,7 +8,7 @@ Source: docs/tests/rotation.md has the steps and their reasons.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -37,6 +37,7 @@ from skylight.probe.rotation.analysis import (
     VISITS,
     Analysis,
 )
+from skylight.probe.zoned import Packed
 
 IO_BYTES = 4096
 TURN_BYTES = 256 << 20
@@ -65,20 +66,32 @@ Pairs = list[tuple[int, int]]
 @dataclass(slots=True)
 class Seen:
     """The reads by the names of their steps, and what they say; None before the first. Whether some places
-    could not be read, of a target with zones."""
+    could not be read, of a target with zones, and where those that can be are."""
 
     logs: dict[str, IoLog] = field(default_factory=dict)
     analysis: Analysis | None = None
     unreadable: bool = False
+    packed: Packed = field(default_factory=lambda: Packed(0, 1, 1, 0))
 
 
 @dataclass(slots=True)
 class Plan:
-    """Reads, kept by the name of their step; `base` is where the start is measured."""
+    """Reads, kept by the name of their step; `base` is where the start is measured. All addresses here, and
+    those of the logs that are kept, are packed."""
 
     steps: Steps
     base: int
     seen: Seen
+
+    @property
+    def size(self) -> int:
+        """Bytes that can be read."""
+        return self.seen.packed.size_bytes
+
+    @property
+    def middle(self) -> float:
+        """The middle address of the target."""
+        return float(self.seen.packed.back(np.array([self.steps.size // 2], np.uint64))[0])
 
     @property
     def logs(self) -> dict[str, IoLog]:
@@ -92,22 +105,24 @@ class Plan:
 
     def analysis(self) -> Analysis:
         """What the logs say. Each value is computed once, so it is asked for once its logs are there."""
-        return Analysis(lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.steps.size)
+        return Analysis(lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.size)
 
     def read(self, name: str, at: F64) -> None:
         """One step of reads of the blocks that hold some addresses; none where these cannot be read."""
-        most = self.steps.size // self.io_bytes - 1
+        most = self.size // self.io_bytes - 1
         block = np.clip(at // self.io_bytes, 0, most).astype(np.uint64)
-        io = IoBatch.reads(block * np.uint64(self.io_bytes), self.io_bytes)
+        packed = self.seen.packed
+        io = IoBatch.reads(packed.there(block * np.uint64(self.io_bytes)), self.io_bytes)
         if not self.steps.written(io.offset, self.io_bytes):
             self.seen.unreadable = True
             return
-        self.logs[name] = self.steps.run(name, io, params={"io_bytes": self.io_bytes})
+        log = self.steps.run(name, io, params={"io_bytes": self.io_bytes})
+        self.logs[name] = replace(log, offset=packed.back(log.offset))
 
     def turning(self, name: str) -> None:
         """Rounds of four neighbouring blocks at each of some places, interleaved at random."""
         rng = self.steps.rng(name)
-        region = min(TURN_BYTES, self.steps.size - self.base) // (VISITS * self.io_bytes)
+        region = min(TURN_BYTES, self.size - self.base) // (VISITS * self.io_bytes)
         chosen = rng.choice(region, size=ROUNDS * PLACES_PER_ROUND, replace=False)
         blocks = []
         for group in chosen.reshape(ROUNDS, -1):
@@ -120,7 +135,7 @@ class Plan:
         """Different blocks of each of some runs of addresses, in random order within a run."""
         rng, rows = self.steps.rng(name), []
         for begin in begins:
-            first = min(max(begin, 0.0), self.steps.size - length)
+            first = min(max(begin, 0.0), self.size - length)
             chosen = rng.choice(max(int(length) // self.io_bytes, count), size=count, replace=False)
             rows.append(first + length * chosen / max(int(length) // self.io_bytes, count))
         self.read(name, np.concatenate(rows))
@@ -168,8 +183,11 @@ def measure(steps: Steps, seen: Seen) -> None:
     """Does the steps, each planned from the ones before; ends early where there is nothing to go on with."""
     if steps.known.word("drive_type") == "not-rotating" or steps.size < LEAST_BYTES:
         return
-    zoned = steps.zones("zones") is not None  # what is read there is written in place before
-    clean = not steps.can_write or steps.erase("erase") or zoned
+    zones = steps.zones("zones")
+    block = max(IO_BYTES, steps.block_bytes)
+    seen.packed = Packed.of(zones, steps.size, block)
+    # What is read in zones is written in place before.
+    clean = not steps.can_write or steps.erase("erase") or zones is not None
     plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen)
     found = seen.analysis = plan.analysis()
     with steps.settings("settings", write_cache=False, look_ahead=False):
@@ -185,7 +203,7 @@ def measure(steps: Steps, seen: Seen) -> None:
 
 def _measure_tracks(plan: Plan, found: Analysis) -> None:
     """Track sizes at three places, then the arm."""
-    size = plan.steps.size
+    size = plan.size
     if found.rough is None:
         return
     track = found.rough.track_bytes
@@ -194,7 +212,7 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
     reads = SIZE_READS * (COARSE_TIMES if found.turn is not None and found.turn.host.coarse else 1)
     if size >= BEFORE_END_PARTS * BEHIND_BYTES[-1]:
         plan.scattered("od-behind", [plan.base + behind for behind in BEHIND_BYTES], length, reads)
-    plan.scattered("md", [(size - length) / 2], length, reads)
+    plan.scattered("md", [plan.middle - length / 2], length, reads)
     plan.scattered("id", [size - length], length, reads)
     if size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
         plan.scattered("id-before", [size - length - BEFORE_END_BYTES], length, reads)
@@ -241,7 +259,7 @@ def _measure_far(plan: Plan, found: Analysis) -> None:
     if found.near is None:
         return
     length = PLACE_TRACKS * found.near.track_bytes
-    begins = [(plan.steps.size - length) * part for part in OTHERS]
+    begins = [(plan.size - length) * part for part in OTHERS]
     plan.scattered("places", begins, length, PLACE_READS)
     if len(found.places) < FEWEST_PLACES:
         return

@@ -16,6 +16,7 @@ Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 from math import factorial
@@ -23,6 +24,8 @@ from math import factorial
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.probe import Cost, Figure
+from skylight.probe.cleaning.findings import START, START_RIGHT
+from skylight.probe.cleaning.verdict import LEAST_CONFIDENCE, chance_within
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.zone_cleaning import measure
 from skylight.probe.zone_cleaning.figures import draw
@@ -59,6 +62,7 @@ class ZoneCleaning(ProcedureTest[Seen]):
         if zones.capacity_bytes < LEAST_CAPACITY:
             return
         seen.zones = zones
+        steps.reset("erase", slow=False)  # the drive counts all its zones, not those of a trial alone
         with steps.settings("settings", write_cache=True, look_ahead=False):
             measure.trials(steps, seen, zones)
 
@@ -76,6 +80,7 @@ class ZoneCleaning(ProcedureTest[Seen]):
             _each_io(seen, zones, rows),
             _unit(seen, rows),
             _first_clean(seen, rows),
+            *_start(seen, zones, steps),
         ]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
@@ -145,3 +150,22 @@ def _first_clean(seen: Seen, rows: Sequence[str]) -> Finding:
     why = f"After {seen.not_before_s:.1f} s of idle time no zone was clean, after {begun_s:.1f} s one was."
     near = 1 - min((high - low) / max(high, 1.0), 1.0)
     return FIRST_CLEAN.found(round(high), near, why, rows, (low, high))
+
+
+def _start(seen: Seen, zones: ZonesSeen, steps: Replay) -> list[Finding]:
+    """When cleaning begins, where the test of cleaning could not say: when the first zone of the first trial
+    was clean, less the time of a zone, which is that of all of them, since all hold the same."""
+    before, zone_ns = steps.known.get(START.name), seen.trials[0].zone_ns
+    if before is None or before.known or seen.begun_by_s is None or zone_ns is None:
+        return []
+    first_s, poll_s = (seen.not_before_s + seen.begun_by_s) / 2, seen.begun_by_s - seen.not_before_s
+    zone_s, others = zone_ns / 1e9, max(len(zones_of_a_trial(zones)) - 1, 1)
+    start_s = first_s - zone_s
+    # The first zone was clean at any time between two polls, and so was the last.
+    apart_s = math.hypot(poll_s, poll_s / others, measure.POLL_SHARE * zone_s) / math.sqrt(12)
+    confidence = chance_within(START_RIGHT.part, apart_s / start_s) if start_s > 0 else 0.0
+    if confidence < LEAST_CONFIDENCE:
+        return []
+    why = f"A first zone was clean after {first_s:.1f} s of idle time, and one like it takes {zone_s:.2f} s."
+    interval = (max(start_s - 2 * apart_s, 0.0) * 1e9, (start_s + 2 * apart_s) * 1e9)
+    return [START.found(round(start_s * 1e9), confidence, why, steps.names[:1], interval)]

@@ -36,6 +36,9 @@ use cleaning::Cleaning;
 use open_zones::{OpenZones, Taken};
 use throttle::{Estimate, Throttle, ThrottleSpec};
 
+/// Entries of the map that a write of ordinary size may add: its own, and one where it splits an extent.
+const WRITE_MAP_ENTRIES: u64 = 2;
+
 /// What the controller of a host-aware drive needs for its bookkeeping of open zones, besides the media.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bookkeeping {
@@ -232,12 +235,17 @@ impl Aware {
         }
     }
 
-    /// How many sectors and writes the next journal entry holds at most. With a full cache each write waits for itself.
+    /// How many sectors and writes the next journal entry holds at most: no more writes than the map has entries for. With a
+    /// full cache each write waits for itself.
     pub(super) fn entry_limits(&mut self) -> (Sectors, usize) {
         let JournalSpec { entry_max, entry_writes, .. } = self.spec.journal;
         self.journal.oldest(&self.map);
         let is_full = self.journal.slots_used() >= self.spec.watermark;
-        (entry_max, if is_full { 1 } else { entry_writes })
+        let in_map = self.spec.map_limit.map_or(usize::MAX, |limit| {
+            let free = limit.saturating_sub(self.map.entries());
+            usize::try_from(free / WRITE_MAP_ENTRIES).unwrap_or(usize::MAX)
+        });
+        (entry_max, if is_full { 1 } else { entry_writes.min(in_map).max(1) })
     }
 
     /// Writes one journal entry, after cleaning if that is necessary.
