@@ -263,6 +263,12 @@ def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, chunks: 
         raise UnusableClipError(
             f"what moves in it moves by {move_px:.1f} px: too little to be a head's position"
         )
+    if high - low > scales.LARGEST_SWING_RAD:
+        raise UnusableClipError(
+            f"what moves in it turns by {np.degrees(high - low):.0f} degrees, and the arm of a drive by less"
+            f" than {np.degrees(scales.LARGEST_SWING_RAD):.0f}: its pivot or its background cannot be found;"
+            " film the head in more places, or name its place with --region"
+        )
     if options.known:
         try:
             scale = scales.by_known(angle, options.known)
