@@ -211,10 +211,12 @@ def _learn(found: Survey, background: Background) -> _Learnt:
         masks = background.masks(found.diverse)
         if masks.sum(axis=1).max() < arms.LEAST_PIXELS:
             raise UnusableClipError("nothing moves in it but noise: no head in view")
-        pivot = arms.find_pivot(x, y, masks, pivot, fine=round_ == ROUNDS - 1)
+        last = round_ == ROUNDS - 1
+        # Before the last round from anywhere: on the first background a pivot on the other side may do as well.
+        pivot = arms.find_pivot(x, y, masks, pivot if last else None, fine=last)
         polar = arms.Polar(x, y, pivot, arms.BIN_PX)
         appearance, _, _ = arms.learn(polar, masks)
-        if round_ == ROUNDS - 1:
+        if last:
             break
         seen = background.masks(samples)
         shift, _, _ = appearance.match(polar.sums(seen), seen)
