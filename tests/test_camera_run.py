@@ -16,6 +16,7 @@ from skylight.camera.render import Clip, Film, through_window, write
 from skylight.camera.scale import Arm
 from skylight.camera.track import Track, track
 from skylight.engines.head_trace import HeadTraceFile
+from skylight.errors import UsageError
 from skylight.evidence import IoLog, Op
 from skylight.reproduce.fragments import MIDDLE, fragment
 from skylight.reproduce.lab import GIB, MIB, Bench, band_start
@@ -23,16 +24,18 @@ from skylight.reproduce.lab import GIB, MIB, Bench, band_start
 F64 = NDArray[np.float64]
 SIZE = (224, 160)
 STEP = 8 * MIB
+# A time lapse: a stroke of a surface at full speed takes two minutes.
+LAPSE_HZ = 0.5
 # A seek from the OD to the middle, s: half of the "about 16 ms" from end to end (section 4.3), and a bit.
 SEEK_S = 0.010
 
 
 def film(
-    trace: Traced, path: Path, start_s: float, frames: int, rate_hz: float
+    trace: Traced, path: Path, start_s: float, frames: int, rate_hz: float, size: tuple[int, int] = SIZE
 ) -> tuple[Clip, Track, Reading]:
     """A film through the window, and what it shows."""
     clip = Clip(trace.motion, start_s, frames, Film(rate_hz))
-    write(path, through_window(clip, scene.window_view(*SIZE, Arm())), SIZE, clip.film, lambda _done: None)
+    write(path, through_window(clip, scene.window_view(*size, Arm())), size, clip.film, lambda _done: None)
     found = track(path)
     return clip, found, read(found.position, found.confidence, rate_hz)
 
@@ -148,25 +151,41 @@ def test_the_phases_of_a_cleaning_on_film(tmp_path: Path) -> None:
     assert start_s[3] - start_s[1] == pytest.approx(begin_s[2] - begin_s[0], abs=2 / rate_hz)
 
 
-def test_the_direction_of_shingling_and_the_serpentine(rng: np.random.Generator, tmp_path: Path) -> None:
-    # Figure 19 of the paper, as a time lapse: long sequential reads at the OD, at the MD and near the ID. The
-    # positions are those of the head trace, with noise.
-    bench = Bench("st5000")
+@dataclass(frozen=True)
+class Lapse:
+    """Long sequential reads at the OD, at the MD and near the ID, as Figure 19 of the paper has them;
+    `reads_s` are their beginnings and ends, s."""
+
+    trace: Traced
+    reads_s: list[tuple[float, float]]
+
+    def inward(self, seen: Reading) -> list[list[bool]]:
+        """Whether each stroke of a time lapse leads inward, by read."""
+        return [
+            [one.inward for one in seen.strokes if start_s <= (one.start + one.end) / 2 / LAPSE_HZ < end_s]
+            for start_s, end_s in self.reads_s
+        ]
+
+    @property
+    def frames(self) -> int:
+        """Number of frames of a time lapse."""
+        return int((self.reads_s[-1][1] - self.reads_s[0][0]) * LAPSE_HZ)
+
+
+@pytest.fixture(scope="module")
+def lapse(tmp_path_factory: pytest.TempPathFactory) -> Lapse:
+    path, bench = tmp_path_factory.mktemp("lapse") / "head.arrows", Bench("st5000")
     reads_s = []
-    with HeadTraceFile(tmp_path / "head.arrows", bench.engine):
+    with HeadTraceFile(path, bench.engine):
         for share, length in ((0.0, 50 * GIB), (0.48, 50 * GIB), (0.95, 20 * GIB)):
             first, from_s = int(share * bench.size) // STEP * STEP, bench.now_ns / 1e9
             bench.reads(first + np.arange(length // STEP) * STEP, STEP)
             reads_s.append((from_s, bench.now_ns / 1e9))
             bench.pause(30.0)
-    trace, rate_hz = read_trace(tmp_path / "head.arrows"), 0.5
-    times_s = np.arange(0, reads_s[-1][1] - reads_s[0][0], 1 / rate_hz)
-    position = trace.motion.at(times_s) + rng.normal(0, 0.001, len(times_s))
-    seen = read(position, np.ones(len(position)), rate_hz)
-    inward = [
-        [one.inward for one in seen.strokes if from_s <= (one.start + one.end) / 2 / rate_hz < until_s]
-        for from_s, until_s in reads_s
-    ]
+    return Lapse(read_trace(path), reads_s)
+
+
+def check_figure_19(inward: list[list[bool]]) -> None:
     # "Both at the OD and at the ID, shingling direction is towards the middle diameter" (section 4.9).
     assert inward[0] == [True] * 3
     assert len(inward[2]) >= 2
@@ -174,3 +193,35 @@ def test_the_direction_of_shingling_and_the_serpentine(rng: np.random.Generator,
     # "A conventional serpentine layout with wide serpents is used at the MD."
     assert len(inward[1]) >= 3
     assert all(one != two for one, two in pairwise(inward[1]))
+
+
+def test_the_direction_of_shingling_and_the_serpentine(lapse: Lapse, rng: np.random.Generator) -> None:
+    position = lapse.trace.motion.at(np.arange(lapse.frames) / LAPSE_HZ)
+    position += rng.normal(0, 0.001, lapse.frames)
+    check_figure_19(lapse.inward(read(position, np.ones(lapse.frames), LAPSE_HZ)))
+
+
+@pytest.mark.parametrize("size", [(224, 160), (448, 320)])
+def test_a_time_lapse_in_which_the_head_rests_at_three_places(
+    lapse: Lapse, size: tuple[int, int], tmp_path: Path
+) -> None:
+    # The first frame's exposure sees the head parked and at the OD: its mask is the fullest.
+    clip, found, seen = film(lapse.trace, tmp_path / "film.mp4", 0.0, lapse.frames, LAPSE_HZ, size)
+    truth = clip.truth()
+    error = found.position - (truth - truth.min()) / np.ptp(truth)
+    assert np.quantile(np.abs(error), 0.95) < 0.02
+    inward = lapse.inward(seen)
+    if size[0] >= 448:
+        check_figure_19(inward)
+    else:
+        # A stroke is 2 px long in it: some are not seen, and none is seen the wrong way.
+        assert all(inward[0])
+        assert not any(inward[2])
+
+
+def test_an_arm_that_turns_too_far_is_refused(
+    lapse: Lapse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skylight.camera.scale.LARGEST_SWING_RAD", 0.2)
+    with pytest.raises(UsageError, match=r"degrees, and the arm of a drive by less than 11: .*--region"):
+        film(lapse.trace, tmp_path / "film.mp4", 300.0, 120, LAPSE_HZ)

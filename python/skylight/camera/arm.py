@@ -166,11 +166,12 @@ def learn(polar: Polar, masks: F32, rounds: int = ROUNDS) -> tuple[Appearance, F
     explained."""
     sums = polar.sums(masks)
     pixels = masks.sum(axis=1, dtype=np.float64)
-    fullest = int(np.argmax(pixels))
-    profile = sums[fullest].sum(axis=0)
+    # Not the fullest: that is one whose exposure saw the head in two places, if there is one.
+    usual = int(np.argsort(pixels)[len(pixels) // 2])
+    profile = sums[usual].sum(axis=0)
     centre = round(float((profile * np.arange(polar.bins)).sum() / max(float(profile.sum()), 1e-6)))
     one = np.ones(1)
-    appearance = Appearance(polar, _laid_over(polar, sums[fullest : fullest + 1], np.array([centre]), one))
+    appearance = Appearance(polar, _laid_over(polar, sums[usual : usual + 1], np.array([centre]), one))
     shift, explained, _ = appearance.match(sums, masks)
     for _ in range(rounds):
         weights = np.where(pixels >= LEAST_PIXELS, explained**2, 0)

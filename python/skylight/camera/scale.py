@@ -54,6 +54,11 @@ class Arm:
         return np.asarray((radius - self.outer_mm) / (self.inner_mm - self.outer_mm), np.float64)
 
 
+# An arm that turned further inward would carry its head past the line from the pivot to the spindle, into
+# the clamp.
+LARGEST_SWING_RAD = -float(Arm().angle(0.0))
+
+
 @dataclass(frozen=True)
 class Scale:
     """A scale and where it comes from: `how` in words; `pixels` is the stroke in the film, px."""

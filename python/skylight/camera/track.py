@@ -211,10 +211,12 @@ def _learn(found: Survey, background: Background) -> _Learnt:
         masks = background.masks(found.diverse)
         if masks.sum(axis=1).max() < arms.LEAST_PIXELS:
             raise UnusableClipError("nothing moves in it but noise: no head in view")
-        pivot = arms.find_pivot(x, y, masks, pivot, fine=round_ == ROUNDS - 1)
+        last = round_ == ROUNDS - 1
+        # Before the last round from anywhere: on the first background a pivot on the other side may do as well.
+        pivot = arms.find_pivot(x, y, masks, pivot if last else None, fine=last)
         polar = arms.Polar(x, y, pivot, arms.BIN_PX)
         appearance, _, _ = arms.learn(polar, masks)
-        if round_ == ROUNDS - 1:
+        if last:
             break
         seen = background.masks(samples)
         shift, _, _ = appearance.match(polar.sums(seen), seen)
@@ -262,6 +264,12 @@ def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, chunks: 
     if move_px < LEAST_MOVE_PX:
         raise UnusableClipError(
             f"what moves in it moves by {move_px:.1f} px: too little to be a head's position"
+        )
+    if high - low > scales.LARGEST_SWING_RAD:
+        raise UnusableClipError(
+            f"what moves in it turns by {np.degrees(high - low):.0f} degrees, and the arm of a drive by less"
+            f" than {np.degrees(scales.LARGEST_SWING_RAD):.0f}: its pivot or its background cannot be found;"
+            " film the head in more places, or name its place with --region"
         )
     if options.known:
         try:
