@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +12,7 @@ from click.testing import CliRunner
 
 from skylight import _native
 from skylight.cli.app import cli
-from skylight.engines.device import BLKDISCARD, DeviceEngine
+from skylight.engines.device import DeviceEngine
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import TargetError
 from skylight.evidence import Evidence, IoBatch, TargetFacts
@@ -137,65 +135,53 @@ def test_an_erase_that_is_not_allowed_is_not_done(tmp_path: Path) -> None:
 
 
 class Discards:
-    """Stands in for the kernel: notes what is discarded, or refuses."""
+    """Stands in for a host: notes what is discarded, or refuses."""
+
+    size_bytes, block_bytes, key = 200 << 30, 512, None
 
     def __init__(self, error: int = 0) -> None:
         """Fails with that number, if it is one."""
         self.error = error
-        self.ranges: list[tuple[int, ...]] = []
+        self.ranges: list[tuple[int, int]] = []
 
-    def __call__(self, descriptor: int, request: int, argument: bytes) -> int:
-        assert request == BLKDISCARD
+    def discard(self, start_bytes: int, length_bytes: int) -> None:
         if self.error:
             raise OSError(self.error, "no")
-        self.ranges.append(struct.unpack("=QQ", argument))
-        return 0
+        self.ranges.append((start_bytes, length_bytes))
 
 
-class NoHost:
-    """A host that is not asked."""
-
-    size_bytes, block_bytes, key = 200 << 30, 512, None
-
-
-def device(tmp_path: Path, kind: str = "device", *, can_write: bool = True) -> DeviceEngine:
+def device(tmp_path: Path, host: Discards, kind: str = "device", *, can_write: bool = True) -> DeviceEngine:
     """An engine over a file that passes for a block device."""
     path = tmp_path / "target"
     path.touch()
-    facts = TargetFacts(kind, str(path), NoHost.size_bytes, NoHost.block_bytes)
-    return DeviceEngine(NoHost(), facts, can_write=can_write)  # type: ignore[arg-type]  # is not asked
+    facts = TargetFacts(kind, str(path), host.size_bytes, host.block_bytes)
+    return DeviceEngine(host, facts, can_write=can_write)  # type: ignore[arg-type]  # has what is asked
 
 
-def test_a_block_device_is_discarded_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Discards()
-    monkeypatch.setattr(fcntl, "ioctl", kernel)
-    assert device(tmp_path).trim()
-    ends = [start + length for start, length in kernel.ranges]
-    assert [start for start, _ in kernel.ranges] == [0, *ends[:-1]]
-    assert ends[-1] == NoHost.size_bytes
+def test_a_block_device_is_discarded_whole(tmp_path: Path) -> None:
+    host = Discards()
+    assert device(tmp_path, host).trim()
+    ends = [start + length for start, length in host.ranges]
+    assert [start for start, _ in host.ranges] == [0, *ends[:-1]]
+    assert ends[-1] == host.size_bytes
 
 
 @pytest.mark.parametrize(("kind", "can_write"), [("file", True), ("device", False)])
 def test_files_and_what_may_not_be_written_to_are_not_discarded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, can_write: bool
+    tmp_path: Path, kind: str, can_write: bool
 ) -> None:
-    kernel = Discards()
-    monkeypatch.setattr(fcntl, "ioctl", kernel)
-    assert not device(tmp_path, kind, can_write=can_write).trim()
-    assert kernel.ranges == []
+    host = Discards()
+    assert not device(tmp_path, host, kind, can_write=can_write).trim()
+    assert host.ranges == []
 
 
-def test_a_device_without_trim_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fcntl, "ioctl", Discards(errno.EOPNOTSUPP))
-    assert not device(tmp_path).trim()
+def test_a_device_without_trim_says_so(tmp_path: Path) -> None:
+    assert not device(tmp_path, Discards(errno.EOPNOTSUPP)).trim()
 
 
-def test_a_trim_that_fails_names_the_target_and_the_mend(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fcntl, "ioctl", Discards(errno.EIO))
+def test_a_trim_that_fails_names_the_target_and_the_mend(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match=r"target: TRIM failed: .*--reset idle"):
-        device(tmp_path).trim()
+        device(tmp_path, Discards(errno.EIO)).trim()
 
 
 def test_the_plan_says_how_the_target_is_reset(tmp_path: Path) -> None:

@@ -305,6 +305,8 @@ def serve(
                     "checksums": None,
                     "read_mode": None,
                     "shingle_width": None,
+                    "hbuffer": None,
+                    "hbuffer_zones": None,
                 },
                 "answers": {"timing": timing, "seed": seed, "delays_ns": None, "fail": None, "log": None},
                 "doors": {

@@ -160,7 +160,7 @@ def _listed(model: str, known: Known) -> list[Claim]:
         return []
     words = DRIVE_TYPE.words
     kind = known.word("drive_type")
-    if kind not in words:
+    if kind is None or kind not in words:
         return [Claim("Recording", f"{words[found.recording]}, by {found.source}", DASH, NOT_MEASURED)]
     verdict = AGREES if kind == found.recording else DIFFERS
     return [Claim("Recording", f"{words[found.recording]}, by {found.source}", words[kind], verdict)]
