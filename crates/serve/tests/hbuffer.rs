@@ -60,8 +60,7 @@ impl Disk {
         let image =
             Image::open_on(Box::new(self.store.clone()), layer, &Options::default()).expect("an image");
         let served = ServedImage::new(image, Shape::drive("zoned", 0), "none").expect("a thread");
-        let policy = self.policy.parse().expect("a policy");
-        let plan = HBufferPlan { policy, zones: Some(LOG_ZONES) };
+        let plan = HBufferPlan { policy: self.policy.to_owned(), zones: Some(LOG_ZONES) };
         HBuffered::new(Arc::new(served), &plan).unwrap_or_else(|error| panic!("{error}"))
     }
 }
