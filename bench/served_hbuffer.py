@@ -1,8 +1,9 @@
 """Row H4 on a served drive: streams written directly and with the paper's policy, migration included.
 
 A client writes to 200 zones of a served st8000as0022 in turn, one write at a time, as row H4 of
-``skylight reproduce hasmr`` does in virtual time, and waits until the host buffer has moved everything home. The
-drive is in model time, so seconds are those of the model while the server keeps up (its lateness is printed).
+``skylight reproduce hasmr`` does in virtual time, and waits until the host buffer has moved everything home.
+The drive is in model time, so seconds are those of the model while the server keeps up: its lateness is
+printed.
 
 What invalidates results: a machine too busy for the server to keep up.
 

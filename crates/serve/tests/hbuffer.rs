@@ -4,7 +4,6 @@
 //! `SKYLIGHT_SERVED_OPERATIONS` is how many commands there are in all (4,000 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
 
 #[path = "../../image/tests/media/mod.rs"]
-#[expect(dead_code, reason = "the image's own tests use the rest")]
 mod media;
 #[path = "../../image/tests/common/numbers.rs"]
 mod numbers;
