@@ -146,8 +146,6 @@ fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Pla
     let profile = drive.profile_toml.map(|toml| Profile::from_toml(&toml, &drive.origin)).transpose();
     let timing = answers.timing.parse().map_err(|error: String| refused(py, error))?;
     let read_mode = drive.read_mode.map(|name| name.parse()).transpose();
-    let policy = drive.hbuffer.map(|name| name.parse()).transpose();
-    let policy = policy.map_err(|error: String| refused(py, error))?;
     let faults = answers.fail.map(|text| text.parse::<Faults>()).transpose();
     Ok(Plan {
         profile: profile.map_err(|error| profile_error(&error))?,
@@ -166,7 +164,7 @@ fn plan_of(py: Python<'_>, drive: ServedDrive, answers: Answers) -> PyResult<Pla
         faults: faults.map_err(|error| refused(py, format!("--fail: {error}")))?,
         read_mode: read_mode.map_err(|error: String| refused(py, error))?,
         width_tracks: drive.shingle_width,
-        hbuffer: policy.map(|policy| HBufferPlan { policy, zones: drive.hbuffer_zones }),
+        hbuffer: drive.hbuffer.map(|policy| HBufferPlan { policy, zones: drive.hbuffer_zones }),
         refused: answers.log.as_ref().map(|path| log_to(py, path)).transpose()?,
         log: answers.log.map(|path| log_to(py, &path)).transpose()?,
     })

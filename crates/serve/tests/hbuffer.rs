@@ -4,7 +4,6 @@
 //! `SKYLIGHT_SERVED_OPERATIONS` is how many commands there are in all (4,000 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
 
 #[path = "../../image/tests/media/mod.rs"]
-#[expect(dead_code, reason = "the image's own tests use the rest")]
 mod media;
 #[path = "../../image/tests/common/numbers.rs"]
 mod numbers;
@@ -60,8 +59,7 @@ impl Disk {
         let image =
             Image::open_on(Box::new(self.store.clone()), layer, &Options::default()).expect("an image");
         let served = ServedImage::new(image, Shape::drive("zoned", 0), "none").expect("a thread");
-        let policy = self.policy.parse().expect("a policy");
-        let plan = HBufferPlan { policy, zones: Some(LOG_ZONES) };
+        let plan = HBufferPlan { policy: self.policy.to_owned(), zones: Some(LOG_ZONES) };
         HBuffered::new(Arc::new(served), &plan).unwrap_or_else(|error| panic!("{error}"))
     }
 }

@@ -21,7 +21,7 @@ use skylight_disk::{LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::hbuffer::Counters;
 use skylight_layer::hbuffer::policy::Fill;
 
-pub use opening::{HBufferError, HBufferPlan, PolicyName};
+pub use opening::{HBufferError, HBufferPlan};
 
 use self::worker::{Message, Worker};
 use super::{
@@ -44,7 +44,7 @@ struct Seen {
 pub struct HBuffered {
     shape: Shape,
     drive: Arc<dyn Backend>,
-    policy: PolicyName,
+    policy: &'static str,
     messages: Sender<Message>,
     seen: Arc<Mutex<Seen>>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -57,7 +57,7 @@ impl HBuffered {
     /// See [`HBufferError`].
     pub fn new(drive: Arc<dyn Backend>, plan: &HBufferPlan) -> Result<Self, HBufferError> {
         let (buffer, work) = opening::open(drive.clone(), plan)?;
-        let shape = drive.shape();
+        let (shape, policy) = (drive.shape(), buffer.policy_name());
         let shape = Shape {
             size: buffer.capacity().bytes(),
             description: format!("{}; a host buffer makes it an ordinary disk", shape.description),
@@ -71,7 +71,7 @@ impl HBuffered {
         let run = move || worker.run(&received);
         let thread = std::thread::Builder::new().name("hbuffer".to_owned()).spawn(run)?;
         let thread = Mutex::new(Some(thread));
-        Ok(Self { shape, drive, policy: plan.policy, messages, seen, thread })
+        Ok(Self { shape, drive, policy, messages, seen, thread })
     }
 
     fn seen(&self) -> Seen {
@@ -105,11 +105,11 @@ impl Drop for HBuffered {
 }
 
 /// What the status says, bytes.
-fn status_json(seen: &Seen, policy: PolicyName) -> Value {
+fn status_json(seen: &Seen, policy: &str) -> Value {
     let Seen { counters, fill, is_cleaning, waiting } = seen;
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
     json!({
-        "policy": policy.name(),
+        "policy": policy,
         "waiting": waiting,
         "paths": {
             "direct_bytes": bytes(counters.direct),

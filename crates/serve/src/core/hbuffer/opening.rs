@@ -2,10 +2,8 @@
 //!
 //! Invariant: a drive with data that no buffer wrote is left as it is.
 
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::str::FromStr;
 use std::sync::Arc;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
@@ -32,39 +30,11 @@ const SPARE_ZONES: u32 = 2;
 /// What is read at a time to look for data, 1 MiB.
 const LOOK: Sectors = Sectors(2048);
 
-/// A policy by its name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PolicyName(&'static str);
-
-impl PolicyName {
-    /// The name.
-    pub const fn name(self) -> &'static str {
-        self.0
-    }
-}
-
-impl fmt::Display for PolicyName {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.0)
-    }
-}
-
-impl FromStr for PolicyName {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let found = policies::NAMES.into_iter().find(|&policy| policy == name);
-        found.map(Self).ok_or_else(|| {
-            format!("{name}: no policy of a host buffer; use one of {}", policies::NAMES.join(", "))
-        })
-    }
-}
-
 /// Which buffer to put before a drive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct HBufferPlan {
-    /// What decides where writes go.
-    pub policy: PolicyName,
+    /// The name of the policy that decides where writes go.
+    pub policy: String,
     /// Zones of the log; `None` for those of the buffer that the drive has, or the default.
     pub zones: Option<u32>,
 }
@@ -75,6 +45,9 @@ pub enum HBufferError {
     /// The drive is no zoned one.
     #[error("the drive has no zones: leave out --hbuffer, or serve one with zones such as st8000as0022")]
     NoZones,
+    /// There is no such policy.
+    #[error("{0}: no policy of a host buffer; use one of {names}", names = policies::NAMES.join(", "))]
+    Policy(String),
     /// There is data of somebody else.
     #[error(
         "the drive has data that no host buffer wrote: serve it without --hbuffer, or make another image"
@@ -98,7 +71,7 @@ impl HBufferError {
     /// Whether the drive or the system failed, rather than that something is asked for that cannot be.
     pub fn is_failure(&self) -> bool {
         match self {
-            Self::NoZones | Self::OtherData => false,
+            Self::NoZones | Self::Policy(_) | Self::OtherData => false,
             Self::New(error) => !matches!(error, NewError::Spec(_)),
             Self::Recovery(error) => !matches!(error, RecoveryError::Spec(_)),
             Self::Drive(_) | Self::System(_) => true,
@@ -114,7 +87,7 @@ pub(super) fn open(
     let device = ServedZones::of(drive.clone()).map_err(HBufferError::Drive)?;
     let mut device = device.ok_or(HBufferError::NoZones)?;
     let layout = device.layout();
-    let policy = || policies::by_name(plan.policy.name()).ok_or(HBufferError::NoZones);
+    let policy = || policies::by_name(&plan.policy).ok_or_else(|| HBufferError::Policy(plan.policy.clone()));
     let asked = plan.zones.map(|zones| Sizes { zones, spare_zones: SPARE_ZONES });
     match HBuffer::recover(asked, Tuning::default(), &mut device, policy()?) {
         Ok((buffer, _)) => {
