@@ -32,7 +32,7 @@ def recorded(folder: Path, *, real: bool) -> Evidence:
     engine = SimEngine.open("st4000nc001")
     recording = Recording.create(folder, engine.describe(), {}, 1)
     with recording.part("rotation") as writer:
-        steps = Session(_RealTime(engine) if real else engine, writer, test="rotation", seed=1)  # type: ignore[arg-type]
+        steps = Session(_RealTime(engine) if real else engine, writer, test="rotation", seed=1)  # type: ignore[arg-type]  # it forwards by name
         steps.run("reads", IoBatch.reads([0, 4096], 4096))
         steps.pause("idle", 1.0)
         writer.complete()

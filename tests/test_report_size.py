@@ -24,7 +24,7 @@ def test_the_plots_of_all_tests_take_at_most_half_of_a_page(rng: np.random.Gener
     plot = plot_of(Evidence("journal", TargetFacts("sim", "sim:x", 1 << 44, 512), steps))
     assert plot is not None
     each = len(json.dumps(plot.data))
-    assert len(plot.data["runs"]) == 20 and each > 20 * MOST_MARKS, "all its marks are there"  # type: ignore[arg-type]
+    assert each > 20 * MOST_MARKS, "all its marks are there"
     assert each * len((*TESTS, *ZONED_TESTS)) < MOST_BYTES / 2
 
 
