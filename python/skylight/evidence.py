@@ -299,12 +299,14 @@ class SettingsReport:
 @dataclass(frozen=True, slots=True)
 class Step:
     """One action on the target: a run of I/O (with its log), a pause, a settings report, an erase, a report
-    of zones; or the bound that ended the test."""
+    of zones; or the bound that ended the test. `host` is what the host added to its time, ns, where that is
+    known: `suspended_ns` and `waited_ns`."""
 
     name: str
     kind: StepKind
     params: Params = field(default_factory=dict)
     log: IoLog | None = None
+    host: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def rows(self) -> IoLog:

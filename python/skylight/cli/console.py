@@ -30,6 +30,8 @@ from rich.table import Table
 from rich.text import Text
 
 from skylight.errors import one_line
+from skylight.findings import Finding
+from skylight.probe import Test
 from skylight.probe.session import ProgressReport
 from skylight.units import format_percent, format_seconds
 
@@ -278,6 +280,20 @@ class DeviceProgress:
         elif self._lines is not None:
             with self._lock:
                 self._lines.advance(report)
+
+    def found(self, test: Test, findings: Sequence[Finding]) -> None:
+        """Shows what a test found, in one line above the bar, when it has ended."""
+        from skylight.report.values import finding_rows
+
+        rows = [row for row in finding_rows(findings) if row.known]
+        unknown = len(findings) - len(rows)
+        words = [f"{row.title} {row.value}" for row in rows] + [f"{unknown} unknown"] * (unknown > 0)
+        text = one_line(f"{test.title}: {'; '.join(words)}")
+        with self._lock, suppress(OSError):  # a closed stream must not end a run
+            if self._bar is not None:
+                self._bar.console.print(Text(text))
+            else:
+                print(f"progress: {text}", file=sys.stderr, flush=True)
 
     def __enter__(self) -> Self:
         if self._bar is not None or self._lines is not None:

@@ -116,6 +116,8 @@ def _measured(target: str, folder: Path, seed: int, access_from: int, resume: bo
     begun = Recording.is_begun(where)
     if begun and not resume:
         raise UsageError(f"{where}: already contains a recording; use --resume or choose another --out")
+    if resume and not begun:
+        raise UsageError(f"{folder}: holds no run to resume; name its folder with --out, or omit --resume")
     check_results_folder(folder)
     with closing(open_target(target, seed=seed)) as engine:
         if not quiet:

@@ -178,6 +178,10 @@ def _lies_in(target: Target, page: Path) -> bool:
 
 def _check_out(page: Path, jobs: Sequence[Job], resume: bool) -> None:
     """Refuses a directory that is not empty, unless this run continues the one in it."""
+    live = [job for job in jobs if job.target.kind not in ("recording", "fio-log")]
+    if resume and live and not any(Recording.is_begun(job.recording) for job in live):
+        where = " and ".join(str(job.folder) for job in live)
+        raise UsageError(f"{where}: holds no run to resume; name its folder with --out, or omit --resume")
     if not _taken(page) or (resume and page.is_dir()):
         return
     if not page.is_dir():
@@ -304,7 +308,7 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
     made = [path for path in (job.folder, job.folder.parent) if not path.exists()]
     try:
         with DeviceProgress() as progress:
-            return run_suite(engine, job.recording, options, progress.advance)
+            return run_suite(engine, job.recording, options, progress.advance, progress.found)
     except UsageError:
         if new:
             _forget(job, made)

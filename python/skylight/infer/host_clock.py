@@ -1,4 +1,5 @@
-"""What a host adds to the times of commands: the tick of its clock, and its gap between commands.
+"""What a host adds to the times of commands: the tick of its clock, its gap between commands, and time in
+which it was suspended or ran other programs.
 
 A clock as coarse as a millisecond says of no single command when it was submitted. Over many commands it
 does: they come at any time within a tick, so that the mean of differences is that of a fine clock.
@@ -16,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import IoLog
+from skylight.evidence import Evidence, IoLog, Step
+from skylight.units import format_percent, format_seconds
 
 TICK_DEVIATION = 12**-0.5
 """Standard deviation of a time that is rounded to a tick, in ticks."""
@@ -40,6 +42,12 @@ class Host:
         return self.tick_ns >= COARSE_NS
 
 
+LEAST_SUSPENDED_NS = 10_000_000
+"""Chosen: between what two readings of clocks can differ by, microseconds, and a suspend, seconds."""
+MUCH_WAITED = 0.05
+"""The share of a step's time on the drive from which waiting for a processor is said: chosen, since the tests
+tell places of a revolution apart by a twentieth of it."""
+
 FINE_HOST = Host(0.0, 1.0)
 """No gap, and a clock of a nanosecond."""
 
@@ -60,3 +68,35 @@ def host_of(log: IoLog) -> Host:
     gaps_ns = log.submit_ns[1:].astype(np.int64) - log.complete_ns[:-1].astype(np.int64)
     kept = gaps_ns[gaps_ns <= np.median(gaps_ns) + max(LONGEST_GAP_NS, tick)]
     return Host(float(kept.mean()), tick)
+
+
+def host_notes(evidence: Evidence) -> list[str]:
+    """What a reader has to know of the host while a test ran: that it slept, or kept the probe waiting."""
+    notes = []
+    asleep = [step for step in evidence.done if step.host.get("suspended_ns", 0) >= LEAST_SUSPENDED_NS]
+    if asleep:
+        whole_s = sum(step.host["suspended_ns"] for step in asleep) / 1e9
+        notes.append(
+            f"{evidence.test}: this machine was suspended for {format_seconds(whole_s)} during"
+            f" {_named(asleep)}: drives are switched off then, so what follows may be wrong; probe again"
+        )
+    late = [step for step in evidence.steps if _waited(step) >= MUCH_WAITED]
+    if late:
+        most = max(late, key=_waited)
+        notes.append(
+            f"{evidence.test}: other programs kept the probe waiting for a processor for"
+            f" {format_percent(min(_waited(most), 1.0))} of the time of {most.name!r}, and for much of"
+            f" {len(late)} of {len(evidence.steps)} steps in all: delays of the host, not of the drive"
+        )
+    return notes
+
+
+def _waited(step: Step) -> float:
+    """The share of a step's time on the drive in which its thread waited for a processor."""
+    spent_ns = step.device_ns
+    return step.host.get("waited_ns", 0) / spent_ns if step.kind == "run" and spent_ns > 0 else 0.0
+
+
+def _named(steps: list[Step]) -> str:
+    first = repr(steps[0].name)
+    return first if len(steps) == 1 else f"{first} and {len(steps) - 1} more steps"

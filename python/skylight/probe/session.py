@@ -33,6 +33,7 @@ from typing import NoReturn
 import numpy as np
 
 from skylight.engines import Engine, RunsJobs, TellsHoles, Trims, ZonedEngine
+from skylight.engines.host_time import HostTime
 from skylight.errors import KeepError, SkylightError, UsageError
 from skylight.evidence import (
     EMPTY_LOG,
@@ -257,11 +258,20 @@ class Session(StepNames):
         else:
             left: dict[str, JsonScalar] = {} if limit_ns is None else {"left_ns": limit_ns}
             self._writer.begin(name, "run", {"depth": depth, **(params or {}), **left})
+            before = self._host_time()
             log = self._execute(_Order(name, io, depth, until, self._writer, limit_ns))
-            self._writer.end()
+            self._writer.end(self._host_since(before))
         if self._at_bound:
             self._end_at_bound(name)
         return log
+
+    def _host_time(self) -> HostTime | None:
+        """The time of the host so far; None for virtual time, to which no host adds."""
+        return None if self._engine.repeatable else HostTime.now()
+
+    def _host_since(self, before: HostTime | None) -> dict[str, int] | None:
+        """What the host has added since."""
+        return None if before is None else HostTime.now().since(before)
 
     def _end_at_bound(self, name: str) -> NoReturn:
         """Ends the test in the step of that name, or before it."""
@@ -432,8 +442,9 @@ class Session(StepNames):
             self._bound.spend_ns(pause_ns)
         if kept is None:
             self._writer.begin(name, "pause", {"seconds": seconds})
+            before = self._host_time()
             self._engine.pause(seconds)
-            self._writer.end()
+            self._writer.end(self._host_since(before))
         elif self._engine.repeatable:
             self._engine.pause(seconds)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -23,6 +23,7 @@ from skylight.engines import Engine
 from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, Op, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
+from skylight.infer.host_clock import host_notes
 from skylight.probe import Cost, Figure, Test
 from skylight.probe.band_size import BandSize
 from skylight.probe.bound import Bound, BoundReached
@@ -155,6 +156,10 @@ def _sources(folder: Traversable) -> Iterator[bytes]:
             yield entry.read_bytes()
 
 
+Found = Callable[[Test, Sequence[Finding]], None]
+"""Takes a test that has ended, and what it found."""
+
+
 @dataclass(frozen=True, slots=True)
 class SuiteResult:
     """What a report shows: the target, the evidence of each test, all findings, and how it was measured."""
@@ -214,10 +219,14 @@ def part_of(test: Test, engine: Engine) -> ZonesSeen | None:
 
 
 def run_suite(
-    engine: Engine, out: Path, options: SuiteOptions, progress: Progress | None = None
+    engine: Engine,
+    out: Path,
+    options: SuiteOptions,
+    progress: Progress | None = None,
+    found: Found | None = None,
 ) -> SuiteResult:
     """Measures the chosen tests on a live target into the recording `out`, inferring from that recording as
-    it goes."""
+    it goes; `found` is called with each of several tests as it ends, and its findings."""
     facts = engine.describe()
     kept_options = options.to_json(engine.can_write)
     if options.resume:
@@ -234,10 +243,14 @@ def run_suite(
     for number, test in enumerate(tests, 1):
         place = f"{number}/{len(tests)} " if len(tests) > 1 else ""
         before = begun[test.name]
+        is_new = before is None or not before.complete
         if before is None or not before.complete or (engine.repeatable and not done):
             before = _measured(test, engine, recording, before, known, budget, progress, place, options.reset)
         gathered.append(before)
-        known = known.with_more(_inferred(test, before, known, out))
+        findings = _inferred(test, before, known, out)
+        known = known.with_more(findings)
+        if found is not None and is_new and len(tests) > 1:
+            found(test, findings)
     return _result(recording, gathered, known)
 
 
@@ -382,7 +395,7 @@ def infer_suite(path: Path) -> SuiteResult:
 
 
 def _result(recording: Recording, gathered: list[Evidence], known: Known) -> SuiteResult:
-    notes = [note for kept in gathered for note in kept.notes]
+    notes = [note for kept in gathered for note in (*kept.notes, *host_notes(kept))]
     return SuiteResult(recording.target, gathered, list(known), recording.seed, recording.options, notes)
 
 

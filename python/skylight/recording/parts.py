@@ -138,9 +138,10 @@ class PartWriter:
         self._rows += len(log)
         self._crc32 = log_crc32(log, self._crc32)
 
-    def end(self) -> None:
-        """Closes the step: from here on it counts as done."""
-        self._write({"event": "end", "step": self._next_step, "rows": self._rows, "crc32": self._crc32})
+    def end(self, host: Mapping[str, int] | None = None) -> None:
+        """Closes the step: from here on it counts as done. `host` is what the host added to its time."""
+        end = {"event": "end", "step": self._next_step, "rows": self._rows, "crc32": self._crc32}
+        self._write(end if host is None else {**end, "host": dict(host)})
         self._next_step += 1
 
     def complete(self) -> None:
@@ -187,8 +188,9 @@ class SpentPart:
         """Never called: no step is open."""
         del log
 
-    def end(self) -> None:
+    def end(self, host: Mapping[str, int] | None = None) -> None:
         """Never called: no step is open."""
+        del host
 
     def complete(self) -> None:
         """The test is complete already."""
@@ -334,7 +336,10 @@ class PartReader:
         if marker.get("rows") != len(log) or marker.get("crc32", self._crc32) != self._crc32:
             raise self.refuse(f"step {opened['name']!r} is damaged: its rows differ from its check sum")
         kept = log if opened["kind"] == "run" else None
-        self.steps.append(Step(opened["name"], opened["kind"], opened["params"], kept))
+        host = marker.get("host", {})
+        if not isinstance(host, dict) or not all(_is_time(value) for value in host.values()):
+            raise self.refuse(f"step {opened['name']!r} has no usable 'host': {host!r}")
+        self.steps.append(Step(opened["name"], opened["kind"], opened["params"], kept, host))
         self.next_step += 1
         self._open = None
 
@@ -364,6 +369,10 @@ class PartReader:
             if rows.any():
                 step = steps[int(np.searchsorted(begins, np.argmax(rows), side="right")) - 1]
                 raise self.refuse(f"step {step.name!r} holds {what}")
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LATEST_NS
 
 
 def json_object(raw: bytes | None) -> dict[str, Any] | None:
