@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,13 +11,16 @@ import pytest
 from one_test import known_of, run, truth_of
 from skylight import _native
 from skylight.engines.sim import read_profile
-from skylight.evidence import Evidence
+from skylight.evidence import Evidence, IoBatch, IoLog
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import change_point
 from skylight.probe import scoring
+from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import CacheSize, advance
-from skylight.probe.cache_size.journal import Fill, _limits
+from skylight.probe.cache_size.journal import Fill, _Check, _limits
 from skylight.probe.cache_size.verdict import USUAL_WATERMARK, behind, free_bands
+from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 
 PROPERTIES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes", "cache_map_entries")
 WITHOUT = ("cache_fill_bytes", "band_bytes")
@@ -175,3 +179,36 @@ def test_a_fill_that_stays_slow_is_no_fill_without_a_limit(slow: bool, places: i
     quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 31.0)
     deep = Fill("map", 4096, 0, 2_000, 0, False, 0.0, 0.0, 0.0, 0, slow)
     assert _limits([quanta], [deep], 1 << 20, flushed=True) == (places, None)
+
+
+class Looked:
+    """A disk on which looks find these blocks at home, and no others."""
+
+    size, block_bytes = 1 << 40, 4096
+    known = Known(
+        [
+            Finding(name, value, None, None, 1.0, "")
+            for name, value in (("rotation_ns", 8e6), ("cache_medium", "disk"))
+        ]
+    )
+
+    def __init__(self, home: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> None:
+        self._home = home
+
+    def run(self, _: str, io: IoBatch) -> IoLog:
+        """Looks begin one block before what they look at."""
+        turns = np.where(np.isin(io.offset + np.uint64(4096), self._home), 1.0, 3.0)
+        done = np.cumsum(turns * 8e6)
+        return IoLog.of(io, (done - turns * 8e6).astype(np.uint64), done.astype(np.uint64))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_cleaning_of_the_newest_writes_is_seen_behind_those_that_wait(first: bool) -> None:
+    """A drive that cleans the newest first does so before it takes the last group; one that does not clean
+    has none of its writes at home."""
+    written = spread(Looked.size, 1_000, 4096)
+    cleaned = written[1:20] if first else written[800 : 1_000 - DEPTH]
+    check = _Check(cast(Steps, Looked(cleaned)), "fill", 4096, State.CLEAN)
+    assert check.begun(4096, 1_000, waiting=DEPTH)
+    none = _Check(cast(Steps, Looked(written[:0])), "fill", 4096, State.CLEAN)
+    assert not none.begun(4096, 1_000, waiting=DEPTH)

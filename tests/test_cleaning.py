@@ -18,9 +18,9 @@ from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half
-from skylight.probe.cleaning.rate import BEGUN, ORDER, places
-from skylight.probe.cleaning.trials import Ground, Search, Trial, bracket
-from skylight.probe.cleaning.verdict import _waited
+from skylight.probe.cleaning.rate import BEGUN, ORDER, Round, places
+from skylight.probe.cleaning.trials import Controls, Ground, Search, Trial, bracket
+from skylight.probe.cleaning.verdict import Seen, _band, _waited
 from skylight.probe.reset import State
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -288,3 +288,16 @@ def test_a_part_of_a_band_takes_as_long_in_a_long_pause(end: int) -> None:
 def test_a_look_that_errs_finishes_no_band() -> None:
     """Three cells that seem home are no part of a band."""
     assert [cells for _, cells in progress_of([0, 20, 3, 20, 1, 20], [0.5] * 6, 80).finished] == [20, 20, 20]
+
+
+@pytest.mark.parametrize(("late_counts", "known"), [(True, True), (False, False)])
+def test_a_band_is_known_no_better_than_the_idle_time_of_its_pauses(late_counts: bool, known: bool) -> None:
+    """An idle time less what a band takes, in as many pauses as half-written bands were seen to take."""
+    seen = Seen(Ground(cast(Any, None), False, False, 8e6), controls=Controls(True, late_counts))
+    seen.trials = [Trial(1, 5.99, 0, False, False), Trial(2, 6.01, 0, True, False)]
+    home = np.arange(40) < 30
+    seen.rounds = [Round("bands-1", home, 5.0 + 30 + BEGUN, 0.0, 5.0, 0)]
+    for place in half.PLACES:
+        seen.halves[place] = progress_of([0, 20, 0, 20, 0, 20], [0.6] * 6, 80)
+    found = _band(seen, ())
+    assert found.known == known, found.why

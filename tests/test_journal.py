@@ -19,9 +19,10 @@ from skylight.infer.stalls import before_stalls, rare_period, slow_ones
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
 from skylight.probe.journal.levels import Footprints, Run
+from skylight.probe.journal.measure import Many, Runs
 from skylight.probe.journal.out_of_band import FLASH_NS, judge_flash, refined_turn, saw
 from skylight.probe.journal.splits import Splits, find_split
-from skylight.probe.journal.verdict import Merges, Seen, _merge_findings
+from skylight.probe.journal.verdict import Merges, Seen, _merge_findings, observe
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
@@ -233,6 +234,24 @@ def probed(seed: int, conditions: str, path: Path) -> tuple[dict[str, Finding], 
     findings = Journal().infer(evidence, known)
     outcomes = {mark.name: str(mark.outcome) for mark in score(findings, truth) if mark.name in NAMES}
     return {finding.name: finding for finding in findings}, outcomes
+
+
+@pytest.mark.parametrize(("gap_ns", "late"), [(0.0, False), (4e5, True)])
+def test_a_coarse_clock_does_not_hide_the_gaps_of_a_host(
+    rng: np.random.Generator, gap_ns: float, late: bool
+) -> None:
+    """Most gaps seem none by a clock of a millisecond; their mean does not."""
+    took = rng.uniform(20e6, 21e6, 200)
+    done = np.cumsum(took + gap_ns)
+    ticks = [(at // 1e6 * 1e6).astype(np.uint64) for at in (done - took, done)]
+    log = IoLog.of(IoBatch.writes(np.arange(200) * 4096, 4096), ticks[0], ticks[1])
+    runs = Runs(
+        Footprints("disk", 8e6),
+        many=[Many(name, log, Stop(10**9), True) for name in ("many-1", "many-again")],
+    )
+    runs.footprints.runs[4096] = [Run.of(4096, True, log)]
+    merges = observe(runs).merges
+    assert merges is not None and merges.late == late
 
 
 @pytest.mark.parametrize("conditions", CONDITIONS.values(), ids=CONDITIONS.keys())

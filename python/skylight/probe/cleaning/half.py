@@ -126,6 +126,12 @@ class Progress:
         return [(number + 1, cells) for number, cells in enumerate(short) if cells > least]
 
     @property
+    def timed_pauses(self) -> int:
+        """Pauses from the first band that was finished to the last look: those whose time counts."""
+        finished = self.finished
+        return len(self.work_s) - 1 - finished[0][0] if finished else 0
+
+    @property
     def band_bytes(self) -> int:
         """Length of a band, from those that were finished one by one; 0 if none but the first was whole."""
         stepped = [cells for _, cells in self.finished]

@@ -194,11 +194,15 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     half_s = float(np.mean([seconds for seconds, _ in told]))
     low_s, high_s = trials.bracket(seen.trials)
     idle_error = (high_s - low_s) / math.sqrt(12)
-    pauses = sum(len(progress.work_s) - 1 for progress in places.values())
+    # Each pause behind the first band that was finished has the same error of the idle time, which is more
+    # where that was taken from the first clean band.
+    pauses = sum(progress.timed_pauses for progress in places.values())
+    first_error = 0.0 if seen.controls.late_counts else FIRST_BAND_ERROR * one.band_s
+    each_error = math.hypot(idle_error, first_error)
     counted = sum(count for _, count in told)
     apart_one = math.hypot(COUNT_ERROR / one.count, idle_error / one.work_s, MODEL_ERROR)
     apart_half = math.hypot(
-        COUNT_ERROR / counted * math.sqrt(3), pauses * idle_error / (counted * half_s), MODEL_ERROR
+        COUNT_ERROR / counted * math.sqrt(3), pauses * each_error / (counted * half_s), MODEL_ERROR
     )
     if seen.ground is not None and seen.ground.noisy:
         apart_one, apart_half = (math.hypot(apart, OTHERS_ERROR) for apart in (apart_one, apart_half))
