@@ -1,19 +1,25 @@
 """What the tests of zones make of logs: the edge where writes wait for the medium, spells of single waits,
-and when cleaning begins; on made-up logs."""
+and when cleaning begins, on made-up logs; and tracks of a drive whose zones hold less than their size."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from skylight.evidence import I64, IoBatch, IoLog
+from skylight import _native
+from skylight.engines.conditions import engine_over
+from skylight.evidence import I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe import non_sequential, zone_cleaning
 from skylight.probe.non_sequential import measure as sustained
 from skylight.probe.open_zones.measure import Burst, Comparison
+from skylight.probe.scoring import score
+from skylight.probe.suite import SuiteOptions, run_suite
 from skylight.probe.zone_cleaning import measure as cleaning
 from skylight.probe.zoned import ZonesSeen
 
@@ -43,6 +49,17 @@ def test_the_edge_of_writes_that_wait_costs_less_of_a_multiple() -> None:
 def test_zones_at_other_angles_are_no_edge() -> None:
     inside, beyond = burst([5.0] * 8), burst([5.0] * 8 + [16.0] * 8)
     assert not Comparison(beyond, inside, 0.0, waiting=True).is_past
+
+
+def test_tracks_are_measured_in_zones_that_hold_less_than_their_size(tmp_path: Path) -> None:
+    text = _native.random_profile(9304, "host-managed")
+    assert "zone_capacity" in text
+    drive = _native.SimDrive(text, "drive.toml", 1)
+    engine = engine_over(drive, TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes))
+    found = run_suite(engine, tmp_path / "r", SuiteOptions(only=("rotation",))).findings
+    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    marks = {mark.name: mark.outcome for mark in score(found, truth)}
+    assert [marks[name] for name in ("rotation_ns", "track_bytes", "seek_ns")] == ["right"] * 3
 
 
 def seen_of(latency_ns: I64) -> sustained.Seen:
