@@ -100,6 +100,11 @@ mod tests {
         };
         assert!(lost(VolatileCache::IgnoresFlush).contains(&"journal_quantum_bytes"));
         assert_eq!(lost(VolatileCache::SaidOff), Vec::<&str>::new());
+        let ignores = Conditions { volatile_cache: VolatileCache::IgnoresFlush, ..Conditions::default() };
+        let lost = out_of_reach(Kind::HostAware, &ignores);
+        assert!(
+            ["journal_entry_max_bytes", "non_sequential_cache_bytes"].iter().all(|name| lost.contains(name))
+        );
     }
 
     #[test]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skylight.evidence import I64, IoBatch, IoLog, Stop
+from skylight.evidence import I64, Bools, IoBatch, IoLog, Stop
 from skylight.infer.zone_writes import PACES, Spell, slow_spells, usual_pace_ns
 from skylight.probe.journal.write_through import Volatile
 from skylight.probe.procedure import Steps
@@ -62,36 +62,37 @@ class Seen:
         """The first slow spell that blocks writes again and again. It goes on over fast writes that are
         fewer than its own, or a small part of those before it: a zone was cleaned, and the next is waited
         for. Else the last that may still become one; None where there is none."""
-        latency, whole, slow = self.latency_ns, None, 0
-        for spell in self._slow:
+        whole, slow, (spells, is_slow) = None, 0, self._slow
+        for spell in spells:
+            more = int(np.count_nonzero(is_slow[spell.first : spell.end]))
             if whole is not None and spell.first - whole.end < max(whole.writes, AGAIN_WITHIN * whole.first):
-                slow += spell.writes
-                whole = Spell(whole.first, spell.end, int(latency[whole.first : spell.end].sum()))
+                took_ns = int(self.latency_ns[whole.first : spell.end].sum())
+                whole, slow = Spell(whole.first, spell.end, took_ns), slow + more
             elif slow < LEAST_SLOW:
-                whole, slow = spell, spell.writes
+                whole, slow = spell, more
         return whole if slow >= LEAST_SLOW or not self._is_over(whole) else None
 
     @property
-    def _slow(self) -> list[Spell]:
-        """The slow spells, and the single writes beside them that wait, in their order."""
+    def _slow(self) -> tuple[list[Spell], Bools]:
+        """The slow spells, and the single writes beside them that wait, in their order; and which writes are
+        slow."""
         latency = self.latency_ns
-        found = slow_spells(latency)
-        waits = latency >= WAIT_NS
-        for spell in found:
-            waits[spell.first : spell.end] = False
-        found += [Spell(one, one + 1, int(latency[one])) for one in np.flatnonzero(waits).tolist()]
-        return sorted(found, key=lambda spell: spell.first)
+        spells, is_slow = slow_spells(latency), latency >= WAIT_NS
+        alone = is_slow.copy()
+        limit_ns = PACES * usual_pace_ns(latency)
+        for spell in spells:
+            inside = slice(spell.first, spell.end)
+            alone[inside] = False
+            is_slow[inside] |= latency[inside] > limit_ns
+        spells += [Spell(one, one + 1, int(latency[one])) for one in np.flatnonzero(alone).tolist()]
+        return sorted(spells, key=lambda spell: spell.first), is_slow
 
     @property
     def slow_ns(self) -> I64:
         """The latencies of the slow writes of the spell, ns."""
-        whole = self.spell
-        parts = [
-            self.latency_ns[one.first : one.end]
-            for one in self._slow
-            if whole is not None and whole.first <= one.first and one.end <= whole.end
-        ]
-        return np.concatenate([np.empty(0, np.int64), *parts])
+        whole, (_, is_slow) = self.spell, self._slow
+        inside = slice(0, 0) if whole is None else slice(whole.first, whole.end)
+        return self.latency_ns[inside][is_slow[inside]]
 
     def _is_over(self, spell: Spell | None) -> bool:
         """Whether writes are fast again: as many came behind the spell as belong to it."""

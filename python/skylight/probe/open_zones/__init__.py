@@ -33,6 +33,7 @@ from skylight.probe.zoned import HOST_MANAGED, ZonesSeen
 
 MOST_IOS, MOST_S, LIKELY_S, MOST_BYTES = 800_000, 14_400.0, 600.0, 96 << 30
 LEAST_ZONES = 8
+LEAST_CONFIDENCE = 0.5
 
 
 class OpenZones(ProcedureTest[Seen]):
@@ -104,8 +105,11 @@ def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:
         f"With {seen.inside:,} zones a write of 4 KiB takes {inside.tried.cost_ns / 1e6:.2f} ms in the mean,"
         f" with {seen.outside:,} zones {outside.tried.cost_ns / 1e6:.2f} ms."
     )
+    sure = _sure(seen)
+    if sure < LEAST_CONFIDENCE:
+        return EDGE.unknown(f"{why} Writes drawn from these again do not differ so.", _rows(seen, steps))
     interval = (float(seen.inside), float(seen.outside - 1))
-    return EDGE.found(seen.inside, _sure(seen), why, _rows(seen, steps), interval)
+    return EDGE.found(seen.inside, sure, why, _rows(seen, steps), interval)
 
 
 def _rows(seen: Seen, steps: Replay) -> list[str]:

@@ -207,6 +207,10 @@ def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
             excess_ns = found.excess_ns
         else:
             seen.inside = count
+    if seen.waiting and seen.outside is not None and seen.inside > FEWEST_ZONES:
+        # A few zones past the edge cost no multiple here: it may lie below the last number too.
+        seen.inside //= 2
+        excess_ns = compare(steps, seen, zones, seen.outside, seen.inside).excess_ns
     base, slope_ns = seen.inside, excess_ns / max((seen.outside or 0) - seen.inside, 1)
     while seen.outside is not None and seen.outside - seen.inside > max(1, round(FINE * seen.inside)):
         count = (seen.inside + seen.outside) // 2

@@ -61,7 +61,7 @@ class Rotation(ProcedureTest[Seen]):
         """Rotation, track sizes and arm times."""
         why = "Completions of reads follow no rotation."
         if seen.unreadable:
-            why = "Zones there hold less than their size, or could not be filled: not all can be read."
+            why = "Zones there could not be filled, or hold no whole blocks: not all can be read."
         elif not len(seen.logs.get("turn", ())):
             why = "Nothing was measured."
         return judge(_analysis(seen, steps.size), steps.known, without=why)

@@ -24,6 +24,7 @@ from math import factorial
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.probe import Cost, Figure
+from skylight.probe.band_size.findings import BAND_SIZE
 from skylight.probe.cleaning.findings import START, START_RIGHT
 from skylight.probe.cleaning.verdict import LEAST_CONFIDENCE, chance_within
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
@@ -75,12 +76,14 @@ class ZoneCleaning(ProcedureTest[Seen]):
             why = "No zone was cleaned while the drive was left alone, or all were before it was."
             return [each.unknown(why, steps.names) for each in FINDINGS]
         rows = steps.names
+        unit = _unit(seen, rows)
         return [
             _times(seen, zones, rows),
             _each_io(seen, zones, rows),
-            _unit(seen, rows),
+            unit,
             _first_clean(seen, rows),
             *_start(seen, zones, steps),
+            *_bands(unit, zones, steps),
         ]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
@@ -169,3 +172,12 @@ def _start(seen: Seen, zones: ZonesSeen, steps: Replay) -> list[Finding]:
     why = f"A first zone was clean after {first_s:.1f} s of idle time, and one like it takes {zone_s:.2f} s."
     interval = (max(start_s - 2 * apart_s, 0.0) * 1e9, (start_s + 2 * apart_s) * 1e9)
     return [START.found(round(start_s * 1e9), confidence, why, steps.names[:1], interval)]
+
+
+def _bands(unit: Finding, zones: ZonesSeen, steps: Replay) -> list[Finding]:
+    """The size of bands, where blocks that went home together did not say: what is cleaned as a whole."""
+    before = steps.known.get(BAND_SIZE.name)
+    if before is None or before.known or not unit.known:
+        return []
+    value: dict[str, int | float | bool | str] = dict.fromkeys(("od", "md", "id"), zones.zone_bytes)
+    return [BAND_SIZE.found(value, unit.confidence, f"Zones are cleaned as a whole. {unit.why}", unit.rows)]

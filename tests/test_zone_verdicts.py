@@ -1,0 +1,98 @@
+"""What the tests of zones make of logs: the edge where writes wait for the medium, spells of single waits,
+and when cleaning begins, on made-up logs; and tracks of a drive whose zones hold less than their size."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.conditions import engine_over
+from skylight.evidence import I64, IoBatch, IoLog, TargetFacts
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe import non_sequential, zone_cleaning
+from skylight.probe.non_sequential import measure as sustained
+from skylight.probe.open_zones.measure import Burst, Comparison
+from skylight.probe.scoring import score
+from skylight.probe.suite import SuiteOptions, run_suite
+from skylight.probe.zone_cleaning import measure as cleaning
+from skylight.probe.zoned import ZonesSeen
+
+MS = 1_000_000
+ZONES = ZonesSeen("host-aware", 64 << 20, 64 << 20, 512, 0, 0, 512, 100, None, None, 0, 0)
+
+
+def log_of(latency_ns: I64) -> IoLog:
+    """Writes one after the other, of these latencies."""
+    end = np.cumsum(latency_ns).astype(np.uint64)
+    batch = IoBatch.writes(np.arange(len(latency_ns), dtype=np.uint64) * np.uint64(4096), 4096)
+    return IoLog(batch.op, batch.offset, batch.size, end - latency_ns.astype(np.uint64), end)
+
+
+def burst(costs_ms: list[float], rounds: int = 20) -> Burst:
+    """Rounds over zones that cost so much each."""
+    latency = np.tile(np.array(costs_ms) * MS, rounds).astype(np.int64)
+    return Burst("sequential", 4096, len(costs_ms), rounds, log_of(latency))
+
+
+def test_the_edge_of_writes_that_wait_costs_less_of_a_multiple() -> None:
+    inside, past = burst([5.0] * 8), burst([12.0] * 16)
+    assert Comparison(past, inside, 0.0, waiting=True).is_past
+    assert not Comparison(past, inside, 0.0, waiting=False).is_past
+
+
+def test_zones_at_other_angles_are_no_edge() -> None:
+    inside, beyond = burst([5.0] * 8), burst([5.0] * 8 + [16.0] * 8)
+    assert not Comparison(beyond, inside, 0.0, waiting=True).is_past
+
+
+def test_tracks_are_measured_in_zones_that_hold_less_than_their_size(tmp_path: Path) -> None:
+    text = _native.random_profile(9304, "host-managed")
+    assert "zone_capacity" in text
+    drive = _native.SimDrive(text, "drive.toml", 1)
+    engine = engine_over(drive, TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes))
+    found = run_suite(engine, tmp_path / "r", SuiteOptions(only=("rotation",))).findings
+    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    marks = {mark.name: mark.outcome for mark in score(found, truth)}
+    assert [marks[name] for name in ("rotation_ns", "track_bytes", "seek_ns")] == ["right"] * 3
+
+
+def seen_of(latency_ns: I64) -> sustained.Seen:
+    """Non-sequential writes of these latencies."""
+    return sustained.Seen(ZONES, log=log_of(latency_ns))
+
+
+def test_single_waits_again_and_again_are_a_spell() -> None:
+    latency = np.full(8_000, 9 * MS, np.int64)
+    latency[[700, 2_500]] = 19_000 * MS  # a command that hangs
+    latency[5_000::300] = 9_000 * MS  # cleaning one zone frees space for many writes
+    seen = seen_of(latency)
+    assert seen.spell is not None
+    assert seen.spell.first == 5_000
+    assert len(seen.slow_ns) == 10
+    assert not seen.recovered
+    rows = ("fast",)
+    assert non_sequential._cache(seen, seen.spell, rows).value == 5_000 * sustained.WRITE_BYTES
+
+
+def test_a_few_commands_that_hang_are_no_spell() -> None:
+    latency = np.full(8_000, 9 * MS, np.int64)
+    latency[[2_000, 2_100, 2_150]] = 19_000 * MS
+    assert seen_of(latency).spell is None
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_cleaning_begins_a_zone_before_the_first_is_clean(known: bool) -> None:
+    seen = cleaning.Seen(ZONES, 55.0, 56.0, [cleaning.Trial("empty", "1", 1, 256 << 10, 14e9)])
+    before = Finding("cleaning_start_ns", 1 if known else UNKNOWN, "ns", None, 0.5, "so")
+    steps = SimpleNamespace(known=Known([before]), names=("zones",))
+    found = zone_cleaning._start(seen, ZONES, cast("Any", steps))
+    assert len(found) == (not known)
+    for each in found:
+        assert each.value == pytest.approx(41.5e9)
+        assert each.interval is not None and each.interval[0] < 41.5e9 < each.interval[1]
