@@ -82,6 +82,14 @@ def test_random_films(number: int, tmp_path: Path) -> None:
     check_against_truth(drawn(number, 260), tmp_path / "film.mp4")
 
 
+def test_a_pivot_that_seems_to_lie_on_the_other_side(tmp_path: Path) -> None:
+    # On the first background of this film of a dark arm the wrong side does as well; from there ID and OD are
+    # exchanged.
+    case = drawn(343, 1920, 10_000)
+    found = track(case.film(tmp_path / "film.mp4"))
+    assert np.quantile(np.abs(found.position - case.truth()), 0.95) < POSITION_ERROR
+
+
 @pytest.fixture(scope="module")
 def case() -> Case:
     """A small film in grey."""

@@ -1,5 +1,6 @@
 """The camera and a run of an emulated drive: the command of each seek, and what a film of the drive shows."""
 
+import json
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -10,14 +11,16 @@ from numpy.typing import NDArray
 
 from skylight.camera import scene
 from skylight.camera.align import align
+from skylight.camera.commands import Commands
 from skylight.camera.motion import Traced, read_trace
 from skylight.camera.reading import Reading, read
 from skylight.camera.render import Clip, Film, through_window, write
 from skylight.camera.scale import Arm
 from skylight.camera.track import Track, track
+from skylight.cli.app import run
 from skylight.engines.head_trace import HeadTraceFile
 from skylight.errors import UsageError
-from skylight.evidence import IoLog, Op
+from skylight.evidence import EMPTY_LOG, IoLog, Op
 from skylight.reproduce.fragments import MIDDLE, fragment
 from skylight.reproduce.lab import GIB, MIB, Bench, band_start
 
@@ -107,7 +110,9 @@ def test_what_is_ambiguous_or_foreign_is_not_aligned(rng: np.random.Generator) -
     assert align(run.start_s[:2], run.end_s[:2], 1 / 480, run.log).frame_0_s is None
 
 
-def test_each_filmed_seek_carries_its_read(rng: np.random.Generator, tmp_path: Path) -> None:
+def test_each_filmed_seek_carries_its_read(
+    rng: np.random.Generator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     bench = Bench("st5000")
     with HeadTraceFile(tmp_path / "head.arrows", bench.engine):
         log = bench.reads(np.sort(rng.integers(0, bench.size // MIB, 200) * MIB)[rng.permutation(200)])
@@ -122,6 +127,48 @@ def test_each_filmed_seek_carries_its_read(rng: np.random.Generator, tmp_path: P
     flying = np.searchsorted(log.complete_ns.astype(np.float64) / 1e9, middle_s)
     assert sum(row == at for row, at in zip(aligned.rows, flying, strict=True)) >= 0.9 * len(flying)
     assert not any(row is not None and row != at for row, at in zip(aligned.rows, flying, strict=True))
+    # From the command line, with the run as fio logs it: completion to a millisecond, and no test.
+    (tmp_path / "run_lat.1.log").write_text(
+        "".join(
+            f"{done // 1_000_000}, {done - sent}, 0, {size}, {offset}, 0\n"
+            for done, sent, size, offset in zip(
+                *(getattr(log, name).tolist() for name in ("complete_ns", "submit_ns", "size", "offset")),
+                strict=True,
+            )
+        )
+    )
+    io = ["--rate", "480", "--io", f"fio-log:{tmp_path / 'run_lat.1.log'}"]
+    assert run(["camera", "track", str(tmp_path / "film.mp4"), *io, "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["io"]["frame_0_s"] == pytest.approx(first_s + clip.start_s, abs=3 / 480)
+    commands = [one["io"] for one in facts["seeks"] if one["io"] is not None]
+    assert len(commands) >= 0.9 * len(facts["seeks"])
+    for one in commands:
+        assert one["test"] is None
+        assert (one["op"], one["offset"], one["size"]) == ("read", int(log.offset[one["row"]]), 4096)
+
+
+def test_a_command_is_named_by_test_step_and_row() -> None:
+    logs = [served(np.random.default_rng(seed), count).log for seed, count in ((1, 3), (2, 2), (3, 4))]
+    parts = [("journal", "fill", logs[0]), ("journal", "pause", EMPTY_LOG), ("journal", "after", logs[1])]
+    commands = Commands.joined([*parts, ("zones", "fill", logs[2])])
+    seen = [commands.described(row) for row in range(9)]
+    named = [(one["test"], one["step"], one["row"]) for one in seen if one is not None]
+    assert named[2:6] == [
+        ("journal", "fill", 2),
+        ("journal", "after", 0),
+        ("journal", "after", 1),
+        ("zones", "fill", 0),
+    ]
+    assert [one["offset"] for one in seen if one is not None] == np.concatenate(
+        [log.offset for log in logs]
+    ).tolist()
+    assert commands.described(None) is None
+
+
+def test_io_that_is_no_evidence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["camera", "track", str(tmp_path / "film.mp4"), "--io", "sim:st5000as0011"]) == 2
+    assert "recording:DIR or fio-log:FILE" in capsys.readouterr().err
 
 
 # --- What a film of the drive shows.

@@ -28,6 +28,9 @@ LEAST_NOISE = 1.0
 COVERED_SIGMAS = 6.0
 # The head begins to count at so many standard deviations, and counts fully at the second figure.
 FAINT_SIGMAS, PLAIN_SIGMAS = 3.0, 9.0
+# Where the head's contrast is known a pixel counts fully from this quantile of it on. At the median positions
+# of bright arms are as good, and those of dark arms, which have faint parts, have twice the noise.
+FULL_FROM = 0.25
 # Beyond this many standard deviations a departure is clear, and more of it is no news: a bright part of the
 # head on a dark ground does not count for more than the rest.
 CLEAR_SIGMAS = 12.0
@@ -65,6 +68,8 @@ class Background:
     level: F32
     slope: F32
     noise: F32
+    plain: F32
+    """The departure at which a pixel counts fully, in its standard deviations."""
     lamp_at: NDArray[np.int64]
     lamp_level: F32
 
@@ -77,8 +82,10 @@ class Background:
         """The same over some of the support's pixels."""
         support = np.zeros_like(self.support)
         support.reshape(-1)[self.pixels[kept]] = True
-        level, slope, noise = (column[kept] for column in (self.level, self.slope, self.noise))
-        return replace(self, support=support, level=level, slope=slope, noise=noise)
+        level, slope, noise, plain = (
+            column[kept] for column in (self.level, self.slope, self.noise, self.plain)
+        )
+        return replace(self, support=support, level=level, slope=slope, noise=noise, plain=plain)
 
     def lamp(self, frames: NDArray[np.generic]) -> F32:
         """The relative brightness of each frame, less 1."""
@@ -97,7 +104,7 @@ class Background:
         """How surely each pixel of the support shows the head, 0 to 1."""
         departures = np.abs(self.departures(frames))
         departures -= FAINT_SIGMAS
-        departures *= 1 / (PLAIN_SIGMAS - FAINT_SIGMAS)
+        departures /= self.plain - FAINT_SIGMAS
         return np.clip(departures, 0, 1, out=departures)
 
 
@@ -135,6 +142,7 @@ def first(survey: Survey, region: tuple[int, int, int, int] | None) -> Backgroun
         np.asarray(level[inside], np.float32),
         np.asarray(level[inside], np.float32),
         np.asarray(noise[inside], np.float32),
+        np.full(int(inside.sum()), PLAIN_SIGMAS, np.float32),
         lamp_at,
         np.asarray(level[lamp_at], np.float32),
     )
@@ -220,4 +228,16 @@ def refined(background: Background, survey: Survey, frame_rad: F64, pixel_rad: F
         noise[pixels] = MAD_TO_SIGMA * np.median(np.abs(away - level[pixels]), axis=0)
     # A pixel that is never clear of the arm varies with it, and so counts for little.
     noise = np.maximum(noise, max(LEAST_NOISE, 0.5 * float(np.median(noise))))
-    return replace(background, level=level, slope=level.copy(), noise=noise)
+    known = replace(background, level=level, slope=level.copy(), noise=noise)
+    return replace(known, plain=_plain(known, survey.diverse))
+
+
+def _plain(background: Background, frames: F32) -> F32:
+    """Where a pixel counts fully: at the contrast that most of the head has. A pixel at the head's edge then
+    counts by the share of it that the head covers, which is what shows movements of less than a pixel."""
+    departures = np.abs(background.departures(frames))
+    clear = departures > PLAIN_SIGMAS
+    if not clear.any():
+        return np.full_like(background.noise, PLAIN_SIGMAS)
+    contrast = float(np.quantile((departures * background.noise)[clear], FULL_FROM))
+    return np.asarray(np.maximum(PLAIN_SIGMAS, contrast / background.noise), np.float32)

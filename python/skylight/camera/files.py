@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from skylight.camera.align import Alignment
+from skylight.camera.commands import Commands
 from skylight.camera.rate import Rate
 from skylight.camera.reading import Reading
 from skylight.camera.track import Track
 from skylight.errors import KeepError
-from skylight.evidence import IoLog, Op
 
 FORMAT = "skylight-head-position"
 SCHEMA = 1
@@ -37,19 +37,8 @@ def frame_times_s(found: Track, rate: Rate) -> np.ndarray[tuple[int], np.dtype[n
     return np.asarray(play_s * found.clip.playback_hz / rate.capture_hz, np.float64)
 
 
-def command_of(log: IoLog, row: int | None) -> dict[str, Any] | None:
-    """A row of a log as JSON has it; times in s, on the recording's clock."""
-    if row is None:
-        return None
-    return {
-        "row": row, "op": Op(int(log.op[row])).name.lower(), "offset": int(log.offset[row]),
-        "size": int(log.size[row]), "submit_s": int(log.submit_ns[row]) / 1e9,
-        "complete_s": int(log.complete_ns[row]) / 1e9,
-    }  # fmt: skip
-
-
 def summary(
-    found: Track, rate: Rate, reading: Reading, io: tuple[IoLog, Alignment] | None = None
+    found: Track, rate: Rate, reading: Reading, io: tuple[Commands, Alignment] | None = None
 ) -> dict[str, Any]:
     """All that was found but the columns, as JSON has it; with `io`, the command of each seek."""
     clip = found.clip
@@ -90,8 +79,8 @@ def summary(
             "count": cycle.count, "frames": round(cycle.frames, 3), "ms": ms(cycle.frames),
             "scatter_frames": round(cycle.scatter, 3), "places": list(cycle.places),
         },
-        "strokes": reading.pattern,
-        "stroke_ways": [
+        "stroke_pattern": reading.pattern,
+        "strokes": [
             {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2),
              "from": round(one.source, 4), "to": round(one.target, 4)}
             for one in reading.strokes
@@ -104,15 +93,15 @@ def summary(
         "notes": list(found.notes),
     }  # fmt: skip
     if io is not None:
-        log, aligned = io
+        commands, aligned = io
         facts["io"] = {"frame_0_s": aligned.frame_0_s, "why": aligned.why}
         for seek, row in zip(facts["seeks"], aligned.rows, strict=True):
-            seek["io"] = command_of(log, row)
+            seek["io"] = commands.described(row)
     return facts
 
 
 def keep(
-    folder: Path, found: Track, rate: Rate, reading: Reading, io: tuple[IoLog, Alignment] | None = None
+    folder: Path, found: Track, rate: Rate, reading: Reading, io: tuple[Commands, Alignment] | None = None
 ) -> list[Path]:
     """Writes the columns and the summary into a folder; returns the paths."""
     import pyarrow as pa

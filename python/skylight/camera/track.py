@@ -212,7 +212,8 @@ def _learn(found: Survey, background: Background) -> _Learnt:
         if masks.sum(axis=1).max() < arms.LEAST_PIXELS:
             raise UnusableClipError("nothing moves in it but noise: no head in view")
         last = round_ == ROUNDS - 1
-        # Before the last round from anywhere: on the first background a pivot on the other side may do as well.
+        # Before the last round from anywhere: on the first background a pivot on the other side may do
+        # as well.
         pivot = arms.find_pivot(x, y, masks, pivot if last else None, fine=last)
         polar = arms.Polar(x, y, pivot, arms.BIN_PX)
         appearance, _, _ = arms.learn(polar, masks)

@@ -20,12 +20,13 @@ from skylight.units import format_count, format_percent, format_size
 
 if TYPE_CHECKING:
     from skylight.camera.align import Alignment
+    from skylight.camera.commands import Commands
     from skylight.camera.rate import Rate
     from skylight.camera.reading import Reading
     from skylight.camera.track import Options, Track
     from skylight.evidence import IoLog
 
-    Io = tuple[IoLog, Alignment]
+    Io = tuple[Commands, Alignment]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -148,6 +149,7 @@ def track(
     no_video: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Follow the head in VIDEO, any format that ffmpeg reads: position, seeks, dwells, cycles."""
+    from skylight.camera.commands import read_commands
     from skylight.camera.files import summary
     from skylight.camera.track import Options
 
@@ -156,37 +158,15 @@ def track(
     options = Options(region, known, mirrored, rate, None if io_period is None else io_period / 1e3, rpm)
     if out is not None:
         check_results_folder(out)
-    log = None if io is None else _log_of(io)
+    commands = None if io is None else read_commands(io)
     found, captured, reading = _tracked(video, options)
-    aligned = None if log is None else (log, _aligned(log, found, captured, reading))
+    aligned = None if commands is None else (commands, _aligned(commands.log, found, captured, reading))
     if out is not None:
         _keep(out, found, captured, reading, aligned, video=not no_video, quiet=as_json)
     if as_json:
         click.echo(json.dumps(summary(found, captured, reading, aligned), indent=1))
         return
     _print(found, captured, reading, aligned)
-
-
-def _log_of(source: str) -> IoLog:
-    """All I/O of a recording or of fio's logs."""
-    from skylight.engines import parse_target
-    from skylight.engines.fio_log import read_logs
-    from skylight.evidence import IoLog
-    from skylight.probe.suite import ALL_TESTS
-    from skylight.recording import Recording, recording_dir
-
-    target = parse_target(source)
-    if target.kind == "fio-log":
-        log = IoLog.joined([one.rows for one in read_logs(target.name).logs])
-    elif target.kind == "recording":
-        kept = Recording.open(recording_dir(Path(target.name)))
-        tests = [kept.evidence(test.name) for test in ALL_TESTS]
-        log = IoLog.joined([step.rows for one in tests if one is not None for step in one.done])
-    else:
-        raise UsageError(f"--io {source}: give evidence that is kept, recording:DIR or fio-log:FILE")
-    if len(log) == 0:
-        raise UsageError(f"--io {source}: contains no I/O; give the recording of the run that was filmed")
-    return log
 
 
 def _aligned(log: IoLog, found: Track, captured: Rate, reading: Reading) -> Alignment:
@@ -284,11 +264,9 @@ def _print(found: Track, captured: Rate, reading: Reading, aligned: Io | None) -
         line(f"note: {note}")
 
 
-def _commands(log: IoLog, aligned: Alignment) -> list[str]:
+def _commands(commands: Commands, aligned: Alignment) -> list[str]:
     """The command of each seek in words."""
-    from skylight.camera.files import command_of
-
-    found = [command_of(log, row) for row in aligned.rows]
+    found = [commands.described(row) for row in aligned.rows]
     return [
         "none" if one is None else f"{one['op']} {format_size(one['size'])} at {format_size(one['offset'])}"
         for one in found
