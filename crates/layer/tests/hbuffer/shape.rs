@@ -26,7 +26,7 @@ pub struct Shape {
 
 pub fn any_shape() -> impl Strategy<Value = Shape> {
     let drive = (any::<bool>(), 4u64..12, 40u64..100, 0u64..24, 0u32..5);
-    let buffer = (3u32..6, 1u32..3, 1u64..16, 1u64..48, 1u64..200, any::<bool>());
+    let buffer = (3u32..6, 1u32..3, 1u64..13, 1u64..48, 1u64..200, any::<bool>());
     (drive, buffer).prop_map(|((aware, more, zone, less, conventional), buffer)| {
         let (log, spares, entry, chunk, memory, at_once) = buffer;
         let model = if aware { ZoneModel::HostAware } else { ZoneModel::HostManaged };
