@@ -8,8 +8,6 @@
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 
-use super::spec::Sizes;
-
 /// Sectors of a header.
 pub const HEADER: Sectors = Sectors(1);
 /// Most extents of a header: as many as fit a sector.
@@ -38,6 +36,16 @@ const _: () = assert!(EXTENTS_AT + EXTENTS * EXTENT_BYTES <= SECTOR);
 /// Sixteen random bytes by which a buffer knows its own structures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Identity(pub [u8; 16]);
+
+/// What a drive is divided into. Checkpoints have it, since it cannot change while there is data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Zones of the circular log; at least three. The paper's case study has 100.
+    pub zones: u32,
+    /// Zones without data into which a home zone is rewritten; at least one. With two, a zone is rewritten while the old place of
+    /// the one before waits for a flush.
+    pub spare_zones: u32,
+}
 
 /// A place in the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

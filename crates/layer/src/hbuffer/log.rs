@@ -4,7 +4,6 @@
 
 use skylight_disk::{Lba, LbaExtent, Sectors};
 
-use super::contents::Contents;
 use super::format::{Header, Identity, Kind, Position};
 use crate::capabilities::zoned::ZoneLayout;
 
@@ -56,12 +55,11 @@ impl Log {
         self.zone - self.at
     }
 
-    /// Whether so many sectors fit in the zone and leave space for the records of the home zones that have to be cleaned before
-    /// the next one can be written, and of those that are being cleaned. Without these, each would take a checkpoint;
+    /// Whether so many sectors fit in the zone and leave space for so many records: those of the home zones that have to be cleaned
+    /// before the next one can be written, and of those that are being cleaned. Without these, each would take a checkpoint;
     /// so they are kept as far as they are a quarter of the zone.
-    pub fn fits(&self, sectors: Sectors, contents: &Contents, cleaning: usize) -> bool {
-        let records = (contents.zones[self.next() as usize].homes.len() + cleaning) as u64 + 1;
-        let reserve = if self.at == Sectors(0) { 0 } else { records.min(self.zone.get() / 4) };
+    pub fn fits(&self, sectors: Sectors, records: usize) -> bool {
+        let reserve = if self.at == Sectors(0) { 0 } else { (records as u64).min(self.zone.get() / 4) };
         sectors.get() + reserve <= self.space().get()
     }
 

@@ -179,6 +179,7 @@ impl HBuffer {
         buffer.view = view;
         buffer.take_up(&checkpoint)?;
         let entries = buffer.replay(&mut scan)?;
+        buffer.check_places()?;
         buffer.find_spares();
         Ok((buffer, Found { checkpoint: read, scanned: scan.read, entries }))
     }
@@ -280,6 +281,17 @@ impl HBuffer {
         }
         let data = &scan.get(extent, end)?[SECTOR_BYTES as usize..];
         Ok((crc32c::crc32c(data) == data_crc).then_some((header, place)))
+    }
+
+    /// Makes sure that what the map has was written.
+    fn check_places(&self) -> Result<(), RecoveryError> {
+        let all = LbaExtent::new(Lba(0), self.capacity());
+        let lost = self.contents.map.overlapping(all).find_map(|mapped| {
+            let place = Lba(mapped.pba.get());
+            let (zone, at) = self.view.layout.place_of(place);
+            (at + mapped.lba.len > self.view.written(zone)).then_some(place)
+        });
+        lost.map_or(Ok(()), |place| Err(RecoveryError::Changed(place)))
     }
 
     /// Makes sure that no entry that was written later is behind the end of the log, or at the start of another zone.

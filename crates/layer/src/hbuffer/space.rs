@@ -29,11 +29,12 @@ impl HBuffer {
             self.start(drive)?;
             let next = self.log.next();
             let cleaning = self.pass.as_ref().map_or(0, |pass| pass.homes());
+            let records = self.contents.zones[next as usize].homes.len() + cleaning + 1;
             if self.contents.map.entries() + entries > self.contents.places.map_limit
                 && let Some(home) = self.contents.oldest_from(next)
             {
                 self.clean_now(vec![home], drive)?;
-            } else if self.log.fits(sectors, &self.contents, cleaning) {
+            } else if self.log.fits(sectors, records) {
                 return Ok(());
             } else if self.contents.zones[next as usize].live == 0 {
                 self.go_on(drive)?;

@@ -8,17 +8,8 @@
 use skylight_disk::{Lba, LbaExtent, Nanos, Sectors};
 
 use super::format;
+pub use super::format::Sizes;
 use crate::capabilities::zoned::ZoneLayout;
-
-/// What a drive is divided into. Checkpoints have it, since it cannot change while there is data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sizes {
-    /// Zones of the circular log; at least three. The paper's case study has 100.
-    pub zones: u32,
-    /// Zones without data into which a home zone is rewritten; at least one. With two, a zone is rewritten while the old place of
-    /// the one before waits for a flush.
-    pub spare_zones: u32,
-}
 
 /// How the work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

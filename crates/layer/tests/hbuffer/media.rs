@@ -329,7 +329,7 @@ impl ZonedDevice for Media {
             );
         }
         if let Err(failure) = self.command(Some(Change::Write(at))) {
-            if !self.is_off() {
+            if !self.is_off() && sectors.len() > 1 {
                 // Half of it is there.
                 self.put(zone, offset, &sectors[..sectors.len() / 2]);
             }
