@@ -320,30 +320,6 @@ fn what_leaves_the_cache_together_is_a_run_of_one_zone_or_one_journal_entry() {
 }
 
 #[test]
-fn an_entry_takes_no_more_writes_than_the_map_has_entries_for() {
-    let mut shadow = Shadow::new(40, 38);
-    // Of the map's 40 entries, 38 are in use: every other sector of one zone, so that none joins another.
-    for sector in 0..31 {
-        shadow.run(Op::Write, 2 * ZONE + 2 * sector + 1, 1);
-    }
-    for sector in 0..7 {
-        shadow.run(Op::Write, 3 * ZONE + 2 * sector + 1, 1);
-    }
-    let waiting = [write(1, 4 * ZONE + 8, 1), write(2, 5 * ZONE + 8, 1), write(3, 6 * ZONE + 8, 1)];
-    for command in waiting {
-        assert_eq!(shadow.drive.admit(&command), Ok(()));
-        shadow.write(command.extent);
-    }
-    let first = shadow.destage(&waiting);
-    assert_eq!(first.completions().map(|(id, _)| id.0).collect::<Vec<_>>(), [1]);
-    assert!(written(&first, Purpose::CleanStage).is_empty(), "there is an entry for it");
-    let second = shadow.destage(&waiting[1..]);
-    assert!(second.completions().any(|(id, _)| id.0 == 2));
-    shadow.destage(&waiting[2..]);
-    shadow.check_all();
-}
-
-#[test]
 fn a_full_cache_holds_writes_back_and_lets_them_into_the_reserve() {
     let mut shadow = Shadow::new(20, 4);
     // The oldest entries are of four zones, so no zone alone frees more than a slot.
