@@ -320,6 +320,35 @@ fn what_leaves_the_cache_together_is_a_run_of_one_zone_or_one_journal_entry() {
 }
 
 #[test]
+fn an_entry_takes_no_more_writes_than_the_map_has_entries_for() {
+    let mut shadow = Shadow::new(20, 18);
+    // Of the map's 40 entries 38 are in use: single sectors, four of them in a slot, and none beside another.
+    let sectors = (0..38).map(|index| {
+        write(index + 1, (2 + u64::from(index / 16)) * ZONE + u64::from(2 * (index % 16) + 1), 1)
+    });
+    let filling: Vec<Command> = sectors.collect();
+    for group in filling.chunks(4) {
+        for command in group {
+            assert_eq!(shadow.drive.admit(command), Ok(()));
+            shadow.write(command.extent);
+        }
+        assert_eq!(shadow.destage(group).completions().count(), group.len());
+    }
+    let waiting = [write(1, 5 * ZONE + 8, 1), write(2, 6 * ZONE + 8, 1), write(3, 7 * ZONE + 8, 1)];
+    for command in waiting {
+        assert_eq!(shadow.drive.admit(&command), Ok(()));
+        shadow.write(command.extent);
+    }
+    let first = shadow.destage(&waiting);
+    assert_eq!(first.completions().map(|(id, _)| id.0).collect::<Vec<_>>(), [1]);
+    assert!(written(&first, Purpose::CleanStage).is_empty(), "there is an entry for it");
+    let second = shadow.destage(&waiting[1..]);
+    assert!(second.completions().any(|(id, _)| id.0 == 2));
+    shadow.destage(&waiting[2..]);
+    shadow.check_all();
+}
+
+#[test]
 fn a_full_cache_holds_writes_back_and_lets_them_into_the_reserve() {
     let mut shadow = Shadow::new(20, 4);
     // The oldest entries are of four zones, so no zone alone frees more than a slot.
