@@ -321,15 +321,20 @@ fn what_leaves_the_cache_together_is_a_run_of_one_zone_or_one_journal_entry() {
 
 #[test]
 fn an_entry_takes_no_more_writes_than_the_map_has_entries_for() {
-    let mut shadow = Shadow::new(40, 38);
-    // Of the map's 40 entries, 38 are in use: every other sector of one zone, so that none joins another.
-    for sector in 0..31 {
-        shadow.run(Op::Write, 2 * ZONE + 2 * sector + 1, 1);
+    let mut shadow = Shadow::new(20, 18);
+    // Of the map's 40 entries 38 are in use: single sectors, four of them in a slot, and none beside another.
+    let sectors = (0..38).map(|index| {
+        write(index + 1, (2 + u64::from(index / 16)) * ZONE + u64::from(2 * (index % 16) + 1), 1)
+    });
+    let filling: Vec<Command> = sectors.collect();
+    for group in filling.chunks(4) {
+        for command in group {
+            assert_eq!(shadow.drive.admit(command), Ok(()));
+            shadow.write(command.extent);
+        }
+        assert_eq!(shadow.destage(group).completions().count(), group.len());
     }
-    for sector in 0..7 {
-        shadow.run(Op::Write, 3 * ZONE + 2 * sector + 1, 1);
-    }
-    let waiting = [write(1, 4 * ZONE + 8, 1), write(2, 5 * ZONE + 8, 1), write(3, 6 * ZONE + 8, 1)];
+    let waiting = [write(1, 5 * ZONE + 8, 1), write(2, 6 * ZONE + 8, 1), write(3, 7 * ZONE + 8, 1)];
     for command in waiting {
         assert_eq!(shadow.drive.admit(&command), Ok(()));
         shadow.write(command.extent);
