@@ -262,7 +262,7 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     where = ["--image", str(tmp_path / "disk.img"), "--nbd", f"unix:{tmp_path / 'other'}"]
     plain = str(small_profile(tmp_path, "conventional"))
     assert "has no zones" in refused("serve", plain, *where, "--hbuffer", "direct")
-    (tmp_path / "disk.img").unlink()
+    assert not (tmp_path / "disk.img").exists()
     assert "--hbuffer POLICY" in refused("serve", plain, *where, "--hbuffer-zones", "5")
     drive = str(zoned(tmp_path))
     assert "whole ones" in refused("serve", drive, *where, "--hbuffer", "direct", "--hbuffer-zones", "70")

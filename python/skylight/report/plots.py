@@ -32,7 +32,7 @@ from skylight.units import format_count
 __all__ = ["MOST_MARKS", "Plot", "plot_of", "series_of", "shares", "thinned"]
 
 MOST_MARKS = 3000
-"""Marks of a plot. At most 23 bytes each in the page: those of fourteen tests stay below 1 MB, half of a page."""
+"""Marks of a plot. At most 23 bytes each in the page: those of fourteen tests stay below 1 MB."""
 
 SLOWEST_PART = 8
 """Of the marks of a step that is thinned out, one in so many is for the slowest of the whole step."""
