@@ -127,13 +127,12 @@ mod tests {
     #[test]
     fn every_rule_names_findings_that_exist_and_is_documented() {
         let page = include_str!("../../../../docs/conditions.md");
-        let profile = random_drive(5, Some(Kind::Journaled)).unwrap().profile;
-        let names: Vec<_> = Truth::under(&profile, &Conditions::default())
-            .unwrap()
-            .findings
-            .iter()
-            .map(|each| each.name)
-            .collect();
+        let findings = |kind| {
+            let profile = random_drive(5, Some(kind)).unwrap().profile;
+            Truth::under(&profile, &Conditions::default()).unwrap().findings
+        };
+        let names: Vec<_> =
+            [Kind::Journaled, Kind::HostAware].into_iter().flat_map(findings).map(|each| each.name).collect();
         for rule in RULES {
             for name in rule.findings {
                 assert!(names.contains(name) || *name == "plateaus", "{name}");
