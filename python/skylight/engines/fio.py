@@ -187,8 +187,8 @@ class FioEngine(DeviceEngine):
             fio = self._started(stem)
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-            for number in came:
-                signal.raise_signal(number)
+            for held in came:
+                signal.raise_signal(held)
             said, _ = fio.communicate()
         except KeyboardInterrupt as error:
             interrupted, said = error, "" if fio is None else _ended(fio)
