@@ -19,7 +19,9 @@ from skylight.cli.app import run
 from skylight.engines.device import DeviceFailed, DeviceInterrupted
 from skylight.engines.fio import FioEngine, Ran, _stopped, job_text, jobs_of, one_by_one, overlapping
 from skylight.errors import TargetError, UsageError
-from skylight.evidence import IoBatch, Op, Stop
+from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
+from skylight.probe.session import Session
+from skylight.recording import Recording
 
 MS = 1_000_000
 
@@ -275,6 +277,30 @@ def test_a_quick_probe_of_a_file_claims_no_rotation(
     other = "own" if engine_name == "fio" else "fio"
     assert run([*words, "--engine", other, "--resume"]) == 2
     assert "engine fio; resume it likewise" in capsys.readouterr().err
+
+
+def test_pieces_of_jobs_grow_up_to_half_a_minute(tmp_path: Path) -> None:
+    """Each command takes 10 ms here."""
+    pieces = []
+
+    class Jobs:
+        repeatable, can_write, size = False, False, 1 << 40
+
+        def describe(self) -> TargetFacts:
+            return facts
+
+        def name_jobs(self, name: str) -> None: ...
+
+        def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+            pieces.append(len(io))
+            submit_ns = np.arange(len(io), dtype=np.uint64) * np.uint64(10 * MS)
+            return IoLog.of(io, submit_ns, submit_ns + np.uint64(10 * MS))
+
+    facts = TargetFacts("device", "/dev/x", 1 << 40, 512)
+    with Recording.create(tmp_path / "r", facts, {}, 1).part("rotation") as writer:
+        steps = Session(Jobs(), writer, test="rotation", seed=1)  # type: ignore[arg-type]  # what reads need
+        steps.run("reads", IoBatch.reads(np.zeros(12_000, np.uint64), 4096))
+    assert pieces == [512, 1024, 2048, 4096, 2048, 2272]
 
 
 def test_an_emulated_drive_has_no_fio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
