@@ -178,8 +178,12 @@ def test_a_drive_that_vanished_is_an_error_and_nothing_takes_its_place(
     with pytest.raises(TargetError):
         engine.run(IoBatch.writes([0], 4096))
     engine._held = -1
-    assert not target.exists()
-    assert {path.suffix for path in (tmp_path / "jobs").iterdir()} <= {".fio", ".iolog", ".json"}
+    alone = subprocess.run(
+        ["fio", "00001-batch.fio"], cwd=tmp_path / "jobs", env={**os.environ, "SKYLIGHT_DRIVE": str(target)},
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert alone.returncode != 0 and not target.exists()
+    assert {path.suffix for path in (tmp_path / "jobs").iterdir()} <= {".fio", ".iolog", ".json", ".log"}
 
 
 def test_fio_that_cannot_be_started_is_a_failure(engine: FioEngine) -> None:
