@@ -361,7 +361,7 @@ def test_a_note_of_an_earlier_boot_is_said_and_changes_nothing(disk: Disk) -> No
         process.wait(timeout=30)
     put(boot_id, "b008")
     with pytest.raises(
-        UsageError, match=r"its write cache was 'write back' and is now off; set them by hand"
+        UsageError, match=r"its write cache was 'write back' and is now 'write through'; set them by hand"
     ):
         disk.open()
     assert (disk.cache_type, len(disk.notes)) == ("write through", 1)

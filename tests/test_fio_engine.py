@@ -9,16 +9,19 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from device_targets import MIB, child, said, sparse
 from skylight.cli.app import run
-from skylight.engines.device import DeviceFailed
+from skylight.engines.device import DeviceFailed, DeviceInterrupted
 from skylight.engines.fio import FioEngine, Ran, _stopped, job_text, jobs_of, one_by_one, overlapping
 from skylight.errors import TargetError, UsageError
-from skylight.evidence import IoBatch, Op, Stop
+from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
+from skylight.probe.session import Session
+from skylight.recording import Recording
 
 MS = 1_000_000
 
@@ -86,16 +89,26 @@ def test_a_flush_alone_is_done(engine: FioEngine) -> None:
 
 
 def test_jobs_run_again_with_fio_alone(
-    engine: FioEngine, tmp_path: Path, need_tool: Callable[[str], str]
+    engine: FioEngine, target: Path, tmp_path: Path, need_tool: Callable[[str], str]
 ) -> None:
     engine.name_jobs("drive_type-reads of it")
     where = np.arange(50, dtype=np.uint64) * 8192
     engine.run(IoBatch.reads(where, 4096), depth=4)
     names = sorted(path.name for path in (tmp_path / "jobs").iterdir())
     assert names == [f"00001-drive_type-reads-of-it.{end}" for end in ("fio", "iolog")]
-    done = subprocess.run(
-        [need_tool("fio"), names[0]], cwd=tmp_path / "jobs", capture_output=True, check=False
-    )
+    assert "file, 67108864 bytes" in (tmp_path / "jobs" / names[0]).read_text()
+
+    def repeated(**drive: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [need_tool("fio"), names[0]], cwd=tmp_path / "jobs", env={**os.environ, **drive}, text=True,
+            capture_output=True, check=False,
+        )  # fmt: skip
+
+    assert "failed parsing replay_redirect" in repeated().stderr, "it says on which drive, or nothing is done"
+    gone = tmp_path / "gone"
+    assert repeated(SKYLIGHT_DRIVE=str(gone)).returncode != 0 and not gone.exists()
+    assert sorted(path.name for path in (tmp_path / "jobs").iterdir() if "_lat" not in path.name) == names
+    done = repeated(SKYLIGHT_DRIVE=str(target))
     assert done.returncode == 0, done.stderr
     log = np.loadtxt(
         tmp_path / "jobs/00001-drive_type-reads-of-it_lat.1.log", np.int64, delimiter=",", usecols=4
@@ -122,9 +135,90 @@ def test_what_may_not_or_cannot_be_done_is_refused(target: Path, tmp_path: Path)
     assert len(reader.run(IoBatch.reads([0], 4096))) == 1
     reader.close()
     assert target.read_bytes() == before and len(list((tmp_path / "jobs").glob("*.fio"))) == 1
-    spaced = target.rename(tmp_path / "a disk.img")
-    with pytest.raises(UsageError, match="cannot name it"):
-        FioEngine.over(str(spaced), tmp_path / "jobs")
+
+
+def test_any_name_will_do(target: Path, tmp_path: Path) -> None:
+    spaced = target.rename(tmp_path / "a disk,:${HOME}.img")
+    reader = FioEngine.over(str(spaced), tmp_path / "jobs")
+    assert len(reader.run(IoBatch.reads([0], 4096))) == 1
+    reader.close()
+
+
+def test_what_was_opened_is_written_though_its_name_is_anothers(engine: FioEngine, target: Path) -> None:
+    engine.run(IoBatch.writes([0], 4096))
+    opened = target.rename(target.with_name("opened.img"))
+    before = opened.read_bytes()
+    target.write_bytes(before)
+    engine.run(IoBatch.writes([MIB], 4096))
+    assert target.read_bytes() == before
+    assert opened.read_bytes()[MIB : MIB + 4096] != before[MIB : MIB + 4096]
+
+
+def test_a_name_that_changes_while_it_is_opened_is_refused(target: Path, tmp_path: Path) -> None:
+    open_as_ever = FioEngine.open
+
+    def swapped(path: str, **options: Any) -> FioEngine:
+        engine = open_as_ever(path, **options)
+        target.rename(target.with_name("opened.img"))
+        target.write_bytes(bytes(64 * MIB))
+        return engine
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FioEngine, "open", swapped)
+        with pytest.raises(TargetError, match="is no longer the drive that was opened"):
+            FioEngine.over(str(target), tmp_path / "jobs", destroy_data=True)
+
+
+def test_a_drive_that_vanished_is_an_error_and_nothing_takes_its_place(
+    engine: FioEngine, target: Path, tmp_path: Path
+) -> None:
+    engine.run(IoBatch.writes([0], 4096))
+    target.unlink()
+    os.close(engine._held)  # as a drive that is pulled out, what was open cannot be opened again
+    with pytest.raises(TargetError):
+        engine.run(IoBatch.writes([0], 4096))
+    engine._held = -1
+    alone = subprocess.run(
+        ["fio", "00001-batch.fio"], cwd=tmp_path / "jobs", env={**os.environ, "SKYLIGHT_DRIVE": str(target)},
+        capture_output=True, check=False,
+    )  # fmt: skip
+    assert alone.returncode != 0 and not target.exists()
+    assert {path.suffix for path in (tmp_path / "jobs").iterdir()} <= {".fio", ".iolog", ".json", ".log"}
+
+
+def test_fio_that_cannot_be_started_is_a_failure(engine: FioEngine) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "/nowhere")
+        with pytest.raises(TargetError, match="fio cannot be started: No such file"):
+            engine.run(IoBatch.reads([0], 4096))
+
+
+def test_a_signal_at_the_start_of_fio_ends_it(engine: FioEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    started = list[subprocess.Popen[str]]()
+    start = subprocess.Popen
+
+    def signalled(*words: Any, **options: Any) -> Any:
+        started.append(start(*words, **options))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", signalled)
+    with pytest.raises(DeviceInterrupted):
+        engine.run(IoBatch.reads([0], 4096))
+    assert started[0].poll() is not None and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_jobs_are_numbered_on_from_those_that_are_kept(target: Path, tmp_path: Path) -> None:
+    (tmp_path / "jobs").mkdir()
+    for name in ("00007-x.fio", "100000-x.fio", "mine.fio"):
+        (tmp_path / "jobs" / name).touch()
+    reader = FioEngine.over(str(target), tmp_path / "jobs")
+    for _ in range(2):
+        reader.run(IoBatch.reads([0], 4096))
+    reader.close()
+    assert {path.name for path in (tmp_path / "jobs").glob("*-batch.fio")} == {
+        "100001-batch.fio", "100002-batch.fio",
+    }  # fmt: skip
 
 
 def test_a_target_that_fails_is_a_failure_with_its_place(engine: FioEngine, target: Path) -> None:
@@ -137,8 +231,8 @@ def test_a_target_that_fails_is_a_failure_with_its_place(engine: FioEngine, targ
 
 
 def test_fio_that_does_not_start_is_a_failure_of_one_line(engine: FioEngine, tmp_path: Path) -> None:
-    def broken(stem: str, depth: int, ios: int, stop: int | None) -> str:
-        return job_text(stem, depth, ios, stop) + "nonsense=1\n"
+    def broken(*words: Any) -> str:
+        return job_text(*words) + "nonsense=1\n"
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("skylight.engines.fio.job_text", broken)
@@ -174,7 +268,7 @@ def test_fio_ends_with_the_process_that_started_it(target: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("engine_name", ["own", "fio"])
-def test_a_quick_probe_has_the_same_verdict(
+def test_a_quick_probe_of_a_file_claims_no_rotation(
     target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], engine_name: str
 ) -> None:
     """Reads alone: no rotating disk shows behind a file in memory, whoever reads it."""
@@ -187,6 +281,30 @@ def test_a_quick_probe_has_the_same_verdict(
     other = "own" if engine_name == "fio" else "fio"
     assert run([*words, "--engine", other, "--resume"]) == 2
     assert "engine fio; resume it likewise" in capsys.readouterr().err
+
+
+def test_pieces_of_jobs_grow_up_to_half_a_minute(tmp_path: Path) -> None:
+    """Each command takes 10 ms here."""
+    pieces = []
+
+    class Jobs:
+        repeatable, can_write, size = False, False, 1 << 40
+
+        def describe(self) -> TargetFacts:
+            return facts
+
+        def name_jobs(self, name: str) -> None: ...
+
+        def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+            pieces.append(len(io))
+            submit_ns = np.arange(len(io), dtype=np.uint64) * np.uint64(10 * MS)
+            return IoLog.of(io, submit_ns, submit_ns + np.uint64(10 * MS))
+
+    facts = TargetFacts("device", "/dev/x", 1 << 40, 512)
+    with Recording.create(tmp_path / "r", facts, {}, 1).part("rotation") as writer:
+        steps = Session(Jobs(), writer, test="rotation", seed=1)  # type: ignore[arg-type]  # what reads need
+        steps.run("reads", IoBatch.reads(np.zeros(12_000, np.uint64), 4096))
+    assert pieces == [512, 1024, 2048, 4096, 2048, 2272]
 
 
 def test_an_emulated_drive_has_no_fio(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """What the host takes of a step's time: kept with the step, and said of the run."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -54,6 +55,11 @@ def test_what_the_host_takes_is_kept_with_each_step(tmp_path: Path, monkeypatch:
     reads, idle = recorded(tmp_path / "real", real=True).steps
     assert reads.host == {"suspended_ns": 0, "waited_ns": 3 * MS}
     assert idle.host == {"suspended_ns": 60 * S, "waited_ns": 0}
+    # The thread of this process that waits for jobs is not the one that does the I/O.
+    monkeypatch.setattr(_RealTime, "name_jobs", lambda _, __: None, raising=False)
+    clock = iter([HostTime(5 * S, 7 * MS), HostTime(6 * S, 9 * MS)] * 2)
+    steps = recorded(tmp_path / "jobs", real=True).steps
+    assert [step.host for step in steps] == [{"suspended_ns": S}] * 2
     # Virtual time has no host: its recordings stay the same bytes.
     assert [step.host for step in recorded(tmp_path / "sim", real=False).steps] == [{}, {}]
 
@@ -63,6 +69,21 @@ def test_the_clocks_of_this_machine_are_read() -> None:
     taken = HostTime.now().since(before)
     assert set(taken) == {"suspended_ns", "waited_ns"}
     assert taken["suspended_ns"] < LEAST_SUSPENDED_NS, "reading the clocks is no suspend"
+
+
+def test_a_preemption_between_two_clocks_is_no_suspend(monkeypatch: pytest.MonkeyPatch) -> None:
+    monotonic, boot = time.CLOCK_MONOTONIC, time.CLOCK_BOOTTIME
+    apart = [(monotonic, 5 * S), (boot, 8 * S), (monotonic, 6 * S)]
+    together = [(monotonic, 6 * S), (boot, 8 * S), (monotonic, 6 * S)]
+    told = iter([*apart, *together])
+
+    def reading(clock: int) -> int:
+        asked, now = next(told)
+        assert asked == clock
+        return now
+
+    monkeypatch.setattr(time, "clock_gettime_ns", reading)
+    assert HostTime.now().suspended_ns == 2 * S
 
 
 def evidence(*hosts: dict[str, int]) -> Evidence:

@@ -265,6 +265,8 @@ def test_only_an_unused_recording_is_forgotten(kept: Path, copy: Path, tmp_path:
     unused = tmp_path / "unused"
     Recording.create(unused, TargetFacts("sim", "sim:x", 1 << 30, 512), {}, 1).part("drive_type").close()
     (unused / "mine.txt").write_text("keep me")
+    (unused / "fio").mkdir()
+    (unused / "fio/00001-drive_type.fio").touch()
     Recording.forget_unused(unused)
     assert [path.name for path in unused.iterdir()] == ["mine.txt"]
     Recording.forget_unused(tmp_path / "absent")

@@ -385,9 +385,11 @@ impl Subject<'_> {
     fn settle(&self, found: &RestoreNote, note: &Path) -> Result<Vec<String>, HostError> {
         let differs = |(setting, value): &(Setting, String)| {
             let now = self.state(*setting);
-            let is_back = self.knob(*setting).and_then(|knob| knob.read().ok()).as_ref() == Some(value)
-                && !differ(now, setting.state_of(value));
-            let words = || format!("its {} was '{value}' and is now {}", setting.words(), now.as_str());
+            let found = self.knob(*setting).and_then(|knob| knob.read().ok());
+            let is_back = found.as_ref() == Some(value) && !differ(now, setting.state_of(value));
+            let present = found.filter(|found| found != value); // else the drive itself says otherwise
+            let present = present.map_or_else(|| now.as_str().to_owned(), |found| format!("'{found}'"));
+            let words = || format!("its {} was '{value}' and is now {present}", setting.words());
             (!is_back).then(words)
         };
         let changed: Vec<String> = found.settings.iter().filter_map(differs).collect();

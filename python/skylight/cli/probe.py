@@ -42,14 +42,12 @@ from skylight.probe.suite import (
     run_suite,
 )
 from skylight.probe.zoned import model_of
-from skylight.recording import RECORDING_DIR, Recording, recording_dir
+from skylight.recording import FIO_JOBS, RECORDING_DIR, Recording, recording_dir
 from skylight.units import format_capacity, format_size
 
 DEFAULT_OUT = Path("skylight-report")
 HEAD_TRACE = "--head-trace"
 OWN, FIO = "own", "fio"
-FIO_JOBS = "fio"
-"""The folder of fio's job files in a recording."""
 # What standard output holds.
 WORDS, JSON, CSV = "words", "json", "csv"
 

@@ -14,11 +14,13 @@ start, and of a flush nothing. So, of a batch
   latency before;
 - fio refuses a list of one flush alone, so that is sent as `DeviceEngine` sends it.
 
-Invariants: a batch with something that fio's lists of I/Os cannot hold is refused before any of it is sent;
-fio is killed with this process; a log that is not that of its job is an error, never evidence; the rows of a
-log are the first of the batch; no time of one run of fio is before that of another that ended before it.
+Invariants: fio opens what is open here, through /proc, whatever the path has come to name; a batch with
+something that fio's lists of I/Os cannot hold is refused before any of it is sent; fio is killed with this
+process; a log that is not that of its job is an error, never evidence; the rows of a log are the first of the
+batch; no time of one run of fio is before that of another that ended before it.
 
-Sources: fio(1), TRACE FILE FORMAT (version 2), LOG FILE FORMATS; prctl(2), PR_SET_PDEATHSIG.
+Sources: fio(1), TRACE FILE FORMAT (version 2), LOG FILE FORMATS, replay_redirect; prctl(2),
+PR_SET_PDEATHSIG; proc(5), /proc/pid/fd.
 """
 
 from __future__ import annotations
@@ -31,10 +33,14 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -55,6 +61,10 @@ END_S = 20.0
 """How long fio may take to end after an interrupt. Chosen: a drive recovers from an error in seconds."""
 OLDEST = (3, 19)
 """The first version of fio whose logs have the priority column, and so surely nanoseconds."""
+DRIVE = "SKYLIGHT_DRIVE"
+"""The variable of the environment with the drive of a job; without it fio refuses the job."""
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""Signals that end a run."""
 PDEATHSIG = 1
 """PR_SET_PDEATHSIG (linux/prctl.h)."""
 
@@ -99,19 +109,30 @@ class FioEngine(DeviceEngine):
     _jobs = Path()
     _name = "batch"
     _last_ns = 0
+    _held = -1
+    _kept: int | None = None
 
     @classmethod
     def over(cls, path: str, jobs: Path, *, destroy_data: bool = False) -> FioEngine:
         """Opens a device or file as `DeviceEngine.open`; `jobs` is the folder for the job files, made when
         the first is written."""
-        if len(path) > 255 or re.search(r"\s", os.path.abspath(path)):
-            raise UsageError(f"{path}: fio's job files cannot name it; give it by a link without spaces")
         engine = cls.open(path, destroy_data=destroy_data, declared={"engine": version()})
-        if engine.zone_layout() is not None:
+        try:
+            if engine.zone_layout() is not None:
+                raise UsageError(f"{path}: has zones, whose commands fio's job files lack; omit --engine fio")
+            engine._held = _descriptor_of(path)
+        except BaseException:
             engine.close()
-            raise UsageError(f"{path}: has zones, whose commands fio's job files lack; omit --engine fio")
+            raise
         engine._jobs = jobs
         return engine
+
+    def close(self) -> None:
+        """As `DeviceEngine.close`; no job finds the drive any more."""
+        held, self._held = self._held, -1
+        if held >= 0:
+            os.close(held)
+        super().close()
 
     def name_jobs(self, name: str) -> None:
         """What the next batches are for, as part of the names of their files."""
@@ -156,21 +177,26 @@ class FioEngine(DeviceEngine):
         stem = self._write_job(io, depth, until)
         began_ns = time.monotonic_ns()
         interrupted: KeyboardInterrupt | None = None
-        command = ["fio", "--eta=never", "--output-format=json", f"--output={stem}.json", f"{stem}.fio"]
-        if not self.can_write:
-            command.insert(1, "--readonly")
-        with subprocess.Popen(
-            command, cwd=self._jobs, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True,
-            preexec_fn=_dies_with_us,
-        ) as fio:  # fmt: skip
-            try:
-                said, _ = fio.communicate()
-            except KeyboardInterrupt as error:
-                interrupted, said = error, _ended(fio)
-            finally:
-                if fio.poll() is None:  # another signal handler raised: fio ends first
-                    _ended(fio)
+        fio: subprocess.Popen[str] | None = None
+        came = list[int]()
+        handlers = _handlers()
+        try:
+            # No mask: another thread would take the signal, and its handler run here, fio unknown.
+            for number in handlers:
+                signal.signal(number, lambda number, _: came.append(number))
+            fio = self._started(stem)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+            for held in came:
+                signal.raise_signal(held)
+            said, _ = fio.communicate()
+        except KeyboardInterrupt as error:
+            interrupted, said = error, "" if fio is None else _ended(fio)
+        finally:
+            if fio is not None and fio.poll() is None:  # another signal handler raised: fio ends first
+                _ended(fio)
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
         try:
             ran = self._ran(stem, said)
             log = self._timed(io, depth, ran, began_ns)
@@ -184,28 +210,58 @@ class FioEngine(DeviceEngine):
             raise DeviceFailed(self._failure(io, log, ran, stem), log)
         return log
 
+    def _started(self, stem: str) -> subprocess.Popen[str]:
+        """Starts fio with a job on the drive that is open."""
+        command = ["fio", "--eta=never", "--output-format=json", f"--output={stem}.json", f"{stem}.fio"]
+        if not self.can_write:
+            command.insert(1, "--readonly")
+        parent = os.getpid()
+
+        def dies_with_us() -> None:
+            """In the child: the kernel kills fio when the thread that started it is gone."""
+            _LIBC.prctl(PDEATHSIG, int(signal.SIGKILL))
+            if os.getppid() != parent:  # it was gone before
+                os._exit(1)
+
+        try:
+            return subprocess.Popen(
+                command, cwd=self._jobs, env={**os.environ, DRIVE: f"/proc/{parent}/fd/{self._held}"},
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                errors="replace", start_new_session=True, preexec_fn=dies_with_us,
+            )  # fmt: skip
+        except OSError as error:
+            reason = os.strerror(error.errno or 0)
+            raise TargetError(f"{self._path}: fio cannot be started: {reason}; omit --engine fio") from error
+
     def _write_job(self, io: IoBatch, depth: int, until: Stop | None) -> str:
         """Writes the list of I/Os and its job file; their common name."""
-        path = os.path.abspath(self._path)
         rows = [
-            f"{path} {_ACTIONS[op]} {offset} {size}\n"
+            f"drive {_ACTIONS[op]} {offset} {size}\n"
             for op, offset, size in zip(io.op.tolist(), io.offset.tolist(), io.size.tolist(), strict=True)
         ]
         try:
             self._jobs.mkdir(parents=True, exist_ok=True)
-            before = (int(kept.name[:5]) for kept in self._jobs.glob(f"{'[0-9]' * 5}-*.fio"))
-            stem = f"{max(before, default=0) + 1:05d}-{self._name}"
+            if self._kept is None:  # of the run that is resumed
+                found = (re.match(r"\d{5,}(?=-)", kept.name) for kept in self._jobs.glob("*.fio"))
+                self._kept = max((int(number[0]) for number in found if number), default=0)
+            self._kept += 1
+            stem = f"{self._kept:05d}-{self._name}"
             with (self._jobs / f"{stem}.iolog").open("w", encoding="utf-8") as file:
-                file.write(f"fio version 2 iolog\n{path} add\n{path} open\n")
+                file.write("fio version 2 iolog\ndrive add\ndrive open\n")
                 file.writelines(rows)
-            text = job_text(
-                stem, depth, len(io), None if until is None or until.count > 1 else until.latency_ns
-            )
+            stop_ns = None if until is None or until.count > 1 else until.latency_ns
+            text = job_text(stem, depth, len(io), stop_ns, self._drive_words())
             (self._jobs / f"{stem}.fio").write_text(text, encoding="utf-8")
         except OSError as error:
             reason = os.strerror(error.errno or 0)
             raise KeepError(f"{self._jobs}: a job cannot be kept: {reason}; choose another --out") from error
         return stem
+
+    def _drive_words(self) -> str:
+        """The drive, for a person who looks for it."""
+        known = self._facts.declared
+        names = [str(known[name]) for name in ("model", "serial") if name in known] or [self._facts.kind]
+        return one_line(f"{' '.join(names)}, {self.size} bytes")
 
     def _ran(self, stem: str, said: str) -> Ran:
         """What fio left behind: read, and then removed, for the evidence has it."""
@@ -270,9 +326,21 @@ def _stopped(ran: Ran, until: Stop | None) -> bool:
     return bool(ran.log[:, 1].max(initial=0) >= until.latency_ns // US_NS * US_NS)
 
 
-def _dies_with_us() -> None:
-    """In the child: the kernel kills fio when the thread that started it is gone."""
-    _LIBC.prctl(PDEATHSIG, int(signal.SIGKILL))
+def _handlers() -> dict[signal.Signals, Callable[[int, FrameType | None], Any]]:
+    """The handlers of Python that may end a run; they run in the main thread alone."""
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    return {number: found for number in ENDING if callable(found := signal.getsignal(number))}
+
+
+def _descriptor_of(path: str) -> int:
+    """A copy of the descriptor of this process that is open on what the path names; refused where none is,
+    for then it is not what was opened."""
+    for entry in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # that of the listing is closed
+            if os.path.samestat(os.fstat(int(entry)), os.stat(path)):
+                return os.dup(int(entry))
+    raise TargetError(f"{path}: is no longer the drive that was opened; look at `skylight devices`")
 
 
 def _ended(fio: subprocess.Popen[str]) -> str:
@@ -286,21 +354,23 @@ def _ended(fio: subprocess.Popen[str]) -> str:
     return said
 
 
-def job_text(stem: str, depth: int, ios: int, max_latency_ns: int | None) -> str:
-    """The job file of a list of so many I/Os. At a depth above 1 it has their number: without it, or where
-    the list closes the file, fio 3.33 neither counts nor logs those that are in flight when the list ends.
+def job_text(stem: str, depth: int, ios: int, max_latency_ns: int | None, drive: str) -> str:
+    """The job file of a list of so many I/Os that was made for a drive, described in words. At a depth above
+    1 it has their number: without it, or where the list closes the file, fio 3.33 neither counts nor logs
+    those that are in flight when the list ends.
 
-    >>> print(job_text("00001-reads", 4, 100, None).splitlines()[0])
-    # Repeat it in this folder: fio 00001-reads.fio. A list with writes destroys data.
+    >>> print(job_text("00001-reads", 4, 100, None, "Model Serial, 4096 bytes").splitlines()[1])
+    # Repeat it in this folder: SKYLIGHT_DRIVE=/dev/sdX fio 00001-reads.fio
     """
     whole = "" if depth == 1 else f"number_ios={ios}\n"
     stop = "" if max_latency_ns is None else f"max_latency={max(max_latency_ns // US_NS, 1)}us\n"
     return (
-        f"# Repeat it in this folder: fio {stem}.fio. A list with writes destroys data.\n"
-        f"# On another drive: put replay_redirect=/dev/... below [global].\n"
-        f"[global]\nthread=1\nclocksource=clock_gettime\ndirect=1\ninvalidate=0\n"
+        f"# Made for {drive}.\n"
+        f"# Repeat it in this folder: {DRIVE}=/dev/sdX fio {stem}.fio\n"
+        f"# A list with writes destroys data: check the drive with skylight devices.\n"
+        f"[global]\nthread=1\nclocksource=clock_gettime\ndirect=1\ninvalidate=0\nallow_file_create=0\n"
         f"ioengine={'psync' if depth == 1 else 'io_uring'}\niodepth={depth}\n"
-        f"read_iolog={stem}.iolog\nreplay_no_stall=1\n{whole}"
+        f"read_iolog={stem}.iolog\nreplay_redirect=${{{DRIVE}}}\nreplay_no_stall=1\n{whole}"
         f"write_lat_log={stem}\nlog_offset=1\ndisable_slat=1\ndisable_clat=1\n{stop}"
         f"[{stem}]\n"
     )

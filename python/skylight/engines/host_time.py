@@ -19,6 +19,9 @@ from typing import Self
 
 __all__ = ["HostTime"]
 
+TOGETHER_NS = 1_000_000
+"""Readings of the clocks that are further apart are repeated: the thread lost its processor between them, and
+that is no suspend. Chosen: above the microseconds that they take, below the pauses of a scheduler."""
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
@@ -33,13 +36,17 @@ class HostTime:
     @classmethod
     def now(cls) -> Self:
         """As it is now, for the calling thread."""
-        monotonic = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-        suspended = time.clock_gettime_ns(time.CLOCK_BOOTTIME) - monotonic
+        while True:
+            before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+            after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+            if after - before <= TOGETHER_NS:
+                break
         try:
             waited = int(_SCHEDSTAT.read_text(encoding="ascii").split()[1])
         except (OSError, ValueError, IndexError):
             waited = 0
-        return cls(suspended, waited)
+        return cls(boot - before, waited)
 
     def since(self, before: Self) -> dict[str, int]:
         """What has been added since: the numbers that a recording keeps of a step."""

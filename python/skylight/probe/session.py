@@ -7,7 +7,8 @@ left, and must give the same log; a device does not, its state is its own.
 
 Invariants: a step's rows reach the file in pieces of about half a second of device time at depth 1, so that
 Ctrl-C leaves a readable recording; at a greater depth a batch is one long piece, because cutting it would
-drain the queue; pieces on an emulated drive only grow.
+drain the queue; pieces on an emulated drive only grow, and those of an engine that runs jobs take up to about
+half a minute, because each start of one leaves the drive idle.
 
 A run may have a budget of device time, which all its steps share: no command is sent once it is spent, so a
 step may end early or hold nothing. What is left depends on the logs alone, so a resumed run is cut at the
@@ -82,6 +83,9 @@ LARGEST_PIECE_IOS = 1 << 16
 JOB_PIECE_IOS = 512
 """First piece of an engine that runs jobs. Chosen: some seconds of a disk, of which its start is a tenth."""
 PIECE_NS = 500_000_000
+JOB_PIECE_NS = 30_000_000_000
+"""A piece of such an engine that took longer is halved, not doubled. Chosen: what may be lost by a cut, and
+how long progress may stand still; a start is a hundredth of it."""
 
 EMPTIED = ("erased", "zones_reset", "trimmed")
 """Parameters of the first step of a reset, each of which says that the target holds nothing."""
@@ -270,8 +274,11 @@ class Session(StepNames):
         return None if self._engine.repeatable else HostTime.now()
 
     def _host_since(self, before: HostTime | None) -> dict[str, int] | None:
-        """What the host has added since."""
-        return None if before is None else HostTime.now().since(before)
+        """What the host has added since; where jobs do the I/O, without waits of this process's thread."""
+        if before is None:
+            return None
+        added = HostTime.now().since(before)
+        return {"suspended_ns": added["suspended_ns"]} if isinstance(self._engine, RunsJobs) else added
 
     def _end_at_bound(self, name: str) -> NoReturn:
         """Ends the test in the step of that name, or before it."""
@@ -499,8 +506,8 @@ class Session(StepNames):
             return self._execute_within(order, self._budget, order.limit_ns)
         logs: list[IoLog] = []
         until = order.until
-        by_jobs = isinstance(self._engine, RunsJobs)
-        patient = self._engine.repeatable or by_jobs  # virtual time costs no one a wait
+        patient = self._engine.repeatable  # virtual time costs no one a wait
+        piece_ns = JOB_PIECE_NS if isinstance(self._engine, RunsJobs) else PIECE_NS
         first, piece = 0, self._first_piece() if order.depth == 1 else LARGEST_PIECE_IOS
         recent = EMPTY_LOG
         while asked := self._allowed(order, order.io.part(first, first + piece)):
@@ -515,7 +522,7 @@ class Session(StepNames):
                 if len(log) < len(asked) or until.reached(recent):
                     break
             if order.depth == 1:
-                longer = patient or log.span_ns < PIECE_NS
+                longer = patient or log.span_ns < piece_ns
                 piece = min(2 * piece, LARGEST_PIECE_IOS) if longer else max(piece // 2, 1)
         return IoLog.joined(logs)
 

@@ -20,6 +20,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
@@ -44,10 +45,15 @@ from skylight.recording.parts import (
 
 RECORDING_DIR = "recording"
 RECORDING_FORMAT = "skylight-recording"
+FIO_JOBS = "fio"
+"""The folder of fio's job files in a recording."""
 
 _PART = re.compile(r"([a-z][a-z0-9_]*)\.([0-9]+)\.arrows")
 
-__all__ = ["HEADER", "RECORDING_DIR", "PartWriter", "Recording", "SpentPart", "recording_dir", "write_whole"]
+__all__ = [
+    "FIO_JOBS", "HEADER", "RECORDING_DIR", "PartWriter", "Recording", "SpentPart", "recording_dir",
+    "write_whole",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +163,7 @@ class Recording:
         with suppress(OSError):
             for file in _own_files(path):
                 file.unlink()
+            shutil.rmtree(path / FIO_JOBS, ignore_errors=True)
             path.rmdir()
 
     def is_complete(self, test: str) -> bool:

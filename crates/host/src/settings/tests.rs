@@ -119,7 +119,10 @@ fn a_note_of_an_earlier_boot_restores_nothing() -> Result<(), HostError> {
     std::mem::forget(subject(&node).switch(Setting::WriteCache, false, Some(&note))?);
     let now = Subject { boot: Some("b008".into()), ..subject(&node) };
     let line = now.restore_from(&note).err().map(|error| error.to_string()).unwrap_or_default();
-    assert!(line.contains("its write cache was 'write back' and is now off; set them by hand"), "{line}");
+    assert!(
+        line.contains("its write cache was 'write back' and is now 'write through'; set them by hand"),
+        "{line}"
+    );
     assert_eq!(read(&file).as_deref(), Some(CACHE_OFF), "somebody may want it so");
     assert!(note.exists());
     // Set by hand, or by the boot: nothing is left to do.
