@@ -16,27 +16,33 @@ from skylight.probe.drive_type import full_cache
 from skylight.probe.drive_type.full_cache import Looked, _beside
 from skylight.probe.suite import SuiteOptions, run_suite
 
-FULL = '[conditions]\nerase = "none"\nprior_use = "full"\nvolatile_cache = "ignores-flush"\n'
+FULL = '[conditions]\nerase = "none"\nprior_use = "full"\nvolatile_cache = "{}"\n'
+VOLATILE = pytest.mark.parametrize("volatile", ["ignores-flush", "off"])
 
 
-def probed(seed: int, kind: str, out: Path) -> tuple[dict[str, Finding], bool]:
+def probed(seed: int, volatile: str, out: Path) -> tuple[dict[str, Finding], bool]:
     """The findings of test 1 on a drive whose cache is full, and whether blocks were looked at."""
-    text = _native.random_profile(seed, kind)
-    drive = _native.SimDrive(text, "drive.toml", seed, FULL)
+    text = _native.random_profile(seed, "journaled")
+    drive = _native.SimDrive(text, "drive.toml", seed, FULL.format(volatile))
     facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
     result = run_suite(engine_over(drive, facts), out / "r", SuiteOptions(only=("drive_type",)))
     names = {step.name for evidence in result.evidence for step in evidence.steps}
     return {finding.name: finding for finding in result.findings}, full_cache.NAME in names
 
 
-def test_a_full_cache_on_a_platter_is_seen_there(tmp_path: Path) -> None:
-    findings, looked = probed(95013, "journaled", tmp_path)
+@VOLATILE
+def test_a_full_cache_on_a_platter_is_seen_there(volatile: str, tmp_path: Path) -> None:
+    findings, looked = probed(95013, volatile, tmp_path)
     assert looked and findings["cache_medium"].value == "disk" and findings["drive_type"].value == "smr"
 
 
+@VOLATILE
 @pytest.mark.parametrize("seed", [35110, 35126])
-def test_a_full_cache_of_flash_is_not_taken_for_one_on_a_platter(seed: int, tmp_path: Path) -> None:
-    findings, _ = probed(seed, "journaled", tmp_path)
+def test_a_full_cache_of_flash_is_not_taken_for_one_on_a_platter(
+    seed: int, volatile: str, tmp_path: Path
+) -> None:
+    findings, looked = probed(seed, volatile, tmp_path)
+    assert looked
     assert findings["cache_medium"].value != "disk" and findings["drive_type"].value == "smr"
 
 

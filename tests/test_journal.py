@@ -22,7 +22,7 @@ from skylight.probe.journal.levels import Footprints, Run
 from skylight.probe.journal.measure import Many, Runs
 from skylight.probe.journal.out_of_band import FLASH_NS, judge_flash, refined_turn, saw
 from skylight.probe.journal.splits import Splits, find_split
-from skylight.probe.journal.verdict import Merges, Seen, _merge_findings, observe
+from skylight.probe.journal.verdict import Merges, Seen, _merge_findings, _split_finding, observe
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
@@ -304,12 +304,14 @@ class TestSplits:
             turns = (0.3 * len(parts) + 0.21 * longer * quanta) % 1.0 + 1.0
             done_ns = 8e6 * np.cumsum(turns + rng.normal(0, 0.004, writes))
             latency_ns = np.diff(done_ns, prepend=0.0) - 5e5
-            return Run(size, False, latency_ns.astype(np.int64), done_ns.astype(np.int64))
+            return Run(size, False, latency_ns.astype(np.int64), done_ns.astype(np.int64), str(runs))
 
         splits = Splits(BLOCK, QUANTUM, "disk", 8e6, 0.21 * 8e6)
         find_split(splits, measure, 3, 1 << 30)
         assert splits.split is not None and splits.whole <= entry < splits.split
         assert splits.confirmed() and runs > 38
+        used = [run.step for size in sorted(splits.runs) for run in splits.runs[size]]
+        assert len(used) < runs and list(_split_finding(splits).rows) == used, "runs not used are not cited"
 
     @pytest.mark.parametrize("blocks", [80, 255, 700, 1100])
     def test_an_entry_ends_amid_a_quantum(self, blocks: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +94,18 @@ def test_evidence_of_another_course_is_not_used(
 ) -> None:
     monkeypatch.setattr(Twice, "slow_ns", 1 << 60)
     (found,) = Twice().infer(measured[1], Known())
-    assert not found.known and "before near;" in found.why
+    assert not found.known
+    assert found.why == (
+        "The test was recorded by another version (its steps differ from near on); probe again."
+    )
+
+
+def test_whole_evidence_with_too_few_steps_was_not_cut_short(
+    measured: tuple[list[Finding], Evidence],
+) -> None:
+    _, evidence = measured
+    (found,) = Twice().infer(replace(evidence, steps=evidence.steps[:2], complete=True), Known())
+    assert "(its steps differ from pause on); probe again." in found.why
 
 
 def test_every_test_of_the_suite_is_written_so() -> None:

@@ -39,6 +39,10 @@ MOST_CHANCE = 1e-3
 TELLING_TURNS = 0.2
 """A FLUSH that takes so much of a revolution longer than the write before it waited for the platters, and a
 write that takes so much longer than the FLUSH behind it did: the mean wait is half a revolution or more."""
+WROTE_OUT_TURNS = 0.02
+"""Of a revolution that a FLUSH which wrote something out takes longer in the median. Chosen: 80 to 240 us.
+The platters take half a revolution or more behind a random read, and flash programs a page in 200 us or more;
+a host or a link that is slow to begin takes microseconds."""
 BURST_WRITES, BURST_BYTES = 64, 64 << 10
 """The smallest volatile caches hold 8 MiB, twice as much."""
 SLOW_FLUSH, SLOW_FLUSH_NS = 8.0, 5_000_000
@@ -110,10 +114,12 @@ class Rounds:
         latency_ns = log.latency_ns[: len(log) // 4 * 4].reshape(-1, 4)
         return Rounds(latency_ns[:, 1], latency_ns[:, 2], latency_ns[:, 3])
 
-    @property
-    def wrote_out(self) -> bool:
-        """Whether the first FLUSH takes longer than the one behind it, in more rounds than chance allows."""
+    def wrote_out(self, rotation_ns: float) -> bool:
+        """Whether the first FLUSH takes longer than the one behind it, in more rounds than chance allows and
+        by a telling part of a revolution."""
         apart = self.first_ns - self.second_ns
+        if not len(apart) or float(np.median(apart)) < WROTE_OUT_TURNS * rotation_ns:
+            return False
         longer, differ = int(np.count_nonzero(apart > 0)), int(np.count_nonzero(apart))
         return bool(binomial_tail(longer, differ, 0.5) <= MOST_CHANCE)
 
@@ -147,9 +153,9 @@ def _on_disk(seen: Rounds, rotation_ns: float) -> Volatile:
     more_ns = np.sort(seen.first_ns - seen.write_ns)
     tenth = len(more_ns) // 10  # some met an outlier or another client
     turns = float(np.mean(more_ns[tenth : len(more_ns) - tenth])) / rotation_ns
-    if turns > TELLING_TURNS or seen.wrote_out:
-        return "on"
-    return "off" if turns < -TELLING_TURNS else "ignores-flush"
+    if turns < -TELLING_TURNS:
+        return "off"
+    return "on" if turns > TELLING_TURNS or seen.wrote_out(rotation_ns) else "ignores-flush"
 
 
 class StandIn(ABC):

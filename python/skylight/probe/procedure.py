@@ -147,21 +147,21 @@ class Replay(StepNames):
         self.known = known
         self.can_write = known.writes
         self._zoned = False
+        self._complete = evidence.complete
         self.cut = ""
-        self._why_cut = "The test was cut short"
-        self._mend = "; go on with --resume"
-
-    @property
-    def why_cut(self) -> str:
+        self.why_cut = ""
         """Why the evidence ends before the procedure does, as a sentence."""
-        return f"{self._why_cut} before {self.cut}{self._mend}."
 
     def _end(self, name: str) -> NoReturn:
-        """Ends the replay before the step of that name: there the evidence ends."""
+        """Ends the replay before the step of that name: there the evidence ends, or goes on differently."""
         step = self._steps[self._at] if self._at < len(self._steps) else None
+        self.cut, self.why_cut = name, f"The test was cut short before {name}; go on with --resume."
         if step is not None and step.kind == "bound":
-            self._why_cut, self._mend = f"The test reached its bound of {step.params.get('why')}", ""
-        self.cut = name
+            self.why_cut = f"The test reached its bound of {step.params.get('why')} before {name}."
+        elif step is not None or self._complete:
+            self.why_cut = (
+                f"The test was recorded by another version (its steps differ from {name} on); probe again."
+            )
         raise CutShort(name)
 
     def _next(self, name: str, kind: StepKind) -> Step:

@@ -45,17 +45,19 @@ QUICK_TURNS = 0.5  # a lone write that takes less of a revolution does not wait 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """A run of lone writes of one size: whether it began with an erase, latencies and completions, ns."""
+    """A run of lone writes of one size: whether it began with an erase, latencies and completions, ns; the
+    name of its step, where findings cite it."""
 
     size_bytes: int
     erased: bool
     latency_ns: I64
     done_ns: I64
+    step: str = ""
 
     @staticmethod
-    def of(size_bytes: int, erased: bool, log: IoLog) -> Run:
+    def of(size_bytes: int, erased: bool, log: IoLog, step: str = "") -> Run:
         """The run of a log."""
-        return Run(size_bytes, erased, log.latency_ns, log.complete_ns.astype(np.int64))
+        return Run(size_bytes, erased, log.latency_ns, log.complete_ns.astype(np.int64), step)
 
 
 def _rows(runs: Sequence[Run]) -> F64:

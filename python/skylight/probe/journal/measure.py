@@ -261,7 +261,8 @@ def split(bench: Bench, quantum: int) -> None:
         erased = bench.fresh()
         params: dict[str, JsonScalar] = {"size_bytes": size, "erased": erased}
         io = IoBatch.writes(bench.offsets(writes, size), size)
-        return Run.of(size, erased, bench.steps.run(f"long-{size}", io, params=params))
+        log = bench.steps.run(f"long-{size}", io, params=params)
+        return Run.of(size, erased, log, bench.steps.names[-1])
 
     medium = "flash" if bench.flash else "disk"
     step_ns = bench.footprints.shift_ns(quantum + bench.block)

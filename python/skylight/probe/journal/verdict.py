@@ -208,7 +208,7 @@ def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
 
 
 def _split_finding(splits: Splits) -> Finding:
-    rows = tuple(f"long-{size}" for size in sorted(splits.runs))
+    rows = tuple(run.step for size in sorted(splits.runs) for run in splits.runs[size])
     if splits.split is None:
         most = format_size(max(splits.whole, splits.quantum))
         why = f"lone writes of up to {most} go into one entry, and longer ones were not tried"

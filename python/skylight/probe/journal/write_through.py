@@ -54,9 +54,9 @@ def volatile(steps: Steps, report: SettingsReport, *, on_platter: bool) -> tuple
     io = rounds(at, elsewhere(steps, IN_ROUNDS, ROUNDS, block), block)
     seen = Rounds.of(steps.run(IN_ROUNDS, io))
     empty_ns = float(np.percentile(seen.second_ns, MOST)) if len(seen.second_ns) else 0.0
-    if seen.wrote_out:
-        return "flushed", empty_ns
     rotation_ns = steps.known.number("rotation_ns")
+    if seen.wrote_out(rotation_ns or 0.0):
+        return "flushed", empty_ns
     if on_platter and rotation_ns is not None and len(seen.write_ns):
         write_ns = float(np.median(seen.write_ns))
         if write_ns < float(np.median(seen.second_ns)) + LEAST_TURN * rotation_ns:

@@ -39,8 +39,9 @@ may have the outermost and innermost track anywhere."""
 MOST_DIFFERENCE = 0.03
 """How far track sizes 1 GiB apart may differ: by the error of both, and hardly ever by a zone."""
 MOST_GROWTH, GROWTH_ERRORS = 0.01, 3.0
-"""How much larger, and by how many errors, tracks behind the start may be: only a disk that has moved the
-start has larger ones there. Chosen: half of what is right, and a chance of one in 700."""
+"""How much larger, and by how many errors, tracks behind the start may be: larger ones are there only where
+the start was moved, or where surfaces differ. Chosen: half of what is right, and for two places a chance of
+one in 370."""
 ZONE_ENDS = 0.7
 """How likely tracks that hold less at the end do so because a zone ends before: a prior, chosen, since the
 last zone of a drive may be cut short. Else drives that place data anywhere in a zone have moved it."""

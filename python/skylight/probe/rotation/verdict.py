@@ -28,6 +28,11 @@ MOST_THIRD = 0.08  # half the range of fits, of the third itself
 ROWS = ("turn", "first")
 SEEK_ROWS = ("same", "next-fine", "apart-fine", "again", "from-first", "from-far", "full")
 
+_START_ELSEWHERE = (
+    "Tracks behind the first addresses are larger: the start was moved,"
+    " or lies on a surface with other tracks"
+)
+
 
 def within(error: float, width: float) -> float:
     """The chance that a normal error of `SAFETY` times the standard one stays within a width (relative)."""
@@ -66,7 +71,7 @@ def _tracks(found: Analysis) -> Finding:
         return TRACK.unknown(_striped_words(found.stripe))
     parts = {"od": found.near, "md": found.middle, "id": found.last}
     if not found.start_at_home:
-        why = "Tracks behind the first addresses are larger than those under them: these blocks were moved."
+        why = f"{_START_ELSEWHERE}."
         return TRACK.unknown(why, ("od", "od-behind"))
     if found.last is not None and found.end_at_home == 0.0:
         why = "Tracks under the last addresses are not those of the end of a drive: they may lie in a cache."
@@ -116,7 +121,7 @@ def _seeks(found: Analysis) -> Finding:
     if found.stripe is not None:
         return SEEK.unknown(_striped_words(found.stripe))
     if not found.start_at_home:
-        why = "Blocks at the start were moved, band by band, so which tracks are neighbours is not known."
+        why = f"{_START_ELSEWHERE}; so which tracks are neighbours is not known."
         return SEEK.unknown(why, ("od", "od-behind"))
     if track is None:
         why = "Arm times between neighbouring tracks do not tell a step of the arm from a switch of heads."
