@@ -15,6 +15,7 @@ from skylight import _native
 from skylight.engines.conditions import engine_over
 from skylight.evidence import I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
+from skylight.infer.zone_writes import Spell
 from skylight.probe import non_sequential, zone_cleaning
 from skylight.probe.non_sequential import measure as sustained
 from skylight.probe.open_zones.measure import Burst, Comparison
@@ -78,6 +79,28 @@ def test_single_waits_again_and_again_are_a_spell() -> None:
     assert not seen.recovered
     rows = ("fast",)
     assert non_sequential._cache(seen, seen.spell, rows).value == 5_000 * sustained.WRITE_BYTES
+
+
+def test_a_spell_is_not_over_before_it_could_go_on() -> None:
+    latency = np.full(9_000, 9 * MS, np.int64)
+    for first in range(5_000, 8_000, 304):
+        latency[first : first + 4] = 9_000 * MS
+    assert not seen_of(latency[:5_304]).recovered  # 300 fast ones after 4: fewer than an eighth of 5,000
+    seen = seen_of(latency)
+    assert seen.spell is not None
+    assert (seen.spell.first, seen.spell.end) == (5_000, 7_740)
+    assert not seen.recovered
+    latency = np.append(latency, np.full(2_000, 9 * MS, np.int64))
+    assert seen_of(latency).recovered
+
+
+@pytest.mark.parametrize("hung_s", [9, 19])
+@pytest.mark.parametrize("at", [[4_950], [4_500, 4_800]])
+def test_a_command_that_hangs_before_a_spell_is_not_its_begin(at: list[int], hung_s: int) -> None:
+    latency = np.full(8_000, 9 * MS, np.int64)
+    latency[at] = hung_s * 1_000 * MS
+    latency[5_000:5_300] = 2_200 * MS
+    assert seen_of(latency).spell == Spell(5_000, 5_300, 300 * 2_200 * MS)
 
 
 def test_a_few_commands_that_hang_are_no_spell() -> None:
