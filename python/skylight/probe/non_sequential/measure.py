@@ -37,7 +37,7 @@ AGAIN_WITHIN = 1 / 8
 """Of the writes before a spell: if it slows down again within so many, it has not recovered. A drive whose
 cleaning of one zone frees space for many writes blocks one of these many."""
 WAIT_NS = 2_000_000_000
-"""A write that takes so long waits for cleaning, or hangs, or is tried again and again, which desktop drives do
+"""A write that takes so long waits for cleaning, hangs, or is tried again and again, which desktop drives do
 for 7 s and longer: no seek or merge of a map takes it."""
 LEAST_SLOW = 4
 """Slow writes of a spell. Chosen: a command hangs once, not four times in few writes after none in many."""
