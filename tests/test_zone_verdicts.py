@@ -139,6 +139,15 @@ def test_a_spell_is_not_over_before_it_could_go_on() -> None:
     assert seen_of(latency).recovered
 
 
+@pytest.mark.parametrize(("every", "writes", "given_up"), [
+    (1, 4_095, False), (1, 4_096, True), (300, 4_501, False), (300, 5_101, True),
+])  # fmt: skip
+def test_a_spell_is_given_up(every: int, writes: int, given_up: bool) -> None:
+    latency = np.full(8_000 + writes, 9 * MS, np.int64)
+    latency[8_000::every] = 9_000 * MS
+    assert sustained._done(seen_of(latency)) == given_up
+
+
 @pytest.mark.parametrize("hung_s", [9, 19])
 @pytest.mark.parametrize("at", [[4_950], [4_500, 4_800]])
 def test_a_command_that_hangs_before_a_spell_is_not_its_begin(at: list[int], hung_s: int) -> None:

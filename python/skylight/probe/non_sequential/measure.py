@@ -28,7 +28,8 @@ PACE_WRITES, PIECE_WRITES, SHORT_WRITES = 1_024, 8_192, 64
 MOST_BYTES = 256 << 30
 """Written without a slow spell: five times the largest persistent cache known, and then it is given up."""
 MOST_SPELL_WRITES = 4_096
-"""Writes of a slow spell after which it is given up: six times the longest recorded."""
+"""Slow writes of a spell after which it is given up, six times the most recorded; or all its writes, if they
+are so many more than those within which it may go on (`AGAIN_WITHIN`)."""
 SLOW, AMONG = 16, 64
 """A piece ends where that many of so many writes are slow; merges of a map delay two of 240."""
 AFTER_WRITES = 128
@@ -158,4 +159,5 @@ def _done(seen: Seen) -> bool:
     spell = seen.spell
     if spell is None or len(seen.slow_ns) < LEAST_SLOW:
         return False
-    return seen.recovered or spell.writes >= MOST_SPELL_WRITES
+    most = MOST_SPELL_WRITES + AGAIN_WITHIN * spell.first
+    return seen.recovered or len(seen.slow_ns) >= MOST_SPELL_WRITES or spell.writes >= most
