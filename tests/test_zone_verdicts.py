@@ -4,6 +4,7 @@ and when cleaning begins, on made-up logs; and tracks of a drive whose zones hol
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,9 +16,12 @@ from skylight import _native
 from skylight.engines.conditions import engine_over
 from skylight.evidence import I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.probe import non_sequential, zone_cleaning
+from skylight.infer.zone_writes import Spell
+from skylight.probe import non_sequential, open_zones, zone_cleaning
 from skylight.probe.non_sequential import measure as sustained
+from skylight.probe.open_zones import measure as opened
 from skylight.probe.open_zones.measure import Burst, Comparison
+from skylight.probe.reset import State, with_state
 from skylight.probe.scoring import score
 from skylight.probe.suite import SuiteOptions, run_suite
 from skylight.probe.zone_cleaning import measure as cleaning
@@ -51,6 +55,48 @@ def test_zones_at_other_angles_are_no_edge() -> None:
     assert not Comparison(beyond, inside, 0.0, waiting=True).is_past
 
 
+@pytest.mark.parametrize("edge", [48, None])
+def test_a_burst_that_is_slow_once_is_no_edge(edge: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def once_slow(_steps: Any, _zones: Any, _kind: str, _size: int, count: int, _writes: int) -> Burst:
+        tried.append(count)
+        slow = (edge is not None and count > edge) or (count == 16 and tried.count(16) == 1)
+        return burst([12.0 if slow else 5.0] * count)
+
+    monkeypatch.setattr(opened, "burst", once_slow)
+    rotation = Finding("rotation_ns", 8 * MS, "ns", None, 1.0, "so")
+    seen = opened.Seen(ZONES)
+    opened.search(cast("Any", SimpleNamespace(known=Known([rotation]))), seen, ZONES)
+    assert seen.waiting
+    assert (seen.inside, seen.outside) == ((48, 49) if edge else (512, None))
+
+
+def test_the_edge_is_not_sure_where_the_last_comparison_says_otherwise() -> None:
+    few, many, slow = burst([5.0] * 8), burst([5.0] * 16), burst([12.0] * 16)
+    once = [Comparison(few, burst([5.0] * 4), 0.0, waiting=True), Comparison(slow, few, 0.0, waiting=True)]
+    again = [*once, Comparison(many, few, 0.0, waiting=True)]
+    assert open_zones._sure(opened.Seen(ZONES, search=once, inside=8, outside=16)) > 0.9
+    assert open_zones._sure(opened.Seen(ZONES, search=again, inside=8, outside=16)) == 0
+
+
+def test_the_cost_of_the_fewest_zones_is_their_own() -> None:
+    few = burst([5.0] * 4)
+    search = [
+        Comparison(burst([cost] * zones), few, 0.0, waiting=True) for zones, cost in ((8, 12.0), (5, 9.0))
+    ]
+    seen = opened.Seen(ZONES, search=search, inside=4, outside=5)
+    found = open_zones._edge(seen, ZONES, cast("Any", SimpleNamespace(names=())))
+    assert found.value == 4
+    assert found.why == "With 4 zones a write of 4 KiB takes 5.00 ms in the mean, with 5 zones 9.00 ms."
+
+
+def test_a_reason_says_that_the_state_before_is_not_known() -> None:
+    found = [Finding("open_zones_edge", 4, "zones", None, 0.9, "So.")]
+    assert with_state(found, State.CLEAN) == found
+    assert with_state(found, State.UNKNOWN)[0].why == "So. What the drive held before is not known."
+
+
 def test_tracks_are_measured_in_zones_that_hold_less_than_their_size(tmp_path: Path) -> None:
     text = _native.random_profile(9304, "host-managed")
     assert "zone_capacity" in text
@@ -80,6 +126,37 @@ def test_single_waits_again_and_again_are_a_spell() -> None:
     assert non_sequential._cache(seen, seen.spell, rows).value == 5_000 * sustained.WRITE_BYTES
 
 
+def test_a_spell_is_not_over_before_it_could_go_on() -> None:
+    latency = np.full(9_000, 9 * MS, np.int64)
+    for first in range(5_000, 8_000, 304):
+        latency[first : first + 4] = 9_000 * MS
+    assert not seen_of(latency[:5_304]).recovered  # 300 fast ones after 4: fewer than an eighth of 5,000
+    seen = seen_of(latency)
+    assert seen.spell is not None
+    assert (seen.spell.first, seen.spell.end) == (5_000, 7_740)
+    assert not seen.recovered
+    latency = np.append(latency, np.full(2_000, 9 * MS, np.int64))
+    assert seen_of(latency).recovered
+
+
+@pytest.mark.parametrize(("every", "writes", "given_up"), [
+    (1, 4_095, False), (1, 4_096, True), (300, 4_501, False), (300, 5_101, True),
+])  # fmt: skip
+def test_a_spell_is_given_up(every: int, writes: int, given_up: bool) -> None:
+    latency = np.full(8_000 + writes, 9 * MS, np.int64)
+    latency[8_000::every] = 9_000 * MS
+    assert sustained._done(seen_of(latency)) == given_up
+
+
+@pytest.mark.parametrize("hung_s", [9, 19])
+@pytest.mark.parametrize("at", [[4_950], [4_500, 4_800]])
+def test_a_command_that_hangs_before_a_spell_is_not_its_begin(at: list[int], hung_s: int) -> None:
+    latency = np.full(8_000, 9 * MS, np.int64)
+    latency[at] = hung_s * 1_000 * MS
+    latency[5_000:5_300] = 2_200 * MS
+    assert seen_of(latency).spell == Spell(5_000, 5_300, 300 * 2_200 * MS)
+
+
 def test_a_few_commands_that_hang_are_no_spell() -> None:
     latency = np.full(8_000, 9 * MS, np.int64)
     latency[[2_000, 2_100, 2_150]] = 19_000 * MS
@@ -88,11 +165,28 @@ def test_a_few_commands_that_hang_are_no_spell() -> None:
 
 @pytest.mark.parametrize("known", [True, False])
 def test_cleaning_begins_a_zone_before_the_first_is_clean(known: bool) -> None:
-    seen = cleaning.Seen(ZONES, 55.0, 56.0, [cleaning.Trial("empty", "1", 1, 256 << 10, 14e9)])
+    seen = cleaning.Seen(
+        ZONES, 55.0, 56.0, [cleaning.Trial("empty", "1", 1, 256 << 10, 14e9, 30, ("empty-1-1x256k", "idle"))]
+    )
     before = Finding("cleaning_start_ns", 1 if known else UNKNOWN, "ns", None, 0.5, "so")
     steps = SimpleNamespace(known=Known([before]), names=("zones",))
-    found = zone_cleaning._start(seen, ZONES, cast("Any", steps))
+    found = zone_cleaning._start(seen, cast("Any", steps))
     assert len(found) == (not known)
     for each in found:
         assert each.value == pytest.approx(41.5e9)
         assert each.interval is not None and each.interval[0] < 41.5e9 < each.interval[1]
+        assert each.rows == ("empty-1-1x256k", "idle")
+
+
+@pytest.mark.parametrize(("first", "place"), [(2, "od"), (256, "md"), (448, "id")])
+def test_the_size_of_bands_is_claimed_where_zones_were_cleaned_alone(first: int, place: str) -> None:
+    before = Finding("band_bytes", UNKNOWN, "bytes", None, 0.5, "so")
+    unit = Finding("cleaning_unit", "zone", None, None, 0.9, "so")
+    steps = cast("Any", SimpleNamespace(known=Known([before])))
+    (found,) = zone_cleaning._bands(unit, replace(ZONES, first=first), steps)
+    assert found.value == {place: 64 << 20}
+    for size, outcome in ((64 << 20, "unknown"), (32 << 20, "wrong")):
+        value = dict.fromkeys(("od", "md", "id"), size)
+        intervals = {key: [size, size + 1] for key in value}
+        truth = {"band_bytes": {"value": value, "interval": intervals, "measurable": True}}
+        assert [mark.outcome for mark in score([found], truth)] == [outcome]

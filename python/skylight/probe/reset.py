@@ -27,13 +27,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from skylight.evidence import U64, IoBatch, Op, Step
+from skylight.findings import Finding
 from skylight.infer import cached_or_native
 from skylight.units import format_seconds, format_size
 
@@ -187,6 +188,13 @@ def in_resets(steps: Sequence[Step]) -> list[list[Step]]:
         elif found and of_last.fullmatch(step.name):
             found[-1].append(step)
     return found
+
+
+def with_state(findings: list[Finding], state: State) -> list[Finding]:
+    """Findings, whose reasons say so where the state that the test began in is not known."""
+    if state is not State.UNKNOWN:
+        return findings
+    return [replace(each, why=f"{each.why} What the drive held before is not known.") for each in findings]
 
 
 def words(chosen: Means, *, virtual: bool, zoned: bool = False) -> str:

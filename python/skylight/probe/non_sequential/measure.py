@@ -28,7 +28,8 @@ PACE_WRITES, PIECE_WRITES, SHORT_WRITES = 1_024, 8_192, 64
 MOST_BYTES = 256 << 30
 """Written without a slow spell: five times the largest persistent cache known, and then it is given up."""
 MOST_SPELL_WRITES = 4_096
-"""Writes from the start of a slow spell on: six times the longest recorded, half of them to show its end."""
+"""Slow writes of a spell after which it is given up, six times the most recorded; or all its writes, if they
+are so many more than those within which it may go on (`AGAIN_WITHIN`)."""
 SLOW, AMONG = 16, 64
 """A piece ends where that many of so many writes are slow; merges of a map delay two of 240."""
 AFTER_WRITES = 128
@@ -37,7 +38,8 @@ AGAIN_WITHIN = 1 / 8
 """Of the writes before a spell: if it slows down again within so many, it has not recovered. A drive whose
 cleaning of one zone frees space for many writes blocks one of these many."""
 WAIT_NS = 2_000_000_000
-"""A write that takes so long waits for cleaning, or hangs: no seek, retry or merge of a map does."""
+"""A write that takes so long waits for cleaning, hangs, or is tried again and again, which desktop drives do
+for 7 s and longer: no seek or merge of a map takes it."""
 LEAST_SLOW = 4
 """Slow writes of a spell. Chosen: a command hangs once, not four times in few writes after none in many."""
 
@@ -70,7 +72,19 @@ class Seen:
                 whole, slow = Spell(whole.first, spell.end, took_ns), slow + more
             elif slow < LEAST_SLOW:
                 whole, slow = spell, more
-        return whole if slow >= LEAST_SLOW or not self._is_over(whole) else None
+        if whole is None or (slow < LEAST_SLOW and self._is_over(whole)):
+            return None
+        return self._without_lone(whole, is_slow)
+
+    def _without_lone(self, whole: Spell, is_slow: Bools) -> Spell:
+        """A spell without the single slow writes at its head that lie `PACES` times as far from the next as
+        slow writes in it usually do: commands that hung shortly before it."""
+        at = whole.first + np.flatnonzero(is_slow[whole.first : whole.end])
+        gaps, lone = np.diff(at), 0
+        while len(at) - lone > LEAST_SLOW and gaps[lone] > PACES * np.median(gaps):
+            lone += 1
+        first = int(at[lone]) if lone else whole.first
+        return Spell(first, whole.end, int(self.latency_ns[first : whole.end].sum()))
 
     @property
     def _slow(self) -> tuple[list[Spell], Bools]:
@@ -95,8 +109,10 @@ class Seen:
         return self.latency_ns[inside][is_slow[inside]]
 
     def _is_over(self, spell: Spell | None) -> bool:
-        """Whether writes are fast again: as many came behind the spell as belong to it."""
-        return spell is not None and len(self.log) - spell.end >= max(AFTER_WRITES, spell.writes)
+        """Whether writes are fast again: so many came behind the spell that it would not go on."""
+        if spell is None:
+            return False
+        return len(self.log) - spell.end >= max(AFTER_WRITES, spell.writes, AGAIN_WITHIN * spell.first)
 
     @property
     def recovered(self) -> bool:
@@ -143,4 +159,5 @@ def _done(seen: Seen) -> bool:
     spell = seen.spell
     if spell is None or len(seen.slow_ns) < LEAST_SLOW:
         return False
-    return seen.recovered or len(seen.log) - spell.first >= MOST_SPELL_WRITES
+    most = MOST_SPELL_WRITES + AGAIN_WITHIN * spell.first
+    return seen.recovered or len(seen.slow_ns) >= MOST_SPELL_WRITES or spell.writes >= most

@@ -29,6 +29,7 @@ from skylight.probe.open_zones.figures import draw
 from skylight.probe.open_zones.findings import CAPACITY_BYTES, EDGE, FINDINGS, MODEL, PENALTY, ZONE_BYTES
 from skylight.probe.open_zones.measure import Comparison, Seen
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
+from skylight.probe.reset import with_state
 from skylight.probe.zoned import HOST_MANAGED, ZonesSeen
 
 MOST_IOS, MOST_S, LIKELY_S, MOST_BYTES = 800_000, 14_400.0, 600.0, 96 << 30
@@ -58,7 +59,7 @@ class OpenZones(ProcedureTest[Seen]):
         zones = seen.zones = steps.zones("zones") if steps.can_write else None
         if zones is None or zones.usable < LEAST_ZONES:
             return
-        steps.reset("erase", slow=False)  # a full cache would be cleaned in the bursts
+        seen.state = steps.reset("erase", slow=False)  # a full cache would be cleaned in the bursts
         measure.try_limit(steps, seen, zones)
         with steps.settings("settings", write_cache=True, look_ahead=False):
             measure.search(steps, seen, zones)
@@ -72,7 +73,8 @@ class OpenZones(ProcedureTest[Seen]):
         if zones.usable < LEAST_ZONES:
             why = f"The drive has {zones.usable} neighbouring zones with a write pointer, too few to try."
             return [*_declared(zones, steps), EDGE.unknown(why, steps.names)]
-        return [*_declared(zones, steps), _edge(seen, zones, steps), *_penalty(seen, steps)]
+        found = [_edge(seen, zones, steps), *_penalty(seen, steps)]
+        return [*_declared(zones, steps), *with_state(found, seen.state)]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Throughput against the number of zones, as Figure 1."""
@@ -100,10 +102,11 @@ def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:
     if seen.outside is None:
         why = f"Up to {seen.inside:,} zones a write costs no multiple of what it costs with half as many."
         return EDGE.unknown(why, steps.names)
-    inside, outside = _sides(seen)
+    last = _last(seen)
+    inside = last[seen.inside].tried if seen.inside in last else seen.search[0].against
     why = (
-        f"With {seen.inside:,} zones a write of 4 KiB takes {inside.tried.cost_ns / 1e6:.2f} ms in the mean,"
-        f" with {seen.outside:,} zones {outside.tried.cost_ns / 1e6:.2f} ms."
+        f"With {seen.inside:,} zones a write of 4 KiB takes {inside.cost_ns / 1e6:.2f} ms in the mean,"
+        f" with {seen.outside:,} zones {last[seen.outside].tried.cost_ns / 1e6:.2f} ms."
     )
     sure = _sure(seen)
     if sure < LEAST_CONFIDENCE:
@@ -120,25 +123,28 @@ def _rows(seen: Seen, steps: Replay) -> list[str]:
     ]  # fmt: skip
 
 
-def _sides(seen: Seen) -> tuple[Comparison, Comparison]:
-    """The comparisons that made the last number inside and the first outside."""
-    inside, outside = (
-        next((one for one in reversed(seen.search) if one.tried.zones == count), seen.search[0])
-        for count in (seen.inside, seen.outside)
-    )
-    return inside, outside
+def _last(seen: Seen) -> dict[int, Comparison]:
+    """The last comparison of each number of zones; none of that which the search begins with, which is only
+    held against."""
+    return {one.tried.zones: one for one in seen.search}
 
 
 def _sure(seen: Seen) -> float:
-    """How often resampled writes on either side of the edge are judged as the search judged them."""
+    """How often resampled writes on either side of the edge are judged to be there; never, where the last
+    comparison says that they are not."""
     draw = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
-    shares = []
-    for compared in _sides(seen):
+    shares, last = [], _last(seen)
+    for count, past in ((seen.inside, False), (seen.outside, True)):
+        if count not in last:
+            continue
+        compared = last[count]
+        if compared.is_past != past:
+            return 0.0
         means = []
         for one in (compared.tried, compared.against):
             latency = one.latency_ns[one.zones :]
             means.append(latency[draw.integers(0, len(latency), (RESAMPLES, len(latency)))].mean(axis=1))
-        same = compared.judged(*means) == compared.is_past
+        same = compared.judged(*means) == past
         shares.append(share(int(np.count_nonzero(same))))
     return min(shares)
 

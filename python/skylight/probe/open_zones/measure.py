@@ -25,6 +25,7 @@ from skylight.evidence import F64, I64, Bools, IoBatch, IoLog, Op
 from skylight.infer.zone_writes import PAST_EDGE
 from skylight.probe.flushed import TELLING_TURNS
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, ZonesSeen, joined
 
 KIB = 1 << 10
@@ -126,7 +127,7 @@ class Comparison:
 
     def judged(self, tried_ns: F64 | np.float64, against_ns: F64 | np.float64) -> Bools | np.bool_:
         """Whether it were past with these costs of a write."""
-        if self.least_ns:
+        if self.least_ns > 0:
             return self.tried.zones * (tried_ns - against_ns) >= self.least_ns
         return tried_ns >= (PAST_EDGE_WAITING if self.waiting else PAST_EDGE) * against_ns
 
@@ -135,7 +136,8 @@ class Comparison:
 class Seen:
     """What was seen: the zones; whether writes wait for the medium, also to few zones; the comparisons of the
     search, its last number of zones inside and the first outside, None where no number costs more; final
-    bursts; how many zones a host-managed drive let be opened, and whether it then refused."""
+    bursts; how many zones a host-managed drive let be opened, and whether it then refused; and the state that
+    the test began in."""
 
     zones: ZonesSeen | None = None
     waiting: bool = False
@@ -145,6 +147,7 @@ class Seen:
     final: list[Burst] = field(default_factory=list)
     opened: int | None = None
     refused: bool = False
+    state: State = State.UNKNOWN
 
 
 def burst(steps: Steps, zones: ZonesSeen, kind: Kind, size: int, count: int, writes: int) -> Burst:
@@ -200,17 +203,17 @@ def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     most, excess_ns = most_zones(zones), 0.0
     seen.inside = FEWEST_ZONES
     while seen.outside is None and seen.inside < most:
-        count = min(2 * seen.inside, most)
-        found = compare(steps, seen, zones, count, seen.inside)
+        count, below = min(2 * seen.inside, most), seen.inside
+        found = compare(steps, seen, zones, count, below)
+        if found.is_past and seen.waiting and below > FEWEST_ZONES:
+            # A few zones past the edge cost no multiple here: it may lie below the last number too.
+            below //= 2
+            found = compare(steps, seen, zones, count, below)
         if found.is_past:
-            seen.outside = count
+            seen.inside, seen.outside = below, count
             excess_ns = found.excess_ns
         else:
             seen.inside = count
-    if seen.waiting and seen.outside is not None and seen.inside > FEWEST_ZONES:
-        # A few zones past the edge cost no multiple here: it may lie below the last number too.
-        seen.inside //= 2
-        excess_ns = compare(steps, seen, zones, seen.outside, seen.inside).excess_ns
     base, slope_ns = seen.inside, excess_ns / max((seen.outside or 0) - seen.inside, 1)
     while seen.outside is not None and seen.outside - seen.inside > max(1, round(FINE * seen.inside)):
         count = (seen.inside + seen.outside) // 2

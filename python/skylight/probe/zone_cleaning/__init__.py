@@ -25,9 +25,11 @@ from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.probe import Cost, Figure
 from skylight.probe.band_size.findings import BAND_SIZE
+from skylight.probe.band_size.journaled import PLACES
 from skylight.probe.cleaning.findings import START, START_RIGHT
 from skylight.probe.cleaning.verdict import LEAST_CONFIDENCE, chance_within
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
+from skylight.probe.reset import with_state
 from skylight.probe.zone_cleaning import measure
 from skylight.probe.zone_cleaning.figures import draw
 from skylight.probe.zone_cleaning.findings import EACH_IO, FINDINGS, FIRST_CLEAN, UNIT, ZONE
@@ -63,7 +65,8 @@ class ZoneCleaning(ProcedureTest[Seen]):
         if zones.capacity_bytes < LEAST_CAPACITY:
             return
         seen.zones = zones
-        steps.reset("erase", slow=False)  # the drive counts all its zones, not those of a trial alone
+        # The drive counts all its zones, not those of a trial alone.
+        seen.state = steps.reset("erase", slow=False)
         with steps.settings("settings", write_cache=True, look_ahead=False):
             measure.trials(steps, seen, zones)
 
@@ -74,17 +77,18 @@ class ZoneCleaning(ProcedureTest[Seen]):
             return []
         if seen.begun_by_s is None:
             why = "No zone was cleaned while the drive was left alone, or all were before it was."
-            return [each.unknown(why, steps.names) for each in FINDINGS]
+            return with_state([each.unknown(why, steps.names) for each in FINDINGS], seen.state)
         rows = steps.names
         unit = _unit(seen, rows)
-        return [
+        found = [
             _times(seen, zones, rows),
             _each_io(seen, zones, rows),
             unit,
             _first_clean(seen, rows),
-            *_start(seen, zones, steps),
+            *_start(seen, steps),
             *_bands(unit, zones, steps),
         ]
+        return with_state(found, seen.state)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Cleaning time against update ratio, and count against size, as Figures 3 and 4."""
@@ -132,7 +136,7 @@ def _unit(seen: Seen, rows: Sequence[str]) -> Finding:
     """Whether zones are cleaned as a whole."""
     singles = [
         one.zone_ns
-        for eighth in EIGHTHS
+        for eighth in sorted(EIGHTHS)
         for one in seen.trials
         if (one.state, one.place, one.ios) == ("full", str(eighth), 1)
     ]
@@ -155,29 +159,31 @@ def _first_clean(seen: Seen, rows: Sequence[str]) -> Finding:
     return FIRST_CLEAN.found(round(high), near, why, rows, (low, high))
 
 
-def _start(seen: Seen, zones: ZonesSeen, steps: Replay) -> list[Finding]:
+def _start(seen: Seen, steps: Replay) -> list[Finding]:
     """When cleaning begins, where the test of cleaning could not say: when the first zone of the first trial
     was clean, less the time of a zone, which is that of all of them, since all hold the same."""
-    before, zone_ns = steps.known.get(START.name), seen.trials[0].zone_ns
-    if before is None or before.known or seen.begun_by_s is None or zone_ns is None:
+    before, trial = steps.known.get(START.name), seen.trials[0]
+    if before is None or before.known or seen.begun_by_s is None or trial.zone_ns is None:
         return []
     first_s, poll_s = (seen.not_before_s + seen.begun_by_s) / 2, seen.begun_by_s - seen.not_before_s
-    zone_s, others = zone_ns / 1e9, max(len(zones_of_a_trial(zones)) - 1, 1)
+    zone_s = trial.zone_ns / 1e9
     start_s = first_s - zone_s
     # The first zone was clean at any time between two polls, and so was the last.
-    apart_s = math.hypot(poll_s, poll_s / others, measure.POLL_SHARE * zone_s) / math.sqrt(12)
+    apart_s = math.hypot(poll_s, poll_s / trial.left, measure.POLL_SHARE * zone_s) / math.sqrt(12)
     confidence = chance_within(START_RIGHT.part, apart_s / start_s) if start_s > 0 else 0.0
     if confidence < LEAST_CONFIDENCE:
         return []
     why = f"A first zone was clean after {first_s:.1f} s of idle time, and one like it takes {zone_s:.2f} s."
     interval = (max(start_s - 2 * apart_s, 0.0) * 1e9, (start_s + 2 * apart_s) * 1e9)
-    return [START.found(round(start_s * 1e9), confidence, why, steps.names[:1], interval)]
+    return [START.found(round(start_s * 1e9), confidence, why, trial.rows, interval)]
 
 
 def _bands(unit: Finding, zones: ZonesSeen, steps: Replay) -> list[Finding]:
-    """The size of bands, where blocks that went home together did not say: what is cleaned as a whole."""
+    """The size of bands, where blocks that went home together did not say: what is cleaned as a whole, at the
+    place (`PLACES`) that is nearest to the zones of the trials."""
     before = steps.known.get(BAND_SIZE.name)
     if before is None or before.known or not unit.known:
         return []
-    value: dict[str, int | float | bool | str] = dict.fromkeys(("od", "md", "id"), zones.zone_bytes)
-    return [BAND_SIZE.found(value, unit.confidence, f"Zones are cleaned as a whole. {unit.why}", unit.rows)]
+    place = PLACES[round(2 * zones.first / zones.zones)]
+    why = f"Zones at the {place.upper()} are cleaned as a whole. {unit.why}"
+    return [BAND_SIZE.found({place: zones.zone_bytes}, unit.confidence, why, unit.rows)]

@@ -15,6 +15,7 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import I64, IoBatch, Op
+from skylight.probe import reset
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import ZonesSeen, joined
 
@@ -27,8 +28,9 @@ RATIO = 0.1
 """The update ratio that the finding is of."""
 UPDATE_BYTES, SMALL_BYTES, FILL_BYTES = 256 << 10, 32 << 10, 1 << 20
 GROWTH = 4
-EIGHTHS = (1, 3, 5, 7)
-"""Where single updates go in full zones, in eighths."""
+EIGHTHS = (5, 1, 7, 3)
+"""Where single updates go in full zones, in eighths: in no order of place, so that a drive that gets faster
+or slower is not taken for one whose times follow the place."""
 
 TRIAL_BYTES, FEWEST_ZONES, MOST_ZONES = 2 << 30, 4, 64
 """Zones of a trial together, and how many they are: so that the time of all is long against a poll."""
@@ -45,24 +47,28 @@ EARLY = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What was done to each zone, and the mean time to clean one (ns); None where it was not seen."""
+    """What was done to each zone, and the mean time to clean one (ns); None where it was not seen. Over how
+    many zones that is, and the names of the steps."""
 
     state: State
     place: str
     ios: int
     size_bytes: int
     zone_ns: float | None
+    left: int
+    rows: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class Seen:
     """What was seen: the zones, idle time after which no zone was clean yet and after which one was (s), and
-    the trials."""
+    the trials; and the state that the test began in."""
 
     zones: ZonesSeen | None = None
     not_before_s: float = 0.0
     begun_by_s: float | None = None
     trials: list[Trial] = field(default_factory=list)
+    state: reset.State = reset.State.UNKNOWN
 
     def time_ns(self, state: State, place: str, ios: int, size: int) -> float | None:
         """The time of the trial of this kind."""
@@ -122,17 +128,19 @@ def try_one(
         where = start + _offsets(steps, zones, place, ios, size, f"{name}-{number}")
         batches.append(IoBatch.writes(where.astype(np.uint64), size))
     batches.append(IoBatch.make(Op.FLUSH, [0], 0))
+    before = len(steps.names)
     steps.run(name, joined(*batches))
-    trial = Trial(state, place, ios, size, _watched(steps, seen, len(each)))
+    zone_ns, left = _watched(steps, seen, len(each))
+    trial = Trial(state, place, ios, size, zone_ns, left, steps.names[before:])
     seen.trials.append(trial)
     return trial
 
 
-def _watched(steps: Steps, seen: Seen, count: int) -> float | None:
-    """Leaves the drive alone until all zones are clean; the mean time of a zone, ns."""
+def _watched(steps: Steps, seen: Seen, count: int) -> tuple[float | None, int]:
+    """Leaves the drive alone until all zones are clean; the mean time of a zone, ns, and over how many."""
     waited = _begun(steps, seen, count)
     if waited is None:
-        return None
+        return None, 0
     first_s, left = waited
     now_s = first_s
     remaining = left
@@ -142,7 +150,7 @@ def _watched(steps: Steps, seen: Seen, count: int) -> float | None:
         now_s += poll_s
         report = steps.zones("count")
         remaining = 0 if report is None else report.non_sequential
-    return None if remaining or not left else (now_s - first_s) / left * 1e9
+    return None if remaining or not left else (now_s - first_s) / left * 1e9, left
 
 
 def _begun(steps: Steps, seen: Seen, count: int) -> tuple[float, int] | None:

@@ -365,6 +365,8 @@ impl Aware {
         self.cancel_cleaning_of(zone);
         self.close(zone);
         self.map.remove(layout.extent_of(zone));
+        // Drops what is obsolete at the tail: what was reset fills the cache no longer.
+        self.journal.oldest(&self.map);
     }
 
     /// Frees the resource of a zone that is no longer open.

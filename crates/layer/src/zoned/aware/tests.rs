@@ -261,6 +261,19 @@ fn the_flag_lives_until_the_zone_is_cleaned_or_reset() {
 }
 
 #[test]
+fn what_was_reset_fills_the_cache_no_longer() {
+    let mut shadow = Shadow::new(20, 18);
+    for zone in 2..=3 {
+        shadow.run(Op::Write, zone * ZONE + 8, 8);
+    }
+    let filled = shadow.drive.cache_use().filled_sectors;
+    shadow.run(Op::ResetZone, 2 * ZONE, ZONE);
+    assert_eq!(shadow.drive.cache_use().filled_sectors, filled / 2);
+    shadow.run(Op::ResetZone, 3 * ZONE, ZONE);
+    assert_eq!(shadow.drive.cache_use().filled_sectors, 0);
+}
+
+#[test]
 fn writing_in_order_needs_resources_and_writing_out_of_order_none() {
     let mut shadow = Shadow::new(20, 18);
     for zone in 1..=3 {
