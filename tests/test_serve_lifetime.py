@@ -204,7 +204,7 @@ def test_a_drive_becomes_a_block_device_and_goes(tmp_path: Path, need_tool: Need
     assert device not in run([need_tool("losetup"), "-a"])
     assert str(folder) not in Path("/proc/mounts").read_text(encoding="utf-8")
     assert list(folder.iterdir()) == []
-    assert str(folder) not in run(["ps", "-eo", "args"])
+    assert str(folder) not in run([need_tool("ps"), "-eo", "args"])
     copied = serve(tmp_path, "--run", f'nbdcopy "$uri" {tmp_path}/copy')
     assert copied.returncode == 0 or shutil.which("nbdcopy") is None
     assert (tmp_path / "copy").read_bytes()[: 1 << 20] == words
