@@ -88,10 +88,12 @@ def test_what_is_served_is_stopped_at_the_end_of_the_program(tmp_path: Path) -> 
     # A thread that outlives the program keeps what it holds.
     script = (
         "import skylight as sl, threading, time\n"
+        "from nbd_client import NbdClient\n"
         f"held = sl.serve({str(profile)!r}, {str(image)!r})\n"
+        "NbdClient(held.uri.partition('=')[2]).write(0, bytes(4096))\n"
         "threading.Thread(target=lambda held: time.sleep(600), args=(held,), daemon=True).start()\n"
     )
-    run([sys.executable, "-c", script])
+    run([sys.executable, "-c", script], cwd=ROOT / "tests")
     assert "not cleanly" not in run([*SKYLIGHT, "image", "info", str(image)])
     served = sl.serve("-", image)
     served.stop()
