@@ -254,6 +254,13 @@ def _delays(read_ms: float | None, write_ms: float | None) -> tuple[int, int] | 
     return round((read_ms or 0.0) * 1e6), round((write_ms or 0.0) * 1e6)
 
 
+def _log_zones(policy: str | None, zones: int | None) -> int | None:
+    """The zones of the log of a host buffer, where there is one."""
+    if zones is not None and policy is None:
+        raise UsageError("--hbuffer-zones needs a host buffer: give --hbuffer POLICY")
+    return zones
+
+
 def _control(path: Path, given: Path | None, on_device: bool) -> tuple[Path, bool]:
     """Where the control socket is to be, and whether somebody chose that."""
     if given is not None:
@@ -389,8 +396,6 @@ def serve(
     quiet: bool,
 ) -> None:
     """Serve a drive that keeps its data, over NBD."""
-    if hbuffer_zones is not None and hbuffer is None:
-        raise UsageError("--hbuffer-zones needs a host buffer: give --hbuffer POLICY")
     path = _data_path(image, device, timing)
     profile, origin = (None, drive) if drive == "-" else read_profile(drive)
     served: _ServedDrive = {
@@ -405,7 +410,7 @@ def serve(
         "read_mode": read_mode,
         "shingle_width": shingle_width,
         "hbuffer": hbuffer,
-        "hbuffer_zones": hbuffer_zones,
+        "hbuffer_zones": _log_zones(hbuffer, hbuffer_zones),
     }
     answers: _Answers = {
         "timing": timing,
