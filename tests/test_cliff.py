@@ -14,7 +14,7 @@ from fio_logs import write_log
 from skylight.engines.fio_log import read_logs
 from skylight.engines.sim import SimEngine
 from skylight.evidence import Evidence, IoBatch, IoLog, Step
-from skylight.findings import Finding, Known, Value
+from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.suite import SuiteOptions, infer_suite, run_suite
 from skylight.probe.write_rates.cliff import Cliff, Region
 from skylight.probe.write_rates.cliff_verdict import judge
@@ -176,7 +176,11 @@ def test_the_report_says_what_is_left_past_the_cliff() -> None:
     assert lasting(cmr) == "190 a second: it has no cache to fill"
 
 
-def test_a_raw_shingled_disk_is_not_called_good_for_raid() -> None:
-    findings = {"drive_type": Finding("drive_type", "cmr", None, None, 1.0, "made")}
-    good = dict(verdict(findings, raw=True).points)
+@pytest.mark.parametrize("kind", ["cmr", UNKNOWN, None])
+def test_a_raw_shingled_disk_is_not_called_good_for_raid(kind: str | None) -> None:
+    findings = {} if kind is None else {"drive_type": Finding("drive_type", kind, None, None, 0.5, "made")}
+    seen = verdict(findings, raw=True)
+    good = dict(seen.points)
     assert "RAID" not in good["Good for"] and "RAID" in good["What to avoid"]
+    # What its profile says is known, whatever was measured.
+    assert (seen.drive_type, seen.confidence) == ("smr", 1.0)

@@ -13,7 +13,7 @@ import pytest
 import skylight as sl
 from conftest import ROOT
 from python_examples import run_examples
-from serving import need_native
+from serving import SKYLIGHT, need_native, run, small_profile
 from skylight import api
 from skylight.evidence import LOG_COLUMNS
 
@@ -81,3 +81,21 @@ def test_wrong_use_is_one_line(tmp_path: Path) -> None:
     os.truncate(file, 64 << 20)
     with sl.open(str(file)) as drive, pytest.raises(sl.SkylightError):
         drive.write([0])
+
+
+def test_what_is_served_is_stopped_at_the_end_of_the_program(tmp_path: Path) -> None:
+    profile, image = small_profile(tmp_path, "journaled"), tmp_path / "a.img"
+    # A thread that outlives the program keeps what it holds.
+    script = (
+        "import skylight as sl, threading, time\n"
+        "from nbd_client import NbdClient\n"
+        f"held = sl.serve({str(profile)!r}, {str(image)!r})\n"
+        "NbdClient(held.uri.partition('=')[2]).write(0, bytes(4096))\n"
+        "threading.Thread(target=lambda held: time.sleep(600), args=(held,), daemon=True).start()\n"
+    )
+    run([sys.executable, "-c", script], cwd=ROOT / "tests")
+    assert "not cleanly" not in run([*SKYLIGHT, "image", "info", str(image)])
+    served = sl.serve("-", image)
+    served.stop()
+    with pytest.raises(sl.TargetError, match="is not served any more"):
+        served.status()

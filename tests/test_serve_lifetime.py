@@ -32,6 +32,15 @@ def serve(folder: Path, *options: str, image: str = "d.img") -> subprocess.Compl
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 
 
+def is_running(number: int) -> bool:
+    try:
+        # The state stands behind the name in brackets (proc_pid_stat(5)).
+        state = Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
 def test_a_command_gets_the_drive_and_gives_the_exit_code(tmp_path: Path, need_tool: NeedTool) -> None:
     need_tool("nbdinfo")
     pidfile = tmp_path / "pid"
@@ -47,16 +56,17 @@ def test_a_command_gets_the_drive_and_gives_the_exit_code(tmp_path: Path, need_t
     assert ended.returncode == 128 + signal.SIGKILL
 
 
-def test_a_signal_ends_the_command_too(tmp_path: Path) -> None:
+def test_a_signal_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     profile = small_profile(tmp_path, "journaled")
-    command = f"touch {begun}; exec sleep 600"
+    command = f"sleep 600 & echo $! > {begun}.new; mv {begun}.new {begun}; sleep 600; true"
     with subprocess.Popen(
         [*SKYLIGHT, "serve", str(profile), "--image", str(tmp_path / "d.img"), "--run", command]
     ) as process:
         wait_for(begun.exists, "the command runs")
         process.terminate()
-        assert process.wait(PATIENCE_S) == 0
+        assert process.wait(PATIENCE_S) == 130
+    assert not is_running(int(begun.read_text(encoding="ascii")))
     assert run([*SKYLIGHT, "image", "check", str(tmp_path / "d.img")])
 
 
@@ -89,23 +99,30 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path, need_tool: NeedTool)
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "code", "why"),
     [
-        (["--nbd", "unix:/nonexistent/s"], "cannot listen"),
-        (["--look-ahead", "on", "--run", "true"], "--timing model"),
-        (["--pidfile", "/nonexistent/pid", "--run", "true"], "choose another --pidfile"),
-        (["--read-mode", "data", "--run", "true"], "need a raw shingled drive"),
-        ([], "give --nbd"),
+        (["--nbd", "unix:/nonexistent/s"], 3, "cannot listen"),
+        (["--look-ahead", "on", "--run", "true"], 2, "--timing model"),
+        (["--pidfile", "/nonexistent/pid", "--run", "true"], 4, "choose another --pidfile"),
+        (["--read-mode", "data", "--run", "true"], 2, "need a raw shingled drive"),
+        ([], 2, "give --nbd"),
+        # That this has no root, or TLS, is said before the certificate is looked for.
+        (["--attach", "--tls-cert", "/nonexistent/c", "--tls-key", "/nonexistent/k"], 2, "--attach: "),
     ],
 )
-def test_a_start_that_fails_leaves_no_image_behind(options: list[str], why: str, tmp_path: Path) -> None:
+def test_a_start_that_fails_leaves_no_image_behind(
+    options: list[str], code: int, why: str, tmp_path: Path
+) -> None:
+    # A file of another's, with the name that a part of the image would have.
+    (tmp_path / "d.img.1").write_text("kept", encoding="ascii")
     done = serve(tmp_path, *options)
-    assert done.returncode in (2, 3, 4) and why in done.stderr and done.stderr.count("\n") == 1, done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["journaled.toml"]
+    assert (done.returncode, done.stderr.count("\n")) == (code, 1) and why in done.stderr, done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["d.img.1", "journaled.toml"]
     # One that was there before stays.
     assert serve(tmp_path, "--run", "true").returncode == 0
     serve(tmp_path, *options)
     assert (tmp_path / "d.img").exists()
+    assert (tmp_path / "d.img.1").read_text(encoding="ascii") == "kept"
 
 
 def test_look_ahead_is_switched(tmp_path: Path) -> None:
@@ -152,20 +169,24 @@ def test_the_kernels_client_is_given_a_device_that_nobody_uses(tmp_path: Path) -
 
 
 def test_a_drive_becomes_a_block_device_and_goes(tmp_path: Path, need_tool: NeedTool) -> None:
-    for tool in ("nbdfuse", "losetup"):
-        need_tool(tool)
+    need_tool("nbdfuse")
     need_fuse()
-    if os.geteuid() != 0 or not Path("/dev/loop-control").exists():
-        lacking("only root has loop devices, where the kernel has the module loop")
+    if os.geteuid() != 0:
+        lacking("only root has loop devices")
+    free = subprocess.run([need_tool("losetup"), "-f"], capture_output=True, text=True, check=False)
+    if not Path(free.stdout.strip()).is_block_device():
+        lacking(f"no loop device can be had here: {free.stdout}{free.stderr}")
+    folder = tmp_path / "temporary"
+    folder.mkdir()
     profile = small_profile(tmp_path, "journaled")
     command = [*SKYLIGHT, "serve", str(profile), "--image", str(tmp_path / "d.img"), "--attach"]
     with subprocess.Popen(
-        [*command, "--write-cache", "off"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+        [*command, "--write-cache", "off"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)},
+    ) as process:  # fmt: skip
         assert process.stdout is not None
         device = process.stdout.readline().strip()
-        if not device:
-            lacking(f"no loop device can be had here: {process.communicate()[1]}")
+        assert device, process.communicate()[1]
         try:
             cache = Path("/sys/block", Path(device).name, "queue/write_cache")
             assert cache.read_text(encoding="ascii").strip() == "write through"
@@ -181,11 +202,9 @@ def test_a_drive_becomes_a_block_device_and_goes(tmp_path: Path, need_tool: Need
         finally:
             process.kill()
     assert device not in run([need_tool("losetup"), "-a"])
-    assert "skylight-" not in "".join(
-        line
-        for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines()
-        if str(tmp_path) in line
-    )
+    assert str(folder) not in Path("/proc/mounts").read_text(encoding="utf-8")
+    assert list(folder.iterdir()) == []
+    assert str(folder) not in run([need_tool("ps"), "-eo", "args"])
     copied = serve(tmp_path, "--run", f'nbdcopy "$uri" {tmp_path}/copy')
     assert copied.returncode == 0 or shutil.which("nbdcopy") is None
     assert (tmp_path / "copy").read_bytes()[: 1 << 20] == words

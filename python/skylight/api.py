@@ -22,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
+from weakref import finalize
 
 from numpy.typing import ArrayLike
 
@@ -233,11 +234,13 @@ def table(log: IoLog) -> pyarrow.Table:
 
 
 class Served:
-    """A drive that is served over NBD, until it is stopped; also a context manager."""
+    """A drive that is served over NBD, until it is stopped, which the end of the program does too; also a
+    context manager."""
 
     def __init__(self, server: DriveServer, folder: TemporaryDirectory[str]) -> None:
         """`serve` makes one; ``folder`` has its sockets."""
         self._server, self._folder = server, folder
+        finalize(self, server.stop)
 
     @property
     def uri(self) -> str:
@@ -250,8 +253,11 @@ class Served:
         return self._server.size_bytes
 
     def status(self) -> dict[str, Any]:
-        """How it does, as ``skylight status --json``."""
-        found: dict[str, Any] = json.loads(self._server.status())
+        """How it does, as ``skylight status --json``. Raises TargetError once it is stopped."""
+        words = self._server.status()
+        if not words:
+            raise TargetError(f"{self._server.name}: is not served any more; serve it again")
+        found: dict[str, Any] = json.loads(words)
         return found
 
     def stop(self) -> None:

@@ -5,7 +5,8 @@ What for: one step in place of those that docs/serve.md lists. Where the kernel 
 the drive as a file and a loop device makes that a disk.
 
 Invariants:
-- What is missing is said before anything is set up, in one line with what installs it.
+- What is missing is said before anything is set up, the image included (`check`), in one line with what
+  installs it.
 - The device is taken down when the block ends, however it ends, and last in, first out. A device that is
   still in use is waited for, since taking its drive away loses what its file system has not written yet.
 - A drive without a volatile write cache is declared to the kernel as such, for as long as it is attached.
@@ -26,7 +27,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from skylight.cli.console import Speaker
 from skylight.errors import TargetError, UsageError
@@ -34,7 +35,7 @@ from skylight.errors import TargetError, UsageError
 if TYPE_CHECKING:
     from skylight._native import DriveServer
 
-__all__ = ["Attached", "attached"]
+__all__ = ["Attached", "attached", "check"]
 
 BLOCK_BYTES = 4096
 """Logical block size of the device: the preferred size of the export."""
@@ -75,6 +76,12 @@ def _free_nbd(sysfs: Path = Path("/sys/block")) -> Path | None:
     return None
 
 
+def _kernel() -> tuple[str, Path] | None:
+    """nbd-client and a device for it, where there are both."""
+    node, client = _free_nbd(), _tool("nbd-client")
+    return None if node is None or client is None else (client, node)
+
+
 def _missing() -> list[str]:
     """What nbdfuse with a loop device lacks here, each with what adds it."""
     lacking = [
@@ -90,7 +97,7 @@ class Attached:
     """An attached drive: its block device, and the process that it depends on, if there is one."""
 
     device: str
-    process: subprocess.Popen[str] | None = field(default=None, repr=False)
+    process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def check(self) -> None:
         """Raises TargetError if the device has lost its drive."""
@@ -100,27 +107,27 @@ class Attached:
             )
 
 
-@contextmanager
-def attached(server: DriveServer, say: Speaker) -> Iterator[Attached]:
-    """The drive of a server as a block device, until the block ends.
-
-    Raises UsageError where it cannot be attached, and TargetError where setting it up fails."""
+def check(*, tls: bool) -> None:
+    """Raises UsageError where a drive cannot be attached: it needs root, the tools, and no TLS."""
     if os.geteuid() != 0:
         raise UsageError(
             "--attach: only root may attach block devices; run it as root, or use --run or --nbd"
         )
-    if server.uris[0].startswith("nbds"):
+    if tls:
         raise UsageError(
             "--attach: connects on this machine, without TLS; leave out --tls-cert and --tls-key"
         )
-    node, client = _free_nbd(), _tool("nbd-client")
-    if node is not None and client is not None:
-        with _by_kernel(server, client, node, say) as device:
-            yield device
-        return
-    if missing := _missing():
+    if _kernel() is None and (missing := _missing()):
         raise UsageError(f"--attach: this machine lacks {', '.join(missing)}")
-    with _by_fuse(server, say) as device:
+
+
+@contextmanager
+def attached(server: DriveServer, say: Speaker) -> Iterator[Attached]:
+    """The drive of a server as a block device, until the block ends; after `check`.
+
+    Raises TargetError and OSError where setting it up fails."""
+    kernel = _kernel()
+    with _by_fuse(server, say) if kernel is None else _by_kernel(server, *kernel, say) as device:
         yield device
 
 
@@ -129,63 +136,76 @@ def _by_kernel(server: DriveServer, client: str, node: Path, say: Speaker) -> It
     """The drive through the kernel's NBD client."""
     kind, _, where = server.endpoints[0].partition(":")
     host, _, port = where.rpartition(":")
-    place = ["-unix", os.path.abspath(where)] if kind == "unix" else [host, port]
+    place = ["-unix", os.path.abspath(where)] if kind == "unix" else [host.strip("[]"), port]
     device = str(node)
     _run(client, *place, device, "-b", str(BLOCK_BYTES))
     try:
-        yield Attached(device)
+        with _declared_cache(device, server.write_cache):
+            try:
+                yield Attached(device)
+            finally:
+                # It is disconnected at once, whoever has it open.
+                _wait_while(lambda: _in_use(device) or _is_open(device), device, say)
     finally:
-        _wait_until_free(device, say)
         _run(client, "-d", device)
 
 
 @contextmanager
 def _by_fuse(server: DriveServer, say: Speaker) -> Iterator[Attached]:
     """The drive through nbdfuse and a loop device."""
-    losetup, umount = _tool("losetup") or "losetup", _tool("umount") or "umount"
-    folder = Path(tempfile.mkdtemp(prefix="skylight-"))
-    file = folder / "disk.img"
-    # In a session of its own: Ctrl-C at the terminal must not end it before the device is detached.
-    process = subprocess.Popen(
-        [_tool("nbdfuse") or "nbdfuse", str(file), server.uris[0]],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        _wait_for_file(process, file)
+    losetup = _tool("losetup") or "losetup"
+    with _shown(server.uris[0]) as (process, file):
         made = _run(losetup, "-f", "--show", "--direct-io=on", "-b", str(BLOCK_BYTES), str(file))
         try:
             with _declared_cache(made, server.write_cache):
                 try:
                     yield Attached(made, process)
                 finally:
-                    _wait_until_free(made, say)
+                    _wait_while(lambda: _in_use(made), made, say)
         finally:
             # The kernel detaches it once the last program that has it open closes it.
             _run(losetup, "-d", made)
             backing = Path("/sys/block", Path(made).name, "loop/backing_file")
             _wait_while(backing.exists, made, say)
+
+
+@contextmanager
+def _shown(uri: str) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    """The drive as a file, and the nbdfuse that shows it."""
+    folder = Path(tempfile.mkdtemp(prefix="skylight-"))
+    file = folder / "disk.img"
+    try:
+        # It writes a line for each command that fails: a pipe that nobody reads would fill and hold it up.
+        with tempfile.TemporaryFile() as errors:
+            # In a session of its own: Ctrl-C at the terminal must not end it before the device is detached.
+            process = subprocess.Popen(
+                [_tool("nbdfuse") or "nbdfuse", str(file), uri],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,
+            )
+            try:
+                _wait_for_file(process, file, errors)
+                yield process, file
+            finally:
+                # What is mounted lazily goes with its last user.
+                with suppress(TargetError):
+                    _run(_tool("umount") or "umount", "--lazy", str(folder))
+                _end(process)
     finally:
-        # What is mounted lazily goes with its last user.
-        with suppress(TargetError):
-            _run(umount, "--lazy", str(folder))
-        _end(process)
         with suppress(OSError):
             folder.rmdir()
 
 
-def _wait_for_file(process: subprocess.Popen[str], file: Path) -> None:
-    """Waits until nbdfuse shows its file."""
+def _wait_for_file(process: subprocess.Popen[bytes], file: Path, errors: IO[bytes]) -> None:
+    """Waits until nbdfuse, whose errors go to a file, shows its own."""
     until = time.monotonic() + PATIENCE_S
     while not file.exists():
         if process.poll() is not None:
-            why = (
-                (process.stderr.read() if process.stderr else "").strip() or "no reason given"
-            ).splitlines()
-            raise TargetError(f"--attach: nbdfuse ended: {why[-1]}")
+            errors.seek(0)
+            why = errors.read().decode(errors="replace").strip() or "no reason given"
+            raise TargetError(f"--attach: nbdfuse ended: {why.splitlines()[-1]}")
         if time.monotonic() > until:
             raise TargetError(f"--attach: nbdfuse did not connect within {PATIENCE_S:.0f} s")
         time.sleep(_LOOK_UP_S / 10)
@@ -193,8 +213,8 @@ def _wait_for_file(process: subprocess.Popen[str], file: Path) -> None:
 
 @contextmanager
 def _declared_cache(device: str, write_cache: bool) -> Iterator[None]:
-    """A loop device always claims a volatile cache: one over a drive without claims none. The setting
-    outlives the loop device, so it is put back."""
+    """A device whose drive takes flushes claims a volatile cache: one over a drive without claims none. The
+    setting outlives the connection, so it is put back."""
     setting = Path("/sys/block", Path(device).name, "queue/write_cache")
     if write_cache:
         yield
@@ -222,9 +242,13 @@ def _in_use(device: str) -> bool:
     return False
 
 
-def _wait_until_free(device: str, say: Speaker) -> None:
-    """Waits until no file system or other exclusive user has the device."""
-    _wait_while(lambda: _in_use(device), device, say)
+def _is_open(path: str) -> bool:
+    """Whether any process has it open."""
+    for entry in Path("/proc").glob("[0-9]*/fd/*"):
+        with suppress(OSError):
+            if os.readlink(entry) == path:
+                return True
+    return False
 
 
 def _wait_while(holds: Callable[[], bool], device: str, say: Speaker) -> None:
@@ -238,11 +262,11 @@ def _wait_while(holds: Callable[[], bool], device: str, say: Speaker) -> None:
             time.sleep(_LOOK_UP_S)
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[bytes]) -> None:
     """Ends a process that should be ending by itself."""
     for signal in (None, SIGTERM, SIGKILL):
         if signal is not None:
             process.send_signal(signal)
         with suppress(subprocess.TimeoutExpired):
-            process.communicate(timeout=PATIENCE_S)
+            process.wait(PATIENCE_S)
             return

@@ -5,8 +5,8 @@ What for: ``--attach``, ``--run``, ``--pidfile`` and the readiness that systemd 
 Invariants:
 - The note of the process ID and the message of readiness come when clients can connect, not before.
 - A start that fails here leaves no image behind, if the server made it, and nothing attached.
-- The command of ``--run`` ends before the server does, and its exit code is that of ``skylight serve``; one
-  that a signal ended counts 128 and the signal's number, as in a shell.
+- The command of ``--run`` and all that it started end before the server does, and its exit code is that of
+  ``skylight serve``; one that a signal ended counts 128 and the signal's number, as in a shell.
 
 Sources: nbdkit-captive(1) for ``--run`` and its variables; sd_notify(3) for the messages to systemd.
 """
@@ -18,15 +18,17 @@ import shlex
 import socket
 import subprocess
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from signal import SIG_IGN, SIGCONT, SIGKILL, SIGTERM, SIGTSTP, SIGTTOU, Signals, signal
 from typing import TYPE_CHECKING
 
-from skylight.cli.attach import Attached, attached
+from skylight.cli.attach import Attached, attached, check
 from skylight.cli.console import Speaker
-from skylight.errors import KeepError, SkylightError, TargetError, UsageError
+from skylight.errors import KeepError, TargetError, UsageError
 
 if TYPE_CHECKING:
     from skylight._native import DriveServer
@@ -35,6 +37,7 @@ __all__ = ["Use", "Used", "notify"]
 
 _ENDING_S = 10.0
 """How long the command of --run may take to end when the server is stopped."""
+_LOOK_UP_S = 0.02
 _NOTIFY = "NOTIFY_SOCKET"
 
 
@@ -52,8 +55,11 @@ class Use:
         return self.attach or self.command is not None
 
     @contextmanager
-    def places(self, given: Sequence[str]) -> Iterator[list[str]]:
-        """Where to listen: as given, or on a socket in a private folder that goes with the server."""
+    def places(self, given: Sequence[str], *, tls: bool) -> Iterator[list[str]]:
+        """Where to listen: as given, or on a socket in a private folder that goes with the server. Raises
+        UsageError where there is nothing to listen for, or the drive cannot be attached."""
+        if self.attach:
+            check(tls=tls)
         if given:
             yield list(given)
         elif self.has_own_client:
@@ -78,9 +84,11 @@ class Use:
                 stack.callback(notify, "STOPPING=1")
                 ready = True
                 yield Used(device, process)
-        except SkylightError:
+        except Exception:
             if not ready:
-                server.abandon()
+                # The error to report is that of the start.
+                with suppress(Exception):
+                    server.abandon()
             raise
 
 
@@ -143,16 +151,64 @@ def _environment(server: DriveServer, device: Attached | None) -> dict[str, str]
 
 @contextmanager
 def _running(command: str, server: DriveServer, device: Attached | None) -> Iterator[subprocess.Popen[bytes]]:
-    """The command of --run, ended with the block."""
+    """The command of --run in a process group of its own, which is ended with the block. A terminal is the
+    command's meanwhile: Ctrl-C ends it, and Ctrl-Z is without effect, since nobody would wake it."""
+    terminal = _has_terminal()
+    with _ignored(SIGTSTP) if terminal else nullcontext():
+        try:
+            environment = _environment(server, device)
+            process = subprocess.Popen(["/bin/sh", "-c", command], env=environment, process_group=0)
+        except OSError as error:
+            raise TargetError(f"--run: cannot be started: {error.strerror}") from error
     try:
-        process = subprocess.Popen(["/bin/sh", "-c", command], env=_environment(server, device))
-    except OSError as error:
-        raise TargetError(f"--run: cannot be started: {error.strerror}") from error
-    try:
+        if terminal:
+            _give_terminal(process.pid)
+            # It stops if it reads before the terminal is its own.
+            with suppress(OSError):
+                os.killpg(process.pid, SIGCONT)
         yield process
     finally:
-        for stop in (process.terminate, process.kill):
-            if process.poll() is None:
-                stop()
-                with suppress(subprocess.TimeoutExpired):
-                    process.wait(_ENDING_S)
+        try:
+            _end_group(process)
+        finally:
+            if terminal:
+                _give_terminal(os.getpgrp())
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    """Ends a process and its group, by SIGKILL what does not end when asked to."""
+    for number in (SIGTERM, SIGKILL):
+        until = time.monotonic() + _ENDING_S
+        # There is no such group once all have ended.
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, number)
+            while time.monotonic() < until:
+                process.poll()
+                os.killpg(process.pid, 0)
+                time.sleep(_LOOK_UP_S)
+            continue
+        return
+
+
+def _has_terminal() -> bool:
+    """Whether standard input is a terminal, and this process in its foreground."""
+    try:
+        return os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _give_terminal(group: int) -> None:
+    """Makes a process group the one in the foreground, also from the background."""
+    with _ignored(SIGTTOU), suppress(OSError):
+        os.tcsetpgrp(0, group)
+
+
+@contextmanager
+def _ignored(number: Signals) -> Iterator[None]:
+    """Ignores a signal, as what is started meanwhile does for good."""
+    before = signal(number, SIG_IGN)
+    try:
+        yield
+    finally:
+        signal(number, before)

@@ -5,7 +5,7 @@ module; this verb joins options to it and ends it in order.
 
 Invariants:
 - SIGTERM, SIGHUP and Ctrl-C end a server with everything durable and exit code 0, whether anybody reads
-  what it says or not.
+  what it says or not; with --run the exit code is then 130, unless the command had ended.
 - With --attach or --run (`cli/lifetime.py`) standard output is the block device's name, or the command's.
 - Beside the image lie a control socket and a note that says where it is served, while it is;
   ``skylight status IMAGE`` reads the note (``cli/note.py``).
@@ -32,7 +32,7 @@ from skylight.cli.lifetime import Use, Used
 from skylight.cli.note import control_of, noted
 from skylight.cli.status_words import Rates, cache_words
 from skylight.engines.sim import read_profile
-from skylight.errors import UsageError
+from skylight.errors import INTERRUPTED, UsageError
 from skylight.units import format_capacity, format_count, format_counted, format_size
 
 if TYPE_CHECKING:
@@ -254,6 +254,13 @@ def _delays(read_ms: float | None, write_ms: float | None) -> tuple[int, int] | 
     return round((read_ms or 0.0) * 1e6), round((write_ms or 0.0) * 1e6)
 
 
+def _log_zones(policy: str | None, zones: int | None) -> int | None:
+    """The zones of the log of a host buffer, where there is one."""
+    if zones is not None and policy is None:
+        raise UsageError("--hbuffer-zones needs a host buffer: give --hbuffer POLICY")
+    return zones
+
+
 def _control(path: Path, given: Path | None, on_device: bool) -> tuple[Path, bool]:
     """Where the control socket is to be, and whether somebody chose that."""
     if given is not None:
@@ -389,8 +396,6 @@ def serve(
     quiet: bool,
 ) -> None:
     """Serve a drive that keeps its data, over NBD."""
-    if hbuffer_zones is not None and hbuffer is None:
-        raise UsageError("--hbuffer-zones needs a host buffer: give --hbuffer POLICY")
     path = _data_path(image, device, timing)
     profile, origin = (None, drive) if drive == "-" else read_profile(drive)
     served: _ServedDrive = {
@@ -405,7 +410,7 @@ def serve(
         "read_mode": read_mode,
         "shingle_width": shingle_width,
         "hbuffer": hbuffer,
-        "hbuffer_zones": hbuffer_zones,
+        "hbuffer_zones": _log_zones(hbuffer, hbuffer_zones),
     }
     answers: _Answers = {
         "timing": timing,
@@ -424,7 +429,7 @@ def serve(
         "control_required": control_required,
     }
     use = Use(attach, command, pidfile)
-    with use.places(places) as doors["nbd"]:
+    with use.places(places, tls=doors["tls"] is not None) as doors["nbd"]:
         server = _started({"drive": served, "answers": answers, "doors": doors})
         code = _run(server, path, use, certified=tls_clients is not None and tls_required, quiet=quiet)
     click.get_current_context().exit(code)
@@ -443,7 +448,7 @@ def _run(server: DriveServer, path: Path, use: Use, *, certified: bool, quiet: b
     """From the first word to the last; `certified` clients alone are let in, or not. The exit code."""
     from skylight import _native
 
-    say, code = Speaker(), 0
+    say, code = Speaker(), 0 if use.command is None else INTERRUPTED
     try:
         with noted(path, server.endpoints, server.control), suppress(KeyboardInterrupt):
             _warn_of_mode(path, say)

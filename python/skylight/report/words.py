@@ -173,6 +173,13 @@ def _host_aware(zones: Finding) -> Verdict:
     return Verdict("smr", headline, _words(_HOST_AWARE_LEAD), points, short, zones.confidence, zones.why)
 
 
+def _raw(drive: Finding | None) -> Verdict:
+    """The verdict on a disk that its profile says to be shingled, whatever was found of its timing."""
+    headline, short = "This is a raw shingled disk: it writes in place.", "raw shingled, writes in place"
+    why = "its profile says so" if drive is None or drive.value == UNKNOWN else drive.why
+    return Verdict("smr", headline, _words(_RAW_LEAD), _points(_RAW_POINTS), short, 1.0, why)
+
+
 def _felt(points: tuple[tuple[str, str], ...], measured: str) -> tuple[tuple[str, str], ...]:
     """Points of which the first says how this drive feels, where that was measured."""
     return ((points[0][0], measured), *points[1:]) if measured else points
@@ -199,6 +206,8 @@ def verdict(findings: Mapping[str, Finding], declared: Params | None = None, *, 
         return _host_managed(zones)
     if zones is not None and zones.value == HOST_AWARE and (drive is None or drive.value in ("cmr", UNKNOWN)):
         return _host_aware(zones)
+    if raw and (drive is None or drive.value in ("cmr", UNKNOWN)):
+        return _raw(drive)
     if drive is None:
         lead = "The tests that ran do not say what kind of drive this is."
         points = _points(_UNMEASURED_POINTS)
@@ -207,9 +216,6 @@ def verdict(findings: Mapping[str, Finding], declared: Params | None = None, *, 
         medium = findings.get("cache_medium")
         return _shingled(drive, str(medium.value) if medium else UNKNOWN, felt(Known(findings.values())))
     sure, why = drive.confidence, drive.why
-    if drive.value == "cmr" and raw:
-        headline, short = "This is a raw shingled disk: it writes in place.", "raw shingled, writes in place"
-        return Verdict("smr", headline, _words(_RAW_LEAD), _points(_RAW_POINTS), short, sure, why)
     if drive.value == "cmr":
         headline, lead, points = "This is a conventional (CMR) disk.", _words(_CMR_LEAD), _points(_CMR_POINTS)
         return Verdict("cmr", headline, lead, points, "conventional (CMR)", sure, why)

@@ -93,13 +93,10 @@ impl FileStore {
         }
     }
 
-    /// Removes the files of a store.
-    ///
-    /// # Errors
-    /// When the system does not remove one of them.
-    pub fn remove(path: &Path) -> io::Result<()> {
-        existing_parts(path).try_for_each(std::fs::remove_file)?;
-        std::fs::remove_file(path)
+    /// The files that exist where a store at this path has, or would have, its own.
+    pub fn existing(path: &Path) -> impl Iterator<Item = PathBuf> {
+        let parts = (1..PARTS_MAX).map(|number| part_path(path, number));
+        std::iter::once(path.to_owned()).chain(parts).filter(|name| name.exists())
     }
 
     /// Creates and locks a store of this length, all zeros.

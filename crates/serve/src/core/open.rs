@@ -176,19 +176,22 @@ pub struct Opened {
 pub struct NewFiles(Vec<PathBuf>);
 
 impl NewFiles {
-    /// The files of a plan that do not exist yet.
-    fn of(plan: &Plan) -> Self {
+    /// The files that exist in the places of a plan.
+    fn existing(plan: &Plan) -> Vec<PathBuf> {
         let places = [Some(&plan.image), plan.cache_on.as_ref()];
-        // What cannot be looked at is left alone.
-        let absent = |path: &&PathBuf| path.try_exists().is_ok_and(|there| !there);
-        Self(places.into_iter().flatten().filter(absent).cloned().collect())
+        places.into_iter().flatten().flat_map(|path| FileStore::existing(path)).collect()
+    }
+
+    /// Those that have come since `before`.
+    fn since(before: &[PathBuf], plan: &Plan) -> Self {
+        Self(Self::existing(plan).into_iter().filter(|path| !before.contains(path)).collect())
     }
 
     /// Removes them.
     pub fn remove(&self) {
         for path in &self.0 {
             // The error to report is that of the start.
-            let _ = FileStore::remove(path);
+            let _ = std::fs::remove_file(path);
         }
     }
 }
@@ -291,10 +294,10 @@ pub fn open(mut plan: Plan) -> Result<Opened, OpenError> {
         return Err(ImageError::ChecksumsOnDevice(plan.image).into());
     }
     check_look_ahead(&plan, plan.profile.as_ref())?;
-    let absent = NewFiles::of(&plan);
+    let before = NewFiles::existing(&plan);
     let (image, created) = open_image(&plan)?;
     // What another server has created meanwhile is not ours.
-    let new_files = if created { absent } else { NewFiles::default() };
+    let new_files = if created { NewFiles::since(&before, &plan) } else { NewFiles::default() };
     let opened = served(plan, image, created);
     opened.map(|opened| Opened { new_files: new_files.clone(), ..opened }).inspect_err(|_| new_files.remove())
 }
