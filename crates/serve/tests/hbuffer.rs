@@ -1,8 +1,9 @@
 //! A host buffer before a served drive with zones: the right bytes against a shadow, with many commands outstanding, and after
-//! a restart.
+//! a restart; block status that loses none of them.
 //!
 //! `SKYLIGHT_SERVED_OPERATIONS` is how many commands there are in all (4,000 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
 
+mod common;
 #[path = "../../image/tests/media/mod.rs"]
 mod media;
 #[path = "../../image/tests/common/numbers.rs"]
@@ -10,8 +11,10 @@ mod numbers;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
+use common::{Reply, TestServer};
 use media::fault::{FaultStore, Random};
 use media::ram::RamStore;
 use numbers::number;
@@ -23,6 +26,8 @@ use skylight_layer::{ZonedLayer, ZonedSpec};
 use skylight_serve::core::hbuffer::{HBufferPlan, HBuffered};
 use skylight_serve::core::served::ServedImage;
 use skylight_serve::core::{Backend, Command, Completion, Job, Op, Shape};
+use skylight_serve::nbd::server::Options as NbdOptions;
+use skylight_serve::nbd::wire::{self, chunk, command, command_flag};
 
 const BYTES: u64 = 512;
 /// As small as an entry of the log and the records of all zones let it be.
@@ -162,5 +167,76 @@ fn every_command_gives_what_is_due_and_a_restart_changes_nothing() {
             check(&backend, &holds);
             backend.close().unwrap_or_else(|error| panic!("{error}"));
         }
+    }
+}
+
+/// Writes single sectors of some home zones, out of order; the others stay as they are.
+fn write_some(backend: &HBuffered, holds: &mut [u8], random: &mut Random, writes: u64) {
+    let homes = backend.shape().size / BYTES / ZONE.get();
+    for _ in 0..writes {
+        let (home, sectors) = (random.below(homes.div_ceil(2)) * 2, 1 + random.below(40));
+        let start = home * ZONE.get() + random.below(ZONE.get() - sectors);
+        let command = Command::of_bytes(Op::Write, start * BYTES, sectors * BYTES);
+        let mut data = vec![1 + random.below(255) as u8; (sectors * BYTES) as usize];
+        backend.execute(&command, &mut data).expect("a write");
+        holds[(start * BYTES) as usize..][..data.len()].copy_from_slice(&data);
+    }
+}
+
+/// The bytes that a walk over the block status calls holes; none of them may be of a sector that holds data.
+fn holes(server: &TestServer, holds: &[u8], one: bool) -> u64 {
+    let mut client = server.client(true, &["base:allocation"]);
+    let flags = if one { command_flag::REQ_ONE } else { 0 };
+    let (size, mut at, mut holes) = (holds.len() as u64, 0, 0);
+    while at < size {
+        client.send_request(command::BLOCK_STATUS, flags, at, (size - at) as u32, &[]);
+        let Reply::Chunk { kind: chunk::BLOCK_STATUS, data, .. } = client.reply() else {
+            panic!("no block status at {at}");
+        };
+        for index in (4..data.len()).step_by(8) {
+            let word = |at| u64::from(wire::u32_at(&data, at).expect("a number"));
+            let (len, is_hole) = (word(index), word(index + 4) != 0);
+            assert!(len > 0 && at + len <= size, "{len} bytes at {at}");
+            if is_hole {
+                let lost = holds[at as usize..(at + len) as usize].iter().position(|&byte| byte != 0);
+                assert_eq!(lost, None, "data in the hole of {len} bytes at {at}, request of one: {one}");
+                holes += len;
+            }
+            at += len;
+        }
+    }
+    holes
+}
+
+#[test]
+fn block_status_calls_nothing_a_hole_that_has_data() {
+    let seed = number("PROPTEST_RNG_SEED", 1);
+    println!("seed {seed}");
+    for model in [ZoneModel::HostManaged, ZoneModel::HostAware] {
+        let disk = Disk::new(model, "buffer");
+        let backend = Arc::new(disk.start());
+        let mut random = Random(seed);
+        let mut holds = vec![0; backend.shape().size as usize];
+        let server = TestServer::new(backend.clone(), NbdOptions::default());
+        // So little that it all stays in the log, and so much that all of it was cleaned some time.
+        for writes in [150, 1500] {
+            write_some(&backend, &mut holds, &mut random, writes);
+            for one in [true, false] {
+                let found = holes(&server, &holds, one);
+                assert!(found >= holds.len() as u64 / 3, "{found} bytes of holes after {writes} writes");
+            }
+        }
+        // While cleaning moves it, what was written stays written.
+        let (durable, is_over) = (holds.clone(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let walk = scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    holes(&server, &durable, false);
+                }
+            });
+            write_some(&backend, &mut holds, &mut random, 1500);
+            is_over.store(true, Ordering::Relaxed);
+            walk.join().expect("no data in a hole");
+        });
     }
 }
