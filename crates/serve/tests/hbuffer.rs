@@ -1,8 +1,9 @@
 //! A host buffer before a served drive with zones: the right bytes against a shadow, with many commands outstanding, and after
-//! a restart.
+//! a restart; block status that loses none of them.
 //!
 //! `SKYLIGHT_SERVED_OPERATIONS` is how many commands there are in all (4,000 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
 
+mod common;
 #[path = "../../image/tests/media/mod.rs"]
 mod media;
 #[path = "../../image/tests/common/numbers.rs"]
@@ -12,6 +13,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use common::{Reply, TestServer};
 use media::fault::{FaultStore, Random};
 use media::ram::RamStore;
 use numbers::number;
@@ -22,7 +24,12 @@ use skylight_layer::hbuffer::policies;
 use skylight_layer::{ZonedLayer, ZonedSpec};
 use skylight_serve::core::hbuffer::{HBufferPlan, HBuffered};
 use skylight_serve::core::served::ServedImage;
-use skylight_serve::core::{Backend, Command, Completion, Job, Op, Shape};
+use skylight_serve::core::{
+    Backend, BlockState, Command, Completion, Errno, Extent, Job, Op, Shape, StatusQuery, ZonePage,
+    push_extent,
+};
+use skylight_serve::nbd::server::Options as NbdOptions;
+use skylight_serve::nbd::wire::{self, chunk, command, command_flag};
 
 const BYTES: u64 = 512;
 /// As small as an entry of the log and the records of all zones let it be.
@@ -48,9 +55,14 @@ impl Disk {
         Self { store, model, policy }
     }
 
+    /// Zones without a write pointer.
+    fn conventional(model: ZoneModel) -> u32 {
+        if model == ZoneModel::HostAware { 3 } else { 0 }
+    }
+
     fn layer(model: ZoneModel) -> ZonedLayer {
         let mut layout = ZoneLayout::new(model, Sectors(u64::from(ZONES) * ZONE.get()), ZONE);
-        layout.conventional = if model == ZoneModel::HostAware { 3 } else { 0 };
+        layout.conventional = Self::conventional(model);
         ZonedLayer::new(ZonedSpec { layout, start: Pba(0), aware: None })
     }
 
@@ -60,7 +72,58 @@ impl Disk {
             Image::open_on(Box::new(self.store.clone()), layer, &Options::default()).expect("an image");
         let served = ServedImage::new(image, Shape::drive("zoned", 0), "none").expect("a thread");
         let plan = HBufferPlan { policy: self.policy.to_owned(), zones: Some(LOG_ZONES) };
-        HBuffered::new(Arc::new(served), &plan).unwrap_or_else(|error| panic!("{error}"))
+        let conventional = u64::from(Self::conventional(self.model)) * ZONE.bytes();
+        HBuffered::new(Arc::new(Emptied { drive: Arc::new(served), conventional }), &plan)
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+/// A drive that has emptied the zones with a write pointer whenever block status is asked of it: cleaning may have done that between the
+/// look into the map and the question.
+struct Emptied {
+    drive: Arc<dyn Backend>,
+    /// Bytes of its conventional zones.
+    conventional: u64,
+}
+
+impl Backend for Emptied {
+    fn shape(&self) -> &Shape {
+        self.drive.shape()
+    }
+
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+        self.drive.execute(command, data)
+    }
+
+    fn block_status(
+        &self,
+        offset: u64,
+        len: u64,
+        query: StatusQuery,
+        limit: usize,
+        extents: &mut Vec<Extent>,
+    ) -> Result<(), Errno> {
+        if offset < self.conventional {
+            return self.drive.block_status(offset, len, query, limit, extents);
+        }
+        push_extent(extents, len, BlockState::Hole);
+        Ok(())
+    }
+
+    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Errno> {
+        self.drive.zones(first, most)
+    }
+
+    fn is_async(&self) -> bool {
+        self.drive.is_async()
+    }
+
+    fn submit(&self, job: Job) {
+        self.drive.submit(job);
+    }
+
+    fn close(&self) -> Result<(), String> {
+        self.drive.close()
     }
 }
 
@@ -161,6 +224,65 @@ fn every_command_gives_what_is_due_and_a_restart_changes_nothing() {
             }
             check(&backend, &holds);
             backend.close().unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
+}
+
+/// Writes single sectors of some home zones, out of order; the others stay as they are.
+fn write_some(backend: &HBuffered, holds: &mut [u8], random: &mut Random, writes: u64) {
+    let homes = backend.shape().size / BYTES / ZONE.get();
+    for _ in 0..writes {
+        let (home, sectors) = (random.below(homes.div_ceil(2)) * 2, 1 + random.below(40));
+        let start = home * ZONE.get() + random.below(ZONE.get() - sectors);
+        let command = Command::of_bytes(Op::Write, start * BYTES, sectors * BYTES);
+        let mut data = vec![1 + random.below(255) as u8; (sectors * BYTES) as usize];
+        backend.execute(&command, &mut data).expect("a write");
+        holds[(start * BYTES) as usize..][..data.len()].copy_from_slice(&data);
+    }
+}
+
+/// The bytes that a walk over the block status calls holes; none of them may be of a sector that holds data.
+fn holes(server: &TestServer, holds: &[u8], one: bool) -> u64 {
+    let mut client = server.client(true, &["base:allocation"]);
+    let flags = if one { command_flag::REQ_ONE } else { 0 };
+    let (size, mut at, mut holes) = (holds.len() as u64, 0, 0);
+    while at < size {
+        client.send_request(command::BLOCK_STATUS, flags, at, (size - at) as u32, &[]);
+        let Reply::Chunk { kind: chunk::BLOCK_STATUS, data, .. } = client.reply() else {
+            panic!("no block status at {at}");
+        };
+        for index in (4..data.len()).step_by(8) {
+            let word = |at| u64::from(wire::u32_at(&data, at).expect("a number"));
+            let (len, is_hole) = (word(index), word(index + 4) != 0);
+            assert!(len > 0 && at + len <= size, "{len} bytes at {at}");
+            if is_hole {
+                let lost = holds[at as usize..(at + len) as usize].iter().position(|&byte| byte != 0);
+                assert_eq!(lost, None, "data in the hole of {len} bytes at {at}, request of one: {one}");
+                holes += len;
+            }
+            at += len;
+        }
+    }
+    holes
+}
+
+#[test]
+fn block_status_calls_nothing_a_hole_that_has_data() {
+    let seed = number("PROPTEST_RNG_SEED", 1);
+    println!("seed {seed}");
+    for model in [ZoneModel::HostManaged, ZoneModel::HostAware] {
+        let disk = Disk::new(model, "buffer");
+        let backend = Arc::new(disk.start());
+        let mut random = Random(seed);
+        let mut holds = vec![0; backend.shape().size as usize];
+        let server = TestServer::new(backend.clone(), NbdOptions::default());
+        // So little that it all stays in the log, and so much that all of it was cleaned some time.
+        for writes in [150, 1500] {
+            write_some(&backend, &mut holds, &mut random, writes);
+            for one in [true, false] {
+                let found = holes(&server, &holds, one);
+                assert!(found >= holds.len() as u64 / 3, "{found} bytes of holes after {writes} writes");
+            }
         }
     }
 }

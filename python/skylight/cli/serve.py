@@ -196,11 +196,13 @@ def _hbuffer_words(hbuffer: dict[str, Any]) -> list[str]:
         fill["zones"] - fill["free_zones"],
         cleaning["appended_zones"] + cleaning["rewritten_zones"],
     )
+    error = hbuffer.get("last_error")
     return [
         f"host buffer ({hbuffer['policy']}) with {', '.join(shares) or 'no writes'}",
         f"{buffered} in its log",
         f"{used} of its {format_counted(fill['zones'], 'zone')} used",
         f"{format_counted(cleaned, 'zone')} cleaned" + " and one being cleaned" * cleaning["now"],
+        *([f"last error of the host buffer: {error}"] if error else []),
     ]
 
 

@@ -183,7 +183,7 @@ impl HBuffer {
         });
     }
 
-    fn cancel_pass(&mut self, drive: &mut dyn Executor) {
+    pub(super) fn cancel_pass(&mut self, drive: &mut dyn Executor) {
         if let Some(pass) = self.pass.take() {
             let zones = &self.contents.homes;
             let unused = pass.members.iter().filter_map(|member| {

@@ -2,6 +2,7 @@
 //!
 //! Invariant: nothing here changes anything.
 
+use skylight_command::Failure;
 use skylight_disk::{Lba, LbaExtent, Sectors};
 
 use super::HBuffer;
@@ -17,6 +18,11 @@ impl HBuffer {
     /// Whether home zones are being cleaned.
     pub fn is_cleaning(&self) -> bool {
         self.pass.is_some()
+    }
+
+    /// Why the drive refused, or could not do, the last action that failed: also one of cleaning, which fails no command.
+    pub fn last_error(&self) -> Option<Failure> {
+        self.last_error
     }
 
     /// Where an extent lies: runs of host sectors from its start on, each with the sector of the drive where it begins, or `None`

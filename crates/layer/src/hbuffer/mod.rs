@@ -119,6 +119,10 @@ pub struct HBuffer {
     counters: Counters,
     /// What the log says has to go on from a checkpoint before anything else is written.
     needs_checkpoint: bool,
+    /// A flush that failed, of which the host does not know yet.
+    failed_flush: Option<Failure>,
+    /// Why the drive refused, or could not do, the last action that failed.
+    last_error: Option<Failure>,
 }
 
 impl HBuffer {
@@ -177,6 +181,8 @@ impl HBuffer {
             last_command: None,
             counters: Counters::default(),
             needs_checkpoint: true,
+            failed_flush: None,
+            last_error: None,
         };
         buffer.find_spares();
         Ok(buffer)
@@ -273,6 +279,7 @@ impl HBuffer {
     /// Does an action; one that fails may have changed its zone.
     fn act(&mut self, action: &Action, drive: &mut dyn Executor) -> Result<(), Failure> {
         let done = drive.execute(action);
+        self.last_error = done.err().or(self.last_error);
         let zone = match action {
             Action::Write { extent, .. } => {
                 if done.is_ok() {
@@ -313,12 +320,36 @@ impl HBuffer {
 
     /// Everything that was written is durable.
     fn flush(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
-        self.act(&Action::Flush, drive)?;
+        self.flush_drive(drive)?;
         // What a checkpoint has to say that was not written is not durable.
         if !self.needs_checkpoint {
             self.spares.free.extend(self.spares.given_up.drain(..));
         }
         Ok(())
+    }
+
+    /// Has the drive flush. What one that fails was for may be lost, though the next one succeeds: the log goes on from a checkpoint
+    /// then, what is being cleaned begins anew, and the host's next flush fails.
+    fn flush_drive(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
+        let done = self.act(&Action::Flush, drive);
+        if let Err(failure) = done {
+            self.failed_flush = Some(failure);
+            self.needs_checkpoint = true;
+            self.cancel_pass(drive);
+        }
+        done
+    }
+
+    /// A flush for a write or trim of the host with FUA: what it promises may rest on what an earlier one that failed has lost.
+    fn flush_fua(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
+        self.flush(drive)?;
+        self.failed_flush.map_or(Ok(()), Err)
+    }
+
+    /// A flush of the host: it fails once for those that failed before it.
+    fn flush_host(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
+        let done = self.flush(drive);
+        self.failed_flush.take().map_or(done, Err)
     }
 
     /// Writes the checkpoint that has to come first, if one has.
@@ -395,9 +426,9 @@ impl HBuffer {
             Op::Read => self.read(command, drive),
             Op::Trim => {
                 let trimmed = self.trim(command.extent, drive);
-                if command.flags.fua { trimmed.and_then(|()| self.flush(drive)) } else { trimmed }
+                if command.flags.fua { trimmed.and_then(|()| self.flush_fua(drive)) } else { trimmed }
             }
-            Op::Flush => self.flush(drive),
+            Op::Flush => self.flush_host(drive),
             _ => Err(Failure::Unsupported),
         }
     }

@@ -15,7 +15,7 @@ use super::HBuffer;
 use super::device::ZonedDevice;
 use super::format::{Checkpoint, HEADER, Header, Kind};
 use super::policy::Policy;
-use super::spec::{Places, Sizes, SpecError, Tuning};
+use super::spec::{LEAST_LOG_ZONES, Places, Sizes, SpecError, Tuning};
 use super::view::ZoneView;
 use crate::capabilities::zoned::ZoneLayout;
 
@@ -32,6 +32,11 @@ pub enum RecoveryError {
     /// There is no checkpoint: it was never begun.
     #[error("the drive has no host buffer: no checkpoint of one is whole")]
     NoCheckpoint,
+    /// There is no whole checkpoint, and there are traces of a buffer with data, such as this sector.
+    #[error(
+        "the host buffer is damaged: the drive has data, sector {0} is of a host buffer, and no checkpoint of it is whole"
+    )]
+    NoneWhole(Lba),
     /// What a checkpoint or an entry says cannot be.
     #[error("the host buffer is damaged: what sector {0} of the drive says cannot be")]
     Damaged(Lba),
@@ -144,7 +149,39 @@ fn newest_checkpoint(view: &ZoneView, scan: &mut Scan<'_>) -> Result<Checkpoint,
             Err(error) => unreadable = error,
         }
     }
-    newest.ok_or(unreadable)
+    match newest {
+        Some(newest) => Ok(newest),
+        None if unreadable == RecoveryError::NoCheckpoint => {
+            Err(trace(view, scan)?.map_or(unreadable, RecoveryError::NoneWhole))
+        }
+        None => Err(unreadable),
+    }
+}
+
+/// A sector that only a buffer with data leaves; a new one whose making a cut ended has written nothing but checkpoints.
+fn trace(view: &ZoneView, scan: &mut Scan<'_>) -> Result<Option<Lba>, RecoveryError> {
+    let layout = &view.layout;
+    let (places, checkpoint_zones) = Places::checkpoints(layout);
+    let log = layout.conventional.max(checkpoint_zones);
+    let mut written = (log..layout.zones).filter(|&zone| !view.of(zone).is_empty()).peekable();
+    if written.peek().is_none() {
+        return Ok(None);
+    }
+    let in_log = written.take_while(|&zone| zone < log + LEAST_LOG_ZONES).map(|zone| layout.start_of(zone));
+    for start in in_log {
+        if scan.header(start, start + HEADER)?.is_some() {
+            return Ok(Some(start));
+        }
+    }
+    for place in places {
+        let is_readable = layout.is_conventional(layout.zone_of(place.start))
+            || !view.of(layout.zone_of(place.start)).is_empty();
+        let first = LbaExtent::new(place.start, HEADER);
+        if is_readable && Checkpoint::len_of(scan.get(first, first.end())?).is_some() {
+            return Ok(Some(place.start));
+        }
+    }
+    Ok(None)
 }
 
 /// What a drive reports of its zones.
@@ -260,9 +297,12 @@ impl HBuffer {
             }
         }
         self.nothing_follows(scan)?;
-        // What a cut left behind the last entry stays there.
-        self.log.at = self.view.written(self.log.zone_of(self.log.head)).min(self.contents.places.home);
-        Ok(self.log.sequence - first)
+        let entries = self.log.sequence - first;
+        // What a cut left behind the last entry stays there. It may be a part of the entry with the next number, so another gets that.
+        let written = self.view.written(self.log.zone_of(self.log.head)).min(self.contents.places.home);
+        self.log.sequence += u64::from(written > self.log.at);
+        self.log.at = written;
+        Ok(entries)
     }
 
     /// The next entry, if there is one at the head of the log and it is whole.

@@ -66,8 +66,9 @@ impl HBuffer {
         Checkpoint::sectors(pool, self.contents.map.entries())
     }
 
-    /// Writes an entry or a record where the log is. One that fails may be there all the same: what the log says goes on from
-    /// a checkpoint then, behind it.
+    /// Writes an entry or a record where the log is. One that fails may be there all the same, whole or in part: what the log says
+    /// goes on from a checkpoint then, behind it, and not with the number that would follow on it either, so that a recovery from
+    /// the checkpoint before that sees that it does not know all.
     pub(super) fn write_log(
         &mut self,
         header: Header,
@@ -78,6 +79,7 @@ impl HBuffer {
         let written = self.act(&Action::Write { extent, data: Data::Entry(header, parts) }, drive);
         if let Err(failure) = written {
             self.needs_checkpoint = true;
+            self.log.sequence += 2;
             let head = self.log.zone_of(self.log.head);
             self.log.at = self.view.written(head).min(self.contents.places.home);
             return Err(failure);
@@ -124,7 +126,7 @@ impl HBuffer {
         }
         let data = Data::Bytes(self.checkpoint_of(generation).encode());
         self.act(&Action::Write { extent, data }, drive)?;
-        self.act(&Action::Flush, drive)?;
+        self.flush_drive(drive)?;
         // It is durable, and all that it says.
         self.needs_checkpoint = false;
         self.spares.free.extend(self.spares.given_up.drain(..));

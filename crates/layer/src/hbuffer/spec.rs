@@ -11,6 +11,9 @@ use super::format;
 pub use super::format::Sizes;
 use crate::capabilities::zoned::ZoneLayout;
 
+/// The fewest zones of a log: one that is written, one that a recovery scans, and one to go on in.
+pub const LEAST_LOG_ZONES: u32 = 3;
+
 /// How the work is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
@@ -120,7 +123,7 @@ impl Places {
     /// When the drive cannot have this buffer.
     pub fn new(layout: &ZoneLayout, sizes: Sizes, entry_max: Sectors) -> Result<Self, SpecError> {
         let home = layout.capacity;
-        if sizes.zones < 3 {
+        if sizes.zones < LEAST_LOG_ZONES {
             return Err(SpecError::Log(sizes.zones));
         }
         if sizes.spare_zones == 0 {

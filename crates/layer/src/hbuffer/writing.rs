@@ -57,7 +57,7 @@ impl HBuffer {
             batch.fail(failure);
         }
         if batch.fua
-            && let Err(failure) = self.flush(drive)
+            && let Err(failure) = self.flush_fua(drive)
         {
             batch.fail(failure);
         }

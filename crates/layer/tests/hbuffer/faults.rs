@@ -156,6 +156,80 @@ fn a_checkpoint_that_cannot_be_read_is_done_without_where_the_log_has_all() {
 }
 
 #[test]
+fn without_the_checkpoint_behind_what_a_failed_write_left_the_log_is_not_believed() {
+    for (op, by_cut) in [(Op::Write, false), (Op::Trim, false), (Op::Write, true)] {
+        let mut rig = Rig::new(2, Path::Buffer);
+        rig.write(&[70, 80]);
+        // What is left of the entry is half of it, and of the record all.
+        rig.drive.bytes.device.fails = Some(|change| matches!(change, Change::Write(_)));
+        assert_eq!(rig.take(op, 70, 4, 9), Outcome::Failed(Failure::Medium));
+        if by_cut {
+            rig.recover(None).expect("it is whole");
+        }
+        let checkpoints = if by_cut { 0 } else { rig.buffer.counters().checkpoints };
+        rig.write(&[100]);
+        assert_eq!(rig.buffer.counters().checkpoints, checkpoints + 1);
+        // The newest is the second of all.
+        rig.drive.bytes.device.unreadable.push(Lba(0));
+        assert!(matches!(rig.recover(None), Err(RecoveryError::Changed(_))), "{op:?}, by a cut: {by_cut}");
+    }
+}
+
+#[test]
+fn a_buffer_without_a_whole_checkpoint_is_damaged_if_it_has_data_and_none_otherwise() {
+    for (conventional, path) in [(0, Path::Buffer), (2, Path::Buffer), (2, Path::Direct)] {
+        for has_data in [false, true] {
+            let mut rig = Rig::new(conventional, path);
+            rig.recover(None).expect("it is whole");
+            if has_data {
+                rig.write(&[0]);
+            }
+            // The first checkpoint is in the second place; a second one comes before the first write.
+            for place in if has_data { vec![0, 1] } else { vec![1] } {
+                rig.drive.bytes.device.spoil(Lba(place * ZONE + 1));
+            }
+            let found = rig.recover(None);
+            match has_data {
+                false => assert_eq!(found, Err(RecoveryError::NoCheckpoint)),
+                true => assert!(matches!(found, Err(RecoveryError::NoneWhole(_))), "{found:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flush_that_failed_is_told_to_the_host_once_whoever_asked_for_it() {
+    for asks in [Op::Write, Op::Flush] {
+        let mut rig = Rig::new(2, Path::Buffer);
+        rig.write(&[70]);
+        let device = &mut rig.drive.bytes.device;
+        device.fails = Some(|change| change == Change::Flush);
+        // Entries until one needs the next zone, before which the buffer flushes.
+        let mut writes = 0;
+        while asks == Op::Write && rig.drive.bytes.device.fails.is_some() {
+            rig.take(Op::Write, 20 * (writes % 10), 4, 2);
+            writes += 1;
+        }
+        if asks == Op::Flush {
+            assert_eq!(rig.take(Op::Flush, 0, 0, 0), Outcome::Failed(Failure::Medium));
+        } else {
+            let command = Command::new(CommandId(1), Op::Write, LbaExtent::new(Lba(0), Sectors(4)));
+            rig.drive.bytes.host.writes.insert(command.id, (command.extent, 3, OnceCell::new()));
+            let waiting = [command.with_fua(true)];
+            rig.buffer.take(Queue { waiting: &waiting, next: 0 }, &mut rig.drive);
+            let answers = std::mem::take(&mut rig.drive.bytes.host.answers);
+            assert_eq!(answers[0].1, Outcome::Failed(Failure::Medium), "what is durable may rest on it");
+            assert_eq!(rig.take(Op::Flush, 0, 0, 0), Outcome::Failed(Failure::Medium));
+        }
+        assert_eq!(rig.take(Op::Flush, 0, 0, 0), Outcome::Done);
+        let checkpoints = rig.buffer.counters().checkpoints;
+        rig.write(&[80]);
+        let more = rig.buffer.counters().checkpoints - checkpoints;
+        assert_eq!(more, u64::from(asks == Op::Flush), "the log goes on from a checkpoint");
+    }
+}
+
+#[test]
 fn a_log_without_one_of_its_zones_is_not_believed() {
     let mut refused = 0;
     for (writes, zone) in (100..130).flat_map(|writes| (0..4).map(move |zone| (writes, zone))) {

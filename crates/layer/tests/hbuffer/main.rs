@@ -69,6 +69,8 @@ fn nothing_durable_is_lost_by_a_cut() {
     let made = cut(cuts(), false);
     // Cuts are worth what lies before them.
     assert!(made.entries > made.cuts && made.rewritten > made.cuts / 2, "{made:?}");
+    // Few: nearly always some older data of the zone is behind the write pointer by then. Seed 1 makes 1.3 in 100 cuts, and single
+    // drives differ much from each other, so half of that is asked for.
     assert!(made.appended > made.cuts / 200, "{made:?}");
 }
 

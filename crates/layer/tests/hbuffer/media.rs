@@ -128,6 +128,8 @@ pub struct Media {
     in_doubt: Vec<usize>,
     /// Commands until the power goes; `None` if it stays.
     pub left: Option<u64>,
+    /// A flush failed.
+    pub flush_failed: bool,
     /// Sectors that cannot be read.
     pub unreadable: Vec<Lba>,
     /// The next command that changes this fails, in part done; then none.
@@ -140,8 +142,18 @@ impl Media {
     pub fn new(layout: ZoneLayout, at_once: bool, cuts: bool) -> Self {
         let zones = vec![Zone::default(); layout.zones as usize];
         let doubts = cuts.then(|| vec![None; layout.zones as usize]);
-        let (in_doubt, unreadable) = (Vec::new(), Vec::new());
-        Self { layout, at_once, zones, doubts, in_doubt, left: None, unreadable, fails: None, lenient: false }
+        Self {
+            layout,
+            at_once,
+            zones,
+            doubts,
+            in_doubt: Vec::new(),
+            left: None,
+            flush_failed: false,
+            unreadable: Vec::new(),
+            fails: None,
+            lenient: false,
+        }
     }
 
     /// Whether the power is gone.
@@ -329,9 +341,9 @@ impl ZonedDevice for Media {
             );
         }
         if let Err(failure) = self.command(Some(Change::Write(at))) {
-            if !self.is_off() && sectors.len() > 1 {
-                // Half of it is there.
-                self.put(zone, offset, &sectors[..sectors.len() / 2]);
+            if !self.is_off() {
+                // Half of it is there, and of a record all.
+                self.put(zone, offset, &sectors[..sectors.len().div_ceil(2)]);
             }
             return Err(failure);
         }
@@ -348,7 +360,10 @@ impl ZonedDevice for Media {
     }
 
     fn flush(&mut self) -> Result<(), Failure> {
-        self.command(Some(Change::Flush))?;
+        let is_off = self.is_off();
+        let done = self.command(Some(Change::Flush));
+        self.flush_failed |= done.is_err() && !is_off;
+        done?;
         for zone in self.in_doubt.drain(..) {
             if let Some(doubts) = &mut self.doubts {
                 doubts[zone] = None;

@@ -351,6 +351,7 @@ impl Session {
         let is_fua = |command: &Command| command.op == Op::Write && command.id.0.is_multiple_of(FUA_EVERY);
         let waiting: Vec<_> = queue.waiting.iter().map(|command| command.with_fua(is_fua(command))).collect();
         let next = queue.next;
+        let flush_failed = self.drive.media().flush_failed;
         self.provide(&waiting, next);
         self.drive.host_flush = waiting[next].op == Op::Flush;
         self.layer.take(Queue { waiting: &waiting, next }, &mut self.drive);
@@ -364,13 +365,24 @@ impl Session {
         if !answers.iter().any(|&(id, _)| id == waiting[next].id) {
             return Err("the next command is not answered".to_owned());
         }
+        // A flush that failed is not kept from the host. Writes that share an entry with one that is FUA fail with it.
+        let asks = |command: &Command| command.op == Op::Flush || command.flags.fua;
+        let is_answered = |command: &&Command| answers.iter().any(|&(id, _)| id == command.id);
+        let told = flush_failed && waiting.iter().filter(is_answered).any(asks);
         for &(id, outcome) in &answers {
             let command = waiting.iter().find(|command| command.id == id).ok_or("not a command")?;
             match outcome {
+                Outcome::Done if flush_failed && asks(command) => {
+                    return Err(format!("{command:?} is done after a flush that failed"));
+                }
+                Outcome::Failed(_) if told => self.in_doubt(command),
                 Outcome::Done => self.done(command)?,
                 Outcome::Failed(_) if may_fail => self.in_doubt(command),
                 _ => return Err(format!("{command:?} fails: {outcome:?}")),
             }
+        }
+        if waiting[next].op == Op::Flush {
+            self.drive.media().flush_failed = false;
         }
         let ids: Vec<CommandId> = answers.iter().map(|&(id, _)| id).collect();
         self.host.completed(&ids);
@@ -438,7 +450,7 @@ impl Session {
         self.made.cuts += 1;
         let media = &mut self.drive.bytes.device;
         media.cut(&mut self.host.stream);
-        media.fails = None;
+        (media.fails, media.flush_failed) = (None, false);
         let seed = self.host.stream.next();
         let (sizes, tuning, _) = self.shape.spec(0);
         let named = self.host.stream.once_in(2).then_some(sizes);

@@ -47,7 +47,9 @@ pub trait Backend: Send + Sync {
         false
     }
 
-    /// Appends the states of the blocks of an extent: runs from `offset` on, at most about `limit` of them.
+    /// Appends the states of the blocks of an extent: runs from `offset` on, at most about `limit` of them. They may end before
+    /// the extent does, and the first is merged with the last of `extents` where they are alike: only the sum of all lengths
+    /// says how far they reach.
     ///
     /// # Errors
     /// When the blocks cannot be looked up.

@@ -46,3 +46,8 @@ pub fn push_extent(extents: &mut Vec<Extent>, len: u64, state: BlockState) {
         _ => {}
     }
 }
+
+/// How far extents reach from where the first begins, bytes.
+pub fn reported_bytes(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| extent.len).sum()
+}

@@ -34,7 +34,7 @@ mod validate;
 pub mod zones;
 
 pub use backend::Backend;
-pub use block_status::{BlockState, Extent, StatusQuery, push_extent};
+pub use block_status::{BlockState, Extent, StatusQuery, push_extent, reported_bytes};
 pub use errno::Errno;
 pub use job::{Completion, Job, OnComplete};
 pub use service::Service;

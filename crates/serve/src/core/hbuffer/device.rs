@@ -3,7 +3,7 @@
 //! A long command is split, as a host splits what its drive cannot take at once, and its parts are outstanding together.
 //!
 //! Invariants: a call returns when the drive has answered all of its commands; parts of a write are submitted in order, and none
-//! after the first one that failed.
+//! after the answer of one that failed. Those that are outstanding then may be done: what failed may have been written in part.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use serde_json::{Value, json};
-use skylight_disk::{LbaExtent, SECTOR_BYTES, Sectors};
+use skylight_disk::{Lba, SECTOR_BYTES};
 use skylight_layer::hbuffer::Counters;
 use skylight_layer::hbuffer::policy::Fill;
 
@@ -26,7 +26,7 @@ pub use opening::{HBufferError, HBufferPlan};
 use self::worker::{Message, Worker};
 use super::{
     Backend, BlockState, Command, Completion, Errno, Extent, Failure, Job, OnComplete, Op, Setting, Shape,
-    StatusQuery, ZonePage, push_extent,
+    StatusQuery, ZonePage, push_extent, reported_bytes,
 };
 
 /// What the status says of a buffer; its thread keeps it up to date.
@@ -38,12 +38,16 @@ struct Seen {
     is_cleaning: bool,
     /// Commands that wait for the buffer.
     waiting: usize,
+    /// Why the last action failed that did.
+    last_error: Option<Failure>,
 }
 
 /// See the module page.
 pub struct HBuffered {
     shape: Shape,
     drive: Arc<dyn Backend>,
+    /// Where the drive's conventional zones end: what lies in these never moves.
+    conventional_end: Lba,
     policy: &'static str,
     messages: Sender<Message>,
     seen: Arc<Mutex<Seen>>,
@@ -58,6 +62,8 @@ impl HBuffered {
     pub fn new(drive: Arc<dyn Backend>, plan: &HBufferPlan) -> Result<Self, HBufferError> {
         let (buffer, work) = opening::open(drive.clone(), plan)?;
         let (shape, policy) = (drive.shape(), buffer.policy_name());
+        let layout = buffer.layout();
+        let conventional_end = layout.start_of(layout.conventional);
         let shape = Shape {
             size: buffer.capacity().bytes(),
             description: format!("{}; a host buffer makes it an ordinary disk", shape.description),
@@ -71,7 +77,7 @@ impl HBuffered {
         let run = move || worker.run(&received);
         let thread = std::thread::Builder::new().name("hbuffer".to_owned()).spawn(run)?;
         let thread = Mutex::new(Some(thread));
-        Ok(Self { shape, drive, policy, messages, seen, thread })
+        Ok(Self { shape, drive, conventional_end, policy, messages, seen, thread })
     }
 
     fn seen(&self) -> Seen {
@@ -106,7 +112,7 @@ impl Drop for HBuffered {
 
 /// What the status says, bytes.
 fn status_json(seen: &Seen, policy: &str) -> Value {
-    let Seen { counters, fill, is_cleaning, waiting } = seen;
+    let Seen { counters, fill, is_cleaning, waiting, last_error } = seen;
     let bytes = |sectors: u64| sectors * SECTOR_BYTES;
     json!({
         "policy": policy,
@@ -134,6 +140,7 @@ fn status_json(seen: &Seen, policy: &str) -> Value {
             "checkpoints": counters.checkpoints,
             "checkpoint_bytes": bytes(counters.checkpointed),
         },
+        "last_error": last_error.map(|failure| failure.to_string()),
     })
 }
 
@@ -156,7 +163,8 @@ impl Backend for HBuffered {
         result
     }
 
-    /// What the buffer knows to be unwritten is a hole; of what lies in zones without a write pointer the drive knows it.
+    /// What the buffer knows to be unwritten is a hole, and what it has written elsewhere than in a conventional zone is data. The
+    /// drive is not asked of that: by then the buffer may have moved it and emptied its zone.
     fn block_status(
         &self,
         offset: u64,
@@ -167,19 +175,18 @@ impl Backend for HBuffered {
     ) -> Result<(), Errno> {
         let extent = Command::of_bytes(Op::Read, offset, len).extent;
         let places = self.ask(|answer| Message::Locate { extent, limit, answer })?;
-        for (Sectors(sectors), place) in places {
+        for (len, place) in places {
             match place {
-                None => push_extent(extents, sectors * SECTOR_BYTES, BlockState::Hole),
-                Some(start) => {
-                    let here = LbaExtent::new(start, Sectors(sectors));
-                    let (offset, len) = (here.start.get() * SECTOR_BYTES, here.len.bytes());
-                    let before = extents.len();
-                    self.drive.block_status(offset, len, StatusQuery::Allocation, limit, extents)?;
-                    let told: u64 = extents[before..].iter().map(|extent| extent.len).sum();
-                    if told < len {
+                None => push_extent(extents, len.bytes(), BlockState::Hole),
+                Some(start) if start < self.conventional_end => {
+                    let (offset, before) = (start.get() * SECTOR_BYTES, reported_bytes(extents));
+                    self.drive.block_status(offset, len.bytes(), StatusQuery::Allocation, limit, extents)?;
+                    // What follows has to follow on.
+                    if reported_bytes(extents) - before < len.bytes() {
                         return Ok(());
                     }
                 }
+                Some(_) => push_extent(extents, len.bytes(), BlockState::Ordinary),
             }
         }
         Ok(())

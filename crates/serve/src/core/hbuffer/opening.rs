@@ -12,7 +12,7 @@ use skylight_layer::hbuffer::device::{Bytes, ZonedDevice};
 use skylight_layer::hbuffer::format::{Checkpoint, Identity};
 use skylight_layer::hbuffer::policies;
 use skylight_layer::hbuffer::recovery::RecoveryError;
-use skylight_layer::hbuffer::spec::{Sizes, Tuning};
+use skylight_layer::hbuffer::spec::{LEAST_LOG_ZONES, Sizes, Tuning};
 use skylight_layer::hbuffer::{HBuffer, NewError};
 
 use super::device::ServedZones;
@@ -23,8 +23,6 @@ use crate::core::{Backend, BlockState, Errno, StatusQuery};
 const LOG_ZONES: u32 = 100;
 /// A small drive has one in so many zones for the log. Chosen: most of a drive is for data.
 const LOG_SHARE: u32 = 8;
-/// The fewest zones of a log.
-const LEAST_LOG_ZONES: u32 = 3;
 /// With two, a zone is rewritten while the old place of the one before waits for a flush.
 const SPARE_ZONES: u32 = 2;
 /// What is read at a time to look for data, 1 MiB.
@@ -98,7 +96,8 @@ pub(super) fn open(
         Err(error) => return Err(HBufferError::Recovery(error)),
     }
     if has_other_data(drive.as_ref(), &mut device)? {
-        return Err(HBufferError::OtherData);
+        return Err(begun_at(&mut device)?
+            .map_or(HBufferError::OtherData, |at| HBufferError::Recovery(RecoveryError::NoneWhole(at))));
     }
     let mut identity = [0; 16];
     File::open("/dev/urandom")?.read_exact(&mut identity)?;
@@ -126,13 +125,27 @@ fn has_other_data(drive: &dyn Backend, device: &mut ServedZones) -> Result<bool,
         if has_data(drive, device, LbaExtent::new(from, place.start - from))? {
             return Ok(true);
         }
-        let mut first = vec![0; SECTOR_BYTES as usize];
-        let read = device.read(LbaExtent::new(place.start, Sectors(1)), &mut first);
-        read.map_err(|failure| HBufferError::Drive(failure.into()))?;
-        let is_begun = Checkpoint::len_of(&first).is_some();
-        from = if is_begun { place.end() } else { place.start };
+        from = if is_begun(device, place)? { place.end() } else { place.start };
     }
     has_data(drive, device, LbaExtent::new(from, end - from))
+}
+
+/// Whether a checkpoint begins at a place without a write pointer.
+fn is_begun(device: &mut ServedZones, place: LbaExtent) -> Result<bool, HBufferError> {
+    let mut first = vec![0; SECTOR_BYTES as usize];
+    let read = device.read(LbaExtent::new(place.start, Sectors(1)), &mut first);
+    read.map_err(|failure| HBufferError::Drive(failure.into()))?;
+    Ok(Checkpoint::len_of(&first).is_some())
+}
+
+/// Where zones without a write pointer have the beginning of a checkpoint.
+fn begun_at(device: &mut ServedZones) -> Result<Option<Lba>, HBufferError> {
+    for place in HBuffer::checkpoint_places(&device.layout()) {
+        if is_begun(device, place)? {
+            return Ok(Some(place.start));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether anything but zeros was written to an extent.

@@ -3,7 +3,8 @@
 //! It takes the commands that have come, has the buffer do the next of them, and looks again; when none comes for the idle time,
 //! it has the buffer clean, a step at a time.
 //!
-//! Invariant: a command waits for one step of idle cleaning at most.
+//! Invariant: a command waits for one step of idle cleaning at most. The first step of a pass also makes space in the log for the records
+//! of the pass, which may take a checkpoint, or the cleaning of what a full log has to give up.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -136,6 +137,7 @@ impl Worker {
             fill: self.buffer.fill(),
             is_cleaning: self.buffer.is_cleaning(),
             waiting: self.work.host.len(),
+            last_error: self.buffer.last_error(),
         };
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
     }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::Transmission;
-use crate::core::{Errno, Extent, StatusQuery};
+use crate::core::{Errno, Extent, StatusQuery, reported_bytes};
 use crate::nbd::reply_buffer::push_error;
 use crate::nbd::wire::{self, RawRequest, chunk};
 use crate::nbd::{context_id, status_flags};
@@ -45,7 +45,7 @@ impl Transmission<'_> {
     }
 
     /// Looks up extents in steps short enough for other commands to proceed in between; steps grow where
-    /// extents are long.
+    /// extents are long. A backend may report less than it is asked for, so the next step begins where its report ends.
     fn look_up_status(
         &self,
         (offset, len): (u64, u64),
@@ -55,9 +55,14 @@ impl Transmission<'_> {
     ) -> Result<(), Errno> {
         let (mut at, end, mut step) = (offset, offset + len, STATUS_STEP_BYTES);
         while at < end && extents.len() <= limit {
-            let (len, before) = (step.min(end - at), extents.len());
-            self.backend.block_status(at, len, query, limit, extents)?;
-            at += len;
+            let before = extents.len();
+            self.backend.block_status(at, step.min(end - at), query, limit, extents)?;
+            let next = offset + reported_bytes(extents);
+            if next <= at {
+                // Nothing more is known: the reply ends where the reports do.
+                break;
+            }
+            at = next;
             step = if extents.len() <= before + 1 { step * 2 } else { STATUS_STEP_BYTES };
         }
         Ok(())
