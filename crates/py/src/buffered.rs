@@ -130,16 +130,8 @@ impl BufferedDrive {
             (host.account(), *now, *before, host.drive().ledger().media_bytes(Direction::Write))
         })?;
         let dict = PyDict::new(py);
-        let since: [(&str, fn(&Counters) -> u64); 6] = [
-            ("direct", |counters| counters.direct),
-            ("drive_cache", |counters| counters.drive_cache),
-            ("buffer", |counters| counters.buffered),
-            ("headers", |counters| counters.headers),
-            ("checkpoints", |counters| counters.checkpointed),
-            ("cleaned", |counters| counters.cleaned),
-        ];
-        for (name, sectors) in since {
-            dict.set_item(format!("{name}_bytes"), Sectors(sectors(&now) - sectors(&before)).bytes())?;
+        for ((name, now), (_, before)) in sectors(&now).into_iter().zip(sectors(&before)) {
+            dict.set_item(format!("{name}_bytes"), Sectors(now - before).bytes())?;
         }
         dict.set_item("foreground_ns", account.foreground.get())?;
         dict.set_item("idle_cleaning_ns", account.idle_cleaning.get())?;
@@ -149,4 +141,16 @@ impl BufferedDrive {
         dict.set_item("media_written_bytes", media)?;
         Ok(dict)
     }
+}
+
+/// The counters of a buffer that are sectors, by name.
+fn sectors(counters: &Counters) -> [(&'static str, u64); 6] {
+    [
+        ("direct", counters.direct),
+        ("drive_cache", counters.drive_cache),
+        ("buffer", counters.buffered),
+        ("headers", counters.headers),
+        ("checkpoints", counters.checkpointed),
+        ("cleaned", counters.cleaned),
+    ]
 }
