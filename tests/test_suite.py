@@ -132,7 +132,8 @@ class TestScore:
         [
             ({"od": 5, "id": 2}, "right"),
             ({"od": 6, "id": 2}, "wrong"),
-            ({"od": 5}, "wrong"),
+            ({"od": 5}, "unknown"),
+            ({"od": 6}, "wrong"),
             (4, "wrong"),
             (UNKNOWN, "unknown"),
         ],
