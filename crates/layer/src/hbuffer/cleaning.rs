@@ -367,7 +367,7 @@ impl HBuffer {
             }
         }
         let pieces = found.into_iter().map(|(lba, place)| (lba.start - host.start, place)).collect();
-        let readable = if member.appends { Sectors(0) } else { self.readable(home, host) };
+        let readable = if member.appends { Sectors(0) } else { self.written_home(home, host) };
         let native = LbaExtent::new(self.contents.home_place(host.start), readable);
         let at: Lba = self.view.layout.start_of(target) + done;
         let extent = LbaExtent::new(at, host.len);
@@ -377,17 +377,6 @@ impl HBuffer {
         }
         self.counters.cleaned += host.len.get();
         Ok(host.len)
-    }
-
-    /// How much of a part of a home zone was ever written at home.
-    fn readable(&self, home: u32, part: LbaExtent) -> Sectors {
-        let known = self.view.of(self.contents.homes[home as usize].zone);
-        // Only a host-aware drive has such zones, and it lets everything be read.
-        if known.non_sequential {
-            return part.len;
-        }
-        let (_, offset) = self.contents.place_of(part.start);
-        Sectors(known.written.get().saturating_sub(offset.get())).min(part.len)
     }
 
     /// Makes durable what was appended, and then takes it out of the log.

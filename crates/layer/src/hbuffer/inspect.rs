@@ -44,13 +44,7 @@ impl HBuffer {
 
     /// The same of a part of a home zone of which the log has nothing.
     fn locate_home(&self, home: u32, part: LbaExtent, runs: &mut Vec<(Sectors, Option<Lba>)>) {
-        let known = self.view.of(self.contents.homes[home as usize].zone);
-        let (_, offset) = self.contents.place_of(part.start);
-        // Where the drive's cache has data of a zone, its write pointer does not say where data ends.
-        let written = match known.non_sequential {
-            true => part.len,
-            false => Sectors(known.written.get().saturating_sub(offset.get())).min(part.len),
-        };
+        let written = self.written_home(home, part);
         if written > Sectors(0) {
             runs.push((written, Some(self.contents.home_place(part.start))));
         }

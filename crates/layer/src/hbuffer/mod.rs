@@ -384,11 +384,7 @@ impl HBuffer {
     ) -> Result<(), Failure> {
         let readable = match self.view.layout.model {
             ZoneModel::HostAware => part.len,
-            ZoneModel::HostManaged => {
-                let written = self.view.written(self.contents.homes[home as usize].zone);
-                let (_, offset) = self.contents.place_of(part.start);
-                Sectors(written.get().saturating_sub(offset.get())).min(part.len)
-            }
+            ZoneModel::HostManaged => self.written_home(home, part),
         };
         let (command, offset) = (command.id, part.start - command.extent.start);
         if readable > Sectors(0) {
@@ -400,6 +396,17 @@ impl HBuffer {
             self.act(&Action::Zeros { command, offset, len }, drive)?;
         }
         Ok(())
+    }
+
+    /// How much of a part of a home zone, from its start on, was ever written at home.
+    fn written_home(&self, home: u32, part: LbaExtent) -> Sectors {
+        let known = self.view.of(self.contents.homes[home as usize].zone);
+        // Where a host-aware drive's cache has data of a zone, its write pointer does not say where data ends.
+        if known.non_sequential {
+            return part.len;
+        }
+        let (_, offset) = self.contents.place_of(part.start);
+        Sectors(known.written.get().saturating_sub(offset.get())).min(part.len)
     }
 
     /// What the log has of an extent is of no use any more, nor is a home zone that lies in it as a whole.
