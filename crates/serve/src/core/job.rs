@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 
 use super::{Command, Errno, Failure, Op};
 
@@ -108,6 +109,25 @@ impl Job {
     }
 }
 
+/// Executes a command on this thread by a backend that completes commands later: [`Backend::execute`](super::Backend::execute)
+/// of such a one.
+///
+/// # Errors
+/// As the command fails.
+pub fn execute_by(submit: impl FnOnce(Job), command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+    let (sender, receiver) = channel();
+    let answer: OnComplete = Box::new(move |completion| {
+        // It is received below.
+        let _ = sender.send(completion);
+    });
+    submit(Job::new(*command, data.to_vec(), answer));
+    let Completion { result, data: bytes, .. } = receiver.recv().map_err(|_| Errno::Shutdown)?;
+    if command.op == Op::Read && bytes.len() == data.len() {
+        data.copy_from_slice(&bytes);
+    }
+    result
+}
+
 impl Drop for Job {
     fn drop(&mut self) {
         self.complete(Err(Errno::Shutdown));
@@ -116,8 +136,6 @@ impl Drop for Job {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
-
     use super::*;
 
     #[test]

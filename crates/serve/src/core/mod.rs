@@ -36,7 +36,7 @@ pub mod zones;
 pub use backend::Backend;
 pub use block_status::{BlockState, Extent, StatusQuery, push_extent, reported_bytes};
 pub use errno::Errno;
-pub use job::{Completion, Job, OnComplete};
+pub use job::{Completion, Job, OnComplete, execute_by};
 pub use service::Service;
 pub use settings::Setting;
 pub use shape::{PIECE_BYTES, Shape};

@@ -25,8 +25,8 @@ pub use opening::{HBufferError, HBufferPlan};
 
 use self::worker::{Message, Worker};
 use super::{
-    Backend, BlockState, Command, Completion, Errno, Extent, Failure, Job, OnComplete, Op, Setting, Shape,
-    StatusQuery, ZonePage, push_extent, reported_bytes,
+    Backend, BlockState, Command, Errno, Extent, Failure, Job, Op, Setting, Shape, StatusQuery, ZonePage,
+    execute_by, push_extent, reported_bytes,
 };
 
 /// What the status says of a buffer; its thread keeps it up to date.
@@ -150,17 +150,7 @@ impl Backend for HBuffered {
     }
 
     fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
-        let (sender, receiver) = handover();
-        let answer: OnComplete = Box::new(move |completion| {
-            // Whoever asked waits below.
-            let _ = sender.send(completion);
-        });
-        self.submit(Job::new(*command, data.to_vec(), answer));
-        let Completion { result, data: bytes, .. } = receiver.recv().map_err(|_| Errno::Shutdown)?;
-        if command.op == Op::Read && bytes.len() == data.len() {
-            data.copy_from_slice(&bytes);
-        }
-        result
+        execute_by(|job| self.submit(job), command, data)
     }
 
     /// What the buffer knows to be unwritten is a hole, and what it has written elsewhere than in a conventional zone is data. The

@@ -21,7 +21,6 @@ mod pacer;
 mod volatile_data;
 pub mod wake_latency;
 
-use std::sync::mpsc::channel as handover;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -41,8 +40,7 @@ use super::served::{push_places, status_json};
 use super::shingled::{Shingles, push_overwritten};
 use super::zones::counts_json;
 use super::{
-    Backend, Command, Completion, Errno, Extent, Failure, Job, OnComplete, Op, Setting, Shape, StatusQuery,
-    ZonePage,
+    Backend, Command, Errno, Extent, Failure, Job, Op, Setting, Shape, StatusQuery, ZonePage, execute_by,
 };
 
 /// The read mode and refused reads of a drive, if it is a raw shingled disk.
@@ -129,17 +127,7 @@ impl Backend for TimedDrive {
     }
 
     fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
-        let (sender, receiver) = handover();
-        let answer: OnComplete = Box::new(move |completion| {
-            // Whoever asked waits below.
-            let _ = sender.send(completion);
-        });
-        self.submit(Job::new(*command, data.to_vec(), answer));
-        let Completion { result, data: bytes, .. } = receiver.recv().map_err(|_| Errno::Shutdown)?;
-        if command.op == Op::Read && bytes.len() == data.len() {
-            data.copy_from_slice(&bytes);
-        }
-        result
+        execute_by(|job| self.submit(job), command, data)
     }
 
     fn block_status(
