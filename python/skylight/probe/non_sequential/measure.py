@@ -53,6 +53,7 @@ class Seen:
     size_bytes: int = WRITE_BYTES
     volatile: Volatile = "none"
     log: IoLog = field(default_factory=lambda: IoLog.joined([]))
+    _judged: tuple[IoLog, Spell | None, I64] | None = field(default=None, init=False, repr=False)
 
     @property
     def latency_ns(self) -> I64:
@@ -64,6 +65,21 @@ class Seen:
         """The first slow spell that blocks writes again and again. It goes on over fast writes that are
         fewer than its own, or a small part of those before it: a zone was cleaned, and the next is waited
         for. Else the last that may still become one; None where there is none."""
+        return self._judgement[0]
+
+    @property
+    def slow_ns(self) -> I64:
+        """The latencies of the slow writes of the spell, ns."""
+        return self._judgement[1]
+
+    @property
+    def _judgement(self) -> tuple[Spell | None, I64]:
+        """The spell and its slow writes, found once for each log: that takes a walk over all of it."""
+        if self._judged is None or self._judged[0] is not self.log:
+            self._judged = (self.log, *self._judge())
+        return self._judged[1:]
+
+    def _judge(self) -> tuple[Spell | None, I64]:
         whole, slow, (spells, is_slow) = None, 0, self._slow
         for spell in spells:
             more = int(np.count_nonzero(is_slow[spell.first : spell.end]))
@@ -73,8 +89,10 @@ class Seen:
             elif slow < LEAST_SLOW:
                 whole, slow = spell, more
         if whole is None or (slow < LEAST_SLOW and self._is_over(whole)):
-            return None
-        return self._without_lone(whole, is_slow)
+            return None, self.latency_ns[:0]
+        whole = self._without_lone(whole, is_slow)
+        inside = slice(whole.first, whole.end)
+        return whole, self.latency_ns[inside][is_slow[inside]]
 
     def _without_lone(self, whole: Spell, is_slow: Bools) -> Spell:
         """A spell without the single slow writes at its head that lie `PACES` times as far from the next as
@@ -101,23 +119,14 @@ class Seen:
         spells += [Spell(one, one + 1, int(latency[one])) for one in np.flatnonzero(alone).tolist()]
         return sorted(spells, key=lambda spell: spell.first), is_slow
 
-    @property
-    def slow_ns(self) -> I64:
-        """The latencies of the slow writes of the spell, ns."""
-        whole, (_, is_slow) = self.spell, self._slow
-        inside = slice(0, 0) if whole is None else slice(whole.first, whole.end)
-        return self.latency_ns[inside][is_slow[inside]]
-
-    def _is_over(self, spell: Spell | None) -> bool:
+    def _is_over(self, spell: Spell) -> bool:
         """Whether writes are fast again: so many came behind the spell that it would not go on."""
-        if spell is None:
-            return False
         return len(self.log) - spell.end >= max(AFTER_WRITES, spell.writes, AGAIN_WITHIN * spell.first)
 
     @property
     def recovered(self) -> bool:
         """Whether the first spell is over."""
-        return self._is_over(self.spell)
+        return self.spell is not None and self._is_over(self.spell)
 
 
 def _plan(steps: Steps, zones: ZonesSeen, size: int, done: int, count: int) -> IoBatch:
