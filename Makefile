@@ -26,7 +26,8 @@ NATIVE := python/skylight/_native.abi3.so
 NATIVE_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -path 'crates/*/tests' -prune -o -print)
 PYTHON_SOURCES := python tests $(wildcard bench)
 RUN_TARGETS := sim:st5000as0011 sim:emulated-smr-1 sim:emulated-smr-2 sim:st4000nc001
-PYTEST_ARGS ?= -n auto --dist loadfile
+# Files in the order of tests/conftest.py: the longest first.
+PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder
 # `--long` in `make test-all`: the tests marked long too.
 PYTEST_LONG ?=
 # What compiles the burn-in's kernel, by Debian's names.
@@ -85,7 +86,7 @@ test-tools:
 
 .PHONY: test-rust
 test-rust: setup
-	cargo test --locked --workspace --exclude skylight-py
+	@scripts/test-rust.sh
 
 .PHONY: test-python
 test-python: setup test-tools

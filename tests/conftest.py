@@ -1,8 +1,9 @@
-"""What all tests share: the recordings of real drives, system tools, and one seed for everything random.
+"""What all tests share: recordings of real drives, system tools, a guest, one seed for everything random.
 
 Invariants: a test that lacks its data or its tool says which and is skipped; with CI set in the environment
 it fails instead. Every random choice of a test comes from the seed, which the header of the run and every
-failure of a test that used it print; the same seed gives the same choices on any number of workers.
+failure of a test that used it print; the same seed gives the same choices on any number of workers. The
+files that take longest begin first, or the run would end with one of them and an idle processor.
 """
 
 import os
@@ -19,10 +20,20 @@ import hypothesis
 import numpy as np
 import pytest
 
+from zoned_guest.boot import Said
+from zoned_guest.shared import TOOLS, booted_once
+
 ROOT = Path(__file__).parent.parent
 DEFAULT_DATA = ROOT.parent / "shared/data"
 # Two workers held half of it in images of drives at once; a run on a full disk fails in many misleading ways.
 ROOM_BYTES = 1 << 30
+# Files whose tests take longest, s of a quiet processor, the first of the guest with the boot. A run that
+# ended with one of them would leave the other processors without work meanwhile.
+LONG_FILES_S = {
+    "test_device_guest.py": 150,
+    "test_burn_in.py": 100,
+    "test_serve_hostile.py": 55,
+}
 
 # A loaded machine is no reason to fail, so no deadline; the long profile is for `make test-all`.
 hypothesis.settings.register_profile("default", deadline=None)
@@ -74,8 +85,16 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     ]
 
 
+@pytest.hookimpl(optionalhook=True)  # of xdist, which a run in one process does without
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are processors: servers, guests and model time leave a third of them waiting."""
+    return len(os.sched_getaffinity(0)) + 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Gives the hypothesis tests the seed too, and leaves out the long tests unless they are asked for."""
+    """Puts the longest files first, gives the hypothesis tests the seed too, and leaves out the long tests
+    unless they are asked for."""
+    items.sort(key=lambda item: -LONG_FILES_S.get(item.path.name, 0))
     left_out = [] if config.option.long else [item for item in items if item.get_closest_marker("long")]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
@@ -145,6 +164,23 @@ def need_tool() -> Callable[[str], str]:
         return path
 
     return find
+
+
+@pytest.fixture(scope="session")
+def guests(
+    request: pytest.FixtureRequest,
+    need_tool: Callable[[str], str],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, dict[str, Said]]:
+    """What each step of every module's `GUEST` said, by the names of guest and step: one boot in a run."""
+    modules = {item.module for item in request.session.items if isinstance(item, pytest.Function)}
+    wanted = [module.GUEST for module in modules if hasattr(module, "GUEST")]
+    for name in {*TOOLS, *(name for guest in wanted for name in guest.tools)}:
+        need_tool(name)
+    base = tmp_path_factory.getbasetemp()
+    # Each worker of xdist has a folder in that of the run.
+    shared = base.parent if hasattr(request.config, "workerinput") else base
+    return booted_once(wanted, shared / "guests")
 
 
 @pytest.fixture(scope="session")

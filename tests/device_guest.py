@@ -22,7 +22,7 @@ from typing import Any
 from skylight.evidence import IoBatch
 
 SG_IO = 0x2285
-SECONDS = 120.0
+SECONDS = 400.0
 OPTS = Path("/sys/bus/pseudo/drivers/scsi_debug/opts")
 MEDIUM_ERROR = 2
 """Bit of `opts`: sectors from 1234h on cannot be read (Linux drivers/scsi/scsi_debug.c)."""

@@ -6,17 +6,15 @@ SCSI disk, whose caching page cannot be changed but for the write cache; the ker
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from device_guest import BAD_BYTES
-from zoned_guest.boot import Said, Step, boot
+from zoned_guest.boot import Said, Step
+from zoned_guest.shared import Guest
 
-PACKAGES = Path(__file__).parent.parent / "build/burn-in"
-TOOLS = ("qemu-system-x86_64", "cpio", "depmod", "dpkg-deb", "fio")
 DISK_BYTES = 128 << 20
 NAMES = ("ata", "qemu", "debug")
 
@@ -35,19 +33,22 @@ def disks(folder: Path) -> list[str]:
     return words
 
 
-@pytest.fixture(scope="module")
-def said(tmp_path_factory: pytest.TempPathFactory, need_tool: Callable[[str], str]) -> dict[str, Said]:
-    for name in TOOLS:
-        need_tool(name)
-    folder = tmp_path_factory.mktemp("devices")
+def steps() -> list[Step]:
     modules = ("ahci", "sd_mod", "virtio_scsi")
-    steps: list[Step] = [
+    return [
         {"name": "modules", "tool": ["modprobe", "--all", *modules]},
         {"name": "scsi_debug", "tool": ["modprobe", "scsi_debug", f"dev_size_mb={DISK_BYTES >> 20}"]},
         {"name": "disks", "tool": [sys.executable, "-m", "device_guest", str(len(NAMES))]},
         {"name": "devices", "skylight": ["devices"]},
     ]
-    return boot(folder, PACKAGES, steps, disks(folder))
+
+
+GUEST = Guest("devices", steps, tools=("fio",), hardware=disks)
+
+
+@pytest.fixture(scope="module")
+def said(guests: dict[str, dict[str, Said]]) -> dict[str, Said]:
+    return guests[GUEST.name]
 
 
 @pytest.fixture(scope="module")

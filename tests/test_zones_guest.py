@@ -7,17 +7,14 @@ two ways to one truth.
 
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skylight.evidence import FAILURES, Op
-from zoned_guest.boot import Said, Step, boot
+from zoned_guest.boot import Said, Step
+from zoned_guest.shared import Guest
 
-PACKAGES = Path(__file__).parent.parent / "build/burn-in"
-TOOLS = ("qemu-system-x86_64", "cpio", "depmod", "dpkg-deb", "blkzone")
 MIB = 1 << 20
 SECTOR = 512
 NULL, SCSI = "/dev/nullb0", "/dev/sda"
@@ -117,17 +114,17 @@ def steps() -> list[Step]:
         tool("settled aware", *settled),
         *life_of_zones("aware", SCSI),
         batch("aware refused row", SCSI, (Op.RESET_ZONE, 0, ZONE_BYTES), (Op.READ, 0, 4096)),
+        tool("rmmod aware", "rmmod", "scsi_debug"),
     ]
 
 
+GUEST = Guest("zones", steps, tools=("blkzone",))
+
+
 @pytest.fixture(scope="module")
-def said(
-    need_tool: Callable[[str], str], need_root: None, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, Said]:
+def said(need_root: None, guests: dict[str, dict[str, Said]]) -> dict[str, Said]:
     """What each step in the guest said."""
-    for name in TOOLS:
-        need_tool(name)
-    return boot(tmp_path_factory.mktemp("zoned"), PACKAGES, steps())
+    return guests[GUEST.name]
 
 
 ZONE = re.compile(

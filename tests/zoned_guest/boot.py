@@ -1,4 +1,4 @@
-"""Boots the guest with steps to do, and returns what each of them said.
+"""Boots the guest with steps to do; what each of them said is in its folder.
 
 Source: QEMU's documentation of `-virtfs`; the kernel's Documentation/filesystems/9p.rst and overlayfs.rst.
 """
@@ -18,9 +18,10 @@ from burn_in.processes import BurnInError, Process, run
 KERNEL = "linux-image-amd64"
 # The root's transport, its file system, and what lies over it.
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
-SECONDS = 420.0
+# All steps take some 150 s of one processor.
+SECONDS = 900.0
 DONE = "skylight-guest: done"
-STEPS, RESULTS, RUN = "steps.json", "results.json", "run.sh"
+SHARE, STEPS, RESULTS, RUN = "share", "steps.json", "results.json", "run.sh"
 
 INIT = """#!/bin/busybox sh
 b=/bin/busybox
@@ -62,16 +63,18 @@ Step = Mapping[str, object]
 """A step of `zoned_guest.inside`: its name and what it does."""
 
 
-def boot(
-    folder: Path, packages: Path, steps: Sequence[Step], hardware: Sequence[str] = ()
-) -> dict[str, Said]:
-    """Runs the steps in a new guest, with more words for QEMU; what each said, by name. `BurnInError` unless
-    all were run."""
+def said_in(folder: Path) -> dict[str, Said]:
+    """What each step of the guest that ran in the folder said, by name."""
+    return {name: Said(**said) for name, said in json.loads((folder / SHARE / RESULTS).read_text()).items()}
+
+
+def boot(folder: Path, packages: Path, steps: Sequence[Step], hardware: Sequence[str]) -> None:
+    """Runs the steps in a new guest, with more words for QEMU. `BurnInError` unless all were run."""
     tree = unpacked(needed_by(KERNEL, r"linux-image-\S+"), packages)
     image = next((tree / "boot").glob("vmlinuz-*"))
     release = image.name.removeprefix("vmlinuz-")
     run("depmod", "--basedir", tree, release)
-    share = folder / "share"
+    share = folder / SHARE
     share.mkdir()
     (share / STEPS).write_text(json.dumps(list(steps)))
     paths = [path for path in sys.path if path]
@@ -106,7 +109,6 @@ def boot(
             raise BurnInError(f"the guest did not end within {SECONDS:.0f} s: {serial}") from error
     if DONE not in words_of(serial):
         raise BurnInError(f"the guest did not say '{DONE}': its words are in {serial}")
-    return {name: Said(**said) for name, said in json.loads((share / RESULTS).read_text()).items()}
 
 
 def initramfs(packages: Path, modules: Path, folder: Path) -> Path:

@@ -1,7 +1,7 @@
 //! Random drives: they parse, build and run; their properties reach both ends of their ranges and are
 //! independent of each other; the same seed gives the same text.
 //!
-//! A failure names the seed.
+//! `PROPTEST_CASES` asks for as many times more seeds as it is more than its 256. A failure names the seed.
 
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
@@ -10,26 +10,30 @@ use skylight_disk::Nanos;
 use skylight_drive::jitter::substream;
 use skylight_drive::profile::{CleaningType, Layer, Profile};
 use skylight_drive::random::ranges::{self, Range, Scale};
-use skylight_drive::random::{Kind, random_drive, random_profile};
+use skylight_drive::random::{Kind, RandomDrive, random_drive, random_profile};
 use skylight_drive::{Batch, Drive};
 
+use proptest::prelude::ProptestConfig;
 use rand_core::Rng;
 
-const SEEDS: u64 = 2_000;
-/// Seeds whose kind is also drawn.
-const KIND_SEEDS: u64 = 1_000;
+/// Seeds of each kind in the default run: the fewest hundreds of which every property has a hundred drives.
+const SEEDS: u64 = 600;
 
-/// The profiles of all seeds by kind, generated once.
-fn profiles(kind: Kind) -> &'static [Profile] {
-    static DRAWN: OnceLock<Vec<Vec<Profile>>> = OnceLock::new();
-    let draw = |kind| {
-        let drawn = |seed| match random_drive(seed, Some(kind)) {
-            Ok(random) => random.profile,
-            Err(error) => panic!("seed {seed} {kind:?}: {error}"),
-        };
-        (0..SEEDS).map(drawn).collect()
+fn seeds() -> u64 {
+    SEEDS * u64::from(ProptestConfig::default().cases / 256).max(1)
+}
+
+/// The drives of all seeds of a kind, generated once.
+fn drives(kind: Kind) -> &'static [RandomDrive] {
+    static DRAWN: [OnceLock<Vec<RandomDrive>>; Kind::ALL.len()] = [const { OnceLock::new() }; Kind::ALL.len()];
+    let draw = |seed| {
+        random_drive(seed, Some(kind)).unwrap_or_else(|error| panic!("seed {seed} {kind:?}: {error}"))
     };
-    &DRAWN.get_or_init(|| Kind::ALL.map(draw).into())[kind as usize]
+    DRAWN[kind as usize].get_or_init(|| (0..seeds()).map(draw).collect())
+}
+
+fn profiles(kind: Kind) -> impl Iterator<Item = &'static Profile> {
+    drives(kind).iter().map(|drive| &drive.profile)
 }
 
 /// Random commands of all kinds at some depth, and a pause.
@@ -74,19 +78,17 @@ fn every_seed_of_every_kind_builds_and_runs() {
 #[test]
 fn the_same_seed_gives_the_same_bytes_whether_the_kind_is_drawn_or_requested() {
     let mut counts = [0u32; Kind::ALL.len()];
-    for seed in 0..KIND_SEEDS {
+    for seed in 0..seeds() {
         let text = random_profile(seed, None).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let kind = Kind::ALL.iter().position(|kind| text.contains(&format!("kind = \"{}\"\n", kind.name())));
         let kind = kind.unwrap_or_else(|| panic!("seed {seed} has no kind\n{text}"));
         counts[kind] += 1;
-        if seed < 100 {
-            assert_eq!(Some(text), random_profile(seed, Some(Kind::ALL[kind])).ok(), "seed {seed}");
-        }
+        assert_eq!(text, drives(Kind::ALL[kind])[seed as usize].text, "seed {seed}");
     }
     // Conventional 20 %, SSD 10 %, the others a third of the rest each; tolerance of 4 standard deviations of
     // the count.
     for (count, part) in counts.iter().zip([0.2, 0.1, 0.7 / 3.0, 0.7 / 3.0, 0.7 / 3.0]) {
-        let (mean, deviation) = (KIND_SEEDS as f64 * part, (KIND_SEEDS as f64 * part * (1.0 - part)).sqrt());
+        let (mean, deviation) = (seeds() as f64 * part, (seeds() as f64 * part * (1.0 - part)).sqrt());
         assert!((f64::from(*count) - mean).abs() < 4.0 * deviation, "{counts:?}");
     }
 }
@@ -235,10 +237,9 @@ const PROPERTIES: &[Property] = &[
 #[test]
 fn properties_reach_both_ends_of_their_ranges() {
     for kind in Kind::ALL {
-        let drives = profiles(kind);
         for (range, _, value) in PROPERTIES.iter().filter(|(_, of, _)| *of == kind) {
             let places: Vec<f64> =
-                drives.iter().filter_map(value).map(|value| relative_position(range, value)).collect();
+                profiles(kind).filter_map(value).map(|value| relative_position(range, value)).collect();
             let least = places.iter().copied().fold(f64::INFINITY, f64::min);
             let most = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             println!("{kind:?} {}: {} drives, {least:.3} to {most:.3}", range.name, places.len());
@@ -250,8 +251,7 @@ fn properties_reach_both_ends_of_their_ranges() {
 
 #[test]
 fn zones_are_of_all_kinds() {
-    let drives = profiles(Kind::HostManaged);
-    let keys = drives.iter().map(|profile| match &profile.layer {
+    let keys = profiles(Kind::HostManaged).map(|profile| match &profile.layer {
         Layer::Zoned(keys) => (keys, profile.capacity.get().div_ceil(keys.zone_size.get())),
         layer => panic!("{}: {layer:?}", profile.name),
     });
@@ -265,8 +265,8 @@ fn zones_are_of_all_kinds() {
         unlimited += usize::from(keys.max_open_zones.is_none());
     }
     let counts = [none, all, powers, smaller, active, unlimited];
-    let least = [0.2, 0.002, 0.45, 0.2, 0.15, 0.05].map(|part| (part * drives.len() as f64) as usize);
-    assert!(counts.iter().zip(least).all(|(&count, least)| count >= least), "{counts:?} of {}", drives.len());
+    let least = [0.2, 0.002, 0.45, 0.2, 0.15, 0.05].map(|part| (part * seeds() as f64) as usize);
+    assert!(counts.iter().zip(least).all(|(&count, least)| count >= least), "{counts:?} of {}", seeds());
 }
 
 fn ranks(values: &[f64]) -> Vec<f64> {
@@ -295,7 +295,6 @@ fn properties_are_independent_except_for_physical_limits() {
     let bound_to_cache =
         ["QUANTUM_TRACKS", "OUT_OF_BAND_TRACKS", "DISK_CACHE_PART", "BAND_MIB", "ZONE_WATERMARK"];
     for kind in Kind::ALL {
-        let drives = profiles(kind);
         let of_kind: Vec<_> = PROPERTIES.iter().filter(|(_, of, _)| *of == kind).collect();
         for (number, (first, _, a)) in of_kind.iter().enumerate() {
             for (second, _, b) in &of_kind[number + 1..] {
@@ -304,7 +303,7 @@ fn properties_are_independent_except_for_physical_limits() {
                 {
                     continue;
                 }
-                let both = drives.iter().filter_map(|p| Some((a(p)?, b(p)?)));
+                let both = profiles(kind).filter_map(|p| Some((a(p)?, b(p)?)));
                 let (left, right): (Vec<f64>, Vec<f64>) = both.unzip();
                 if left.is_empty() {
                     continue; // A cache is on the disk or on flash.
@@ -320,8 +319,7 @@ fn properties_are_independent_except_for_physical_limits() {
 
 #[test]
 fn every_choice_is_drawn() {
-    let texts: Vec<String> =
-        (0..400).filter_map(|seed| random_profile(seed, Some(Kind::Journaled)).ok()).collect();
+    let drawn = &drives(Kind::Journaled)[..400];
     let words = [
         "layout = \"cylinder\"",
         "layout = \"cylinder-serpentine\"",
@@ -348,12 +346,11 @@ fn every_choice_is_drawn() {
         "schedule = \"fifo\"",
     ];
     for word in words {
-        let count = texts.iter().filter(|text| text.contains(word)).count();
+        let count = drawn.iter().filter(|drive| drive.text.contains(word)).count();
         assert!((4..400).contains(&count), "{word}: in {count} of 400");
     }
-    let lazy = texts
-        .iter()
-        .filter_map(|text| Profile::from_toml(text, "t").ok())
+    let lazy = profiles(Kind::Journaled)
+        .take(drawn.len())
         .filter(|p| matches!(&p.layer, Layer::Journaled(keys) if keys.cleaning == CleaningType::Lazy));
     assert!((60..140).contains(&lazy.count()));
 }
