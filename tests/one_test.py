@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from skylight import _native, probe
 from skylight.engines.sim import SimEngine
@@ -17,6 +21,21 @@ GIVEN = (
     "cache_fill_bytes", "journal_quantum_bytes", "journal_entry_max_bytes", "out_of_band_ns",
     "cache_location", "cache_medium", "track_bytes", "band_bytes",
 )  # fmt: skip
+
+
+def few(drives: Iterable[object], *, of: Sequence[object]) -> list[Any]:
+    """Parameters of a test: these drives, or as many of them, by default, and all with `--long`.
+
+    What a test finds of the drives of `test_suite` by default is shown there."""
+    by_default = list(drives)
+    assert all(drive in of for drive in by_default), by_default
+    return [
+        pytest.param(
+            *(drive if isinstance(drive, tuple) else (drive,)),
+            marks=() if drive in by_default else pytest.mark.long,
+        )
+        for drive in of
+    ]
 
 
 def truth_of(toml: str) -> dict[str, dict[str, object]]:

@@ -25,10 +25,10 @@ fn seeds() -> u64 {
 
 /// The drives of all seeds of a kind, generated once.
 fn drives(kind: Kind) -> &'static [RandomDrive] {
-    static DRAWN: [OnceLock<Vec<RandomDrive>>; Kind::ALL.len()] = [const { OnceLock::new() }; Kind::ALL.len()];
-    let draw = |seed| {
-        random_drive(seed, Some(kind)).unwrap_or_else(|error| panic!("seed {seed} {kind:?}: {error}"))
-    };
+    static DRAWN: [OnceLock<Vec<RandomDrive>>; Kind::ALL.len()] =
+        [const { OnceLock::new() }; Kind::ALL.len()];
+    let draw =
+        |seed| random_drive(seed, Some(kind)).unwrap_or_else(|error| panic!("seed {seed} {kind:?}: {error}"));
     DRAWN[kind as usize].get_or_init(|| (0..seeds()).map(draw).collect())
 }
 

@@ -1,7 +1,7 @@
 //! How many random operations the tests of the layers make.
 //!
-//! All layers without zones together make ten million operations, or as many as `SKYLIGHT_OPERATIONS` says, each layer its
-//! share, and the one with zones makes as many again: `SKYLIGHT_OPERATIONS=1_000_000_000 cargo test -p skylight-layer`. What was made is counted as
+//! All layers of [`SHARES`] together make four million operations, or as many as `SKYLIGHT_OPERATIONS` says, each layer its
+//! share; the others make as many again: `SKYLIGHT_OPERATIONS=1_000_000_000 cargo test -p skylight-layer`. What was made is counted as
 //! commands are submitted, checked, and printed past the capture of the test harness; a long run says every two
 //! minutes how far it is.
 
@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, TestRunner};
 
-/// Operations over all layers when nothing else is asked for.
-const OPERATIONS: u64 = 10_000_000;
+/// Operations over all layers of [`SHARES`] when nothing else is asked for.
+const OPERATIONS: u64 = 4_000_000;
 
 /// How often a long run says how far it is.
 const PROGRESS: Duration = Duration::from_secs(120);
@@ -32,8 +32,8 @@ pub fn cases(count: u32) -> Config {
     Config { cases: count.saturating_mul((config.cases / 256).max(1)), failure_persistence: None, ..config }
 }
 
-fn total() -> u64 {
-    let Ok(asked) = std::env::var("SKYLIGHT_OPERATIONS") else { return OPERATIONS };
+fn total(usual: u64) -> u64 {
+    let Ok(asked) = std::env::var("SKYLIGHT_OPERATIONS") else { return usual };
     asked
         .replace('_', "")
         .parse()
@@ -48,15 +48,21 @@ where
 {
     assert_eq!(SHARES.iter().map(|(_, percent)| percent).sum::<u64>(), 100, "shares of the whole");
     let percent = SHARES.iter().find(|(name, _)| *name == layer).map(|(_, percent)| percent);
-    make((total() * percent.expect("a layer with a share")).div_ceil(200), layer, queues, strategy, run);
+    make(
+        (total(OPERATIONS) * percent.expect("a layer with a share")).div_ceil(200),
+        layer,
+        queues,
+        strategy,
+        run,
+    );
 }
 
-/// Half as many operations as all layers without zones make together.
-pub fn half<S: Strategy>(layer: &str, against: &str, strategy: &S, run: impl Fn(S::Value) -> u64)
+/// Half as many operations as are asked for, or half of the usual number.
+pub fn half<S: Strategy>(usual: u64, layer: &str, against: &str, strategy: &S, run: impl Fn(S::Value) -> u64)
 where
     S::Value: Debug,
 {
-    make(total().div_ceil(2), layer, against, strategy, run);
+    make(total(usual).div_ceil(2), layer, against, strategy, run);
 }
 
 fn make<S: Strategy>(due: u64, layer: &str, queues: &str, strategy: &S, run: impl Fn(S::Value) -> u64)

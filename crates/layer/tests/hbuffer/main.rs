@@ -1,6 +1,6 @@
 //! A host buffer against a shadow of what a host may expect, with and without power cuts.
 //!
-//! `SKYLIGHT_OPERATIONS` random commands (10,000,000 if it is not set) without cuts, and `SKYLIGHT_CUTS` cuts (20,000) between any two
+//! `SKYLIGHT_OPERATIONS` random commands (2,000,000 if it is not set) without cuts, and `SKYLIGHT_CUTS` cuts (20,000) between any two
 //! commands to the drive; `PROPTEST_RNG_SEED` is their seed. A failure names the drive and the seed.
 
 #[path = "../common/mod.rs"]
@@ -19,6 +19,8 @@ use proptest::test_runner::TestRunner;
 use session::{Bug, Session};
 use shape::any_shape;
 
+/// Operations if `SKYLIGHT_OPERATIONS` is not set: 12 us each.
+const OPERATIONS: u64 = 2_000_000;
 /// Cuts if `SKYLIGHT_CUTS` is not set.
 const CUTS: u64 = 20_000;
 /// Operations of a session with cuts.
@@ -27,7 +29,7 @@ const SHORT: u64 = 3_000;
 const DRIVES: u64 = 200;
 
 fn follow(queues: &str, deepest: u64) {
-    half("hbuffer", queues, &(any_shape(), any::<u64>()), |(shape, seed)| {
+    half(OPERATIONS, "hbuffer", queues, &(any_shape(), any::<u64>()), |(shape, seed)| {
         let mut session = Session::new(shape.clone(), seed, deepest, false, None);
         session.run(LONG).unwrap_or_else(|why| panic!("{shape:?}, seed {seed}: {why}"))
     });

@@ -22,6 +22,8 @@ use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel as DriveModel};
 use skylight_layer::{Op, ZonedLayer, ZonedSpec};
 use tables::Tables;
 
+/// Operations if `SKYLIGHT_OPERATIONS` is not set: 0.3 us each.
+const OPERATIONS: u64 = 10_000_000;
 /// Drives in which a mistake has to be seen: in one of them.
 const DRIVES: u64 = 100;
 
@@ -60,10 +62,16 @@ fn layer(shape: Shape) -> ZonedLayer {
 }
 
 fn follow(name: &str, model: DriveModel) {
-    half(name, "against the standard's tables", &(any_shape(model), any::<u64>()), |(shape, seed)| {
-        let mut pair = Pair::new(layer(shape), shape, Tables::standard(), seed);
-        pair.run(LONG).unwrap_or_else(|why| panic!("{shape:?}, seed {seed}: {why}"))
-    });
+    half(
+        OPERATIONS,
+        name,
+        "against the standard's tables",
+        &(any_shape(model), any::<u64>()),
+        |(shape, seed)| {
+            let mut pair = Pair::new(layer(shape), shape, Tables::standard(), seed);
+            pair.run(LONG).unwrap_or_else(|why| panic!("{shape:?}, seed {seed}: {why}"))
+        },
+    );
 }
 
 #[test]
