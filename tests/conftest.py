@@ -27,12 +27,18 @@ ROOT = Path(__file__).parent.parent
 DEFAULT_DATA = ROOT.parent / "shared/data"
 # Two workers held half of it in images of drives at once; a run on a full disk fails in many misleading ways.
 ROOM_BYTES = 1 << 30
-# Files whose tests take longest, s of a quiet processor, the first of the guest with the boot. A run that
-# ended with one of them would leave the other processors without work meanwhile.
+# Files that take longest, s on a quiet machine with two processors, the first of the guest with its boot. A
+# run that ended with one of them would leave processors without work meanwhile.
 LONG_FILES_S = {
-    "test_device_guest.py": 150,
-    "test_burn_in.py": 100,
-    "test_serve_hostile.py": 55,
+    "test_device_guest.py": 130,
+    "test_burn_in.py": 90,
+    "test_geometry.py": 65,
+    "test_serve.py": 60,
+    "test_serve_hostile.py": 52,
+    "test_suite.py": 50,
+    "test_drive_type.py": 50,
+    "test_serve_native.py": 45,
+    "test_image_full.py": 40,
 }
 
 # A loaded machine is no reason to fail, so no deadline; the long profile is for `make test-all`.

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from conftest import ROOM_BYTES, check_room
+from conftest import LONG_FILES_S, ROOM_BYTES, check_room
 
 
 def test_a_full_disk_is_told_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,3 +20,8 @@ def test_a_full_disk_is_told_before_the_run(tmp_path: Path, monkeypatch: pytest.
         check_room(tmp_path)
     assert str(told.value).startswith(str(tmp_path))
     assert "\n" not in str(told.value)
+
+
+def test_the_files_that_begin_first_are_there() -> None:
+    here = {path.name for path in Path(__file__).parent.glob("test_*.py")}
+    assert LONG_FILES_S.keys() <= here
