@@ -24,7 +24,7 @@ GIVEN = (
 
 
 def few(drives: Iterable[object], *, of: Sequence[object]) -> list[Any]:
-    """Parameters of a test: these drives, or as many of them, by default, and all with `--long`.
+    """Parameters of a test: these drives, or as many, by default, and all with `--long`.
 
     What a test finds of the drives of `test_suite` by default is shown there."""
     by_default = list(drives)

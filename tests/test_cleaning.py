@@ -11,7 +11,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from one_test import few
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
@@ -60,12 +59,7 @@ def measured(drive: str, out: Path) -> tuple[Evidence, Known, Truth]:
     return evidence, known, truth
 
 
-# By default those that are named above, two more, and the profiles that `test_suite` has not.
-NAMED = (7000094, 8000140, 1001, 1002, 1018, 1065, 1084, 1095, 1302)
-DEFAULT = ("emulated-smr-2", "st8000as0011", *map(str, NAMED))
-
-
-@pytest.mark.parametrize("drive", few(DEFAULT, of=[*PROFILES, *map(str, SEEDS)]))
+@pytest.mark.parametrize("drive", [*PROFILES, *map(str, SEEDS)])
 def test_every_finding_is_right(drive: str, tmp_path: Path) -> None:
     evidence, known, truth = measured(drive, tmp_path)
     findings = CleaningTest().infer(evidence, known)
@@ -78,15 +72,8 @@ def test_every_finding_is_right(drive: str, tmp_path: Path) -> None:
     assert all(len(figure.caption) > 80 for figure in CleaningTest().draw(evidence, findings))
 
 
-@pytest.fixture(scope="module")
-def smr_1(tmp_path_factory: pytest.TempPathFactory) -> tuple[Evidence, Known]:
-    """What is measured of a set-associative drive."""
-    evidence, known, _ = measured("emulated-smr-1", tmp_path_factory.mktemp("smr-1"))
-    return evidence, known
-
-
-def test_a_set_associative_drive_gives_its_cache_bands(smr_1: tuple[Evidence, Known]) -> None:
-    evidence, known = smr_1
+def test_a_set_associative_drive_gives_its_cache_bands(tmp_path: Path) -> None:
+    evidence, known, _ = measured("emulated-smr-1", tmp_path)
     found = {finding.name: finding.value for finding in CleaningTest().infer(evidence, known)}
     assert found["cache_bands"] == {"count": 952, "band_bytes": 40 << 20, "fill_bytes": 40 << 20}
 
@@ -103,8 +90,8 @@ def test_nothing_measured_is_unknown_not_lazy() -> None:
     assert [(finding.name, finding.known) for finding in findings] == [("cleaning_type", False)]
 
 
-def test_short_pauses_without_cleaning_are_not_lazy(smr_1: tuple[Evidence, Known]) -> None:
-    evidence, known = smr_1
+def test_short_pauses_without_cleaning_are_not_lazy(tmp_path: Path) -> None:
+    evidence, known, _ = measured("emulated-smr-1", tmp_path)
     last = next(number for number, step in enumerate(evidence.steps) if step.name == "trial-4-look")
     cut = Evidence("cleaning", evidence.target, evidence.steps[: last + 1])
     verdict = CleaningTest().infer(cut, known)[0]
