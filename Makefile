@@ -98,7 +98,7 @@ test: lint test-rust test-python ## install what is missing, lint, run every tes
 .PHONY: test-all
 test-all: ## every test with a fresh seed and more cases, the documentation build and the benchmarks
 	@seed=$${RANDOM}; echo "skylight: seed $$seed"; \
-	PROPTEST_CASES=2048 SKYLIGHT_OPERATIONS=1000000000 SKYLIGHT_CUTS=2000000 SKYLIGHT_KILLS=42 SKYLIGHT_MUTATIONS=100000 \
+	PROPTEST_CASES=2048 SKYLIGHT_OPERATIONS=1000000000 SKYLIGHT_CUTS=2000000 SKYLIGHT_KILLS=42 SKYLIGHT_MUTATIONS=100000 SKYLIGHT_FULL=20000 \
 	SKYLIGHT_SERVED_OPERATIONS=20000000 SKYLIGHT_SERVED_CUTS=2000000 HYPOTHESIS_PROFILE=long PYTEST_LONG=--long $(MAKE) --no-print-directory test SEED=$$seed
 	cargo test --locked --release --package skylight-drive --test hbuffer_recovery -- --ignored
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items --quiet

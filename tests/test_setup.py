@@ -1,12 +1,18 @@
-"""What a run of the tests asks of the machine before it begins."""
+"""What a run of the tests asks of the machine, what begins first, and the guest that its tests share."""
 
+import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+from burn_in.processes import BurnInError
 from conftest import LONG_FILES_S, ROOM_BYTES, check_room
+from zoned_guest import shared
+from zoned_guest.boot import RESULTS, SHARE, Said, Step
+from zoned_guest.shared import Guest, booted_once
 
 
 def test_a_full_disk_is_told_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -25,3 +31,35 @@ def test_a_full_disk_is_told_before_the_run(tmp_path: Path, monkeypatch: pytest.
 def test_the_files_that_begin_first_are_there() -> None:
     here = {path.name for path in Path(__file__).parent.glob("test_*.py")}
     assert LONG_FILES_S.keys() <= here
+
+
+DISKS = Guest("disks", lambda: [{"name": "look"}], (), hardware=lambda folder: ["-device", folder.name])
+ZONES = Guest("zones", lambda: [{"name": "look"}, {"name": "reset"}], ())
+
+
+def test_a_guest_is_booted_once_for_all_who_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps with hardware last, and each module gets what its own said."""
+    boots = []
+
+    def boot(folder: Path, packages: Path, steps: Sequence[Step], hardware: Sequence[str]) -> None:
+        boots.append(([step["name"] for step in steps], hardware))
+        (folder / SHARE).mkdir()
+        said = {step["name"]: {"code": 0, "out": step["name"], "err": ""} for step in steps}
+        (folder / SHARE / RESULTS).write_text(json.dumps(said))
+
+    monkeypatch.setattr(shared, "boot", boot)
+    for _ in range(2):
+        said = booted_once([DISKS, ZONES], tmp_path / "guests")
+        assert said["disks"] == {"look": Said(0, "disks/look", "")}
+        assert said["zones"]["look"] == Said(0, "zones/look", "") and len(said["zones"]) == 2
+    assert boots == [(["zones/look", "zones/reset", "disks/look"], ["-device", "run"])]
+
+
+def test_a_guest_that_failed_is_not_booted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def boot(*_: object) -> None:
+        raise BurnInError("the guest did not end")
+
+    monkeypatch.setattr(shared, "boot", boot)
+    for why in ("did not end", "failed for another process"):
+        with pytest.raises(BurnInError, match=why):
+            booted_once([ZONES], tmp_path / "guests")
