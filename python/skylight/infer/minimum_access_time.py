@@ -102,13 +102,12 @@ def edges_of(groups: Sequence[F64], period_ns: float) -> Edges:
     kept = [group for group in kept if len(group) >= FEWEST_ROWS]
     pilots = kept[:: max(1, len(kept) // PILOTS)]
     tried = [Edges(width_ns, missed) for width_ns, missed in product(WIDTHS_NS, MISSED)]
-    likely = [
-        sum(
-            float(_likelihood(group, _candidates(group, period_ns)[1], period_ns, each).max())
-            for group in pilots
-        )
-        for each in tried
-    ]
+    likely = np.zeros(len(tried))
+    for group in pilots:
+        middle = _candidates(group, period_ns)[1]
+        curves = [_curves(group, middle, period_ns, width_ns) for width_ns in WIDTHS_NS]
+        of_width = (_likelihood(each, missed).max() for each, missed in product(curves, MISSED))
+        likely += np.fromiter(of_width, np.float64, len(tried))
     return tried[int(np.argmax(likely))] if pilots else SHARP
 
 
@@ -121,7 +120,7 @@ def reach_of(ideal: F64, period_ns: float, edges: Edges = SHARP) -> Reach | None
     bounds, middle = _candidates(ideal, period_ns)
     if len(middle) == 0:
         return None
-    likely = _likelihood(ideal, middle, period_ns, edges)
+    likely = _likelihood(_curves(ideal, middle, period_ns, edges.width_ns), edges.missed)
     best = float(middle[int(np.argmax(likely))])
     far_ns = FAR_WIDTHS * edges.width_ns
     early = int(np.count_nonzero(ideal < best - far_ns))
@@ -144,18 +143,27 @@ def _candidates(ideal: F64, period_ns: float) -> tuple[F64, F64]:
     return np.stack([edges[kept], edges[kept + 1]], axis=1), middle[kept]
 
 
-def _likelihood(ideal: F64, edge_ns: F64, period_ns: float, edges: Edges) -> F64:
-    """The log of the likelihood of ideal latencies for each edge: each block was caught when it was, and at
-    none of its passes before."""
-    total = np.log(_caught(ideal, edge_ns, edges)).sum(axis=0)
+def _curves(ideal: F64, edge_ns: F64, period_ns: float, width_ns: float) -> list[F64]:
+    """How far each block's chance has risen for each edge (a column): when it was caught, and at its passes
+    before. Passes so early that none is caught but by a stray are left out."""
+    curves = [_curve(ideal, edge_ns, width_ns)]
     for turns in range(1, LATER_TURNS + 1):
         before = ideal - turns * period_ns
-        before = before[before > edge_ns.min() - NO_CHANCE_WIDTHS * edges.width_ns]
-        total += np.log1p(-_caught(before, edge_ns, edges)).sum(axis=0)
+        before = before[before > edge_ns.min() - NO_CHANCE_WIDTHS * width_ns]
+        curves.append(_curve(before, edge_ns, width_ns))
+    return curves
+
+
+def _curve(pass_ns: F64, edge_ns: F64, width_ns: float) -> F64:
+    """The logistic curve from 0 to 1 of passes (rows) over each edge (columns)."""
+    return np.asarray(0.5 * (1.0 + np.tanh((pass_ns[:, None] - edge_ns) / (2 * width_ns))), np.float64)
+
+
+def _likelihood(curves: list[F64], missed: float) -> F64:
+    """The log of the likelihood of ideal latencies for each edge: each block was caught when it was, and at
+    none of its passes before."""
+    caught, *before = (STRAY + (1.0 - STRAY - missed) * curve for curve in curves)
+    total = np.log(caught).sum(axis=0)
+    for each in before:
+        total += np.log1p(-each).sum(axis=0)
     return np.asarray(total, np.float64)
-
-
-def _caught(pass_ns: F64, edge_ns: F64, edges: Edges) -> F64:
-    """The chance to catch a block that passes at a time (rows), for each edge (columns)."""
-    curve = 0.5 * (1.0 + np.tanh((pass_ns[:, None] - edge_ns) / (2 * edges.width_ns)))
-    return np.asarray(STRAY + (1.0 - STRAY - edges.missed) * curve, np.float64)

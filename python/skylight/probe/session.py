@@ -177,6 +177,7 @@ class Session(StepNames):
         self._resets = Resets()
         self._part = part
         self._engine = engine = engine if part is None else UsablePart(engine, part)
+        self._jobs = engine if isinstance(engine, RunsJobs) else None
         self._writer = writer
         self._before = [] if before is None else list(before.steps)
         self._done_steps = 0
@@ -278,7 +279,7 @@ class Session(StepNames):
         if before is None:
             return None
         added = HostTime.now().since(before)
-        return {"suspended_ns": added["suspended_ns"]} if isinstance(self._engine, RunsJobs) else added
+        return added if self._jobs is None else {"suspended_ns": added["suspended_ns"]}
 
     def _end_at_bound(self, name: str) -> NoReturn:
         """Ends the test in the step of that name, or before it."""
@@ -507,7 +508,7 @@ class Session(StepNames):
         logs: list[IoLog] = []
         until = order.until
         patient = self._engine.repeatable  # virtual time costs no one a wait
-        piece_ns = JOB_PIECE_NS if isinstance(self._engine, RunsJobs) else PIECE_NS
+        piece_ns = PIECE_NS if self._jobs is None else JOB_PIECE_NS
         first, piece = 0, self._first_piece() if order.depth == 1 else LARGEST_PIECE_IOS
         recent = EMPTY_LOG
         while asked := self._allowed(order, order.io.part(first, first + piece)):
@@ -550,7 +551,7 @@ class Session(StepNames):
         return done
 
     def _first_piece(self) -> int:
-        return JOB_PIECE_IOS if isinstance(self._engine, RunsJobs) else FIRST_PIECE_IOS
+        return FIRST_PIECE_IOS if self._jobs is None else JOB_PIECE_IOS
 
     def _allowed(self, order: _Order, io: IoBatch) -> IoBatch:
         """The first of these commands, as far as the bound lets them be sent. None of them at the bound."""
@@ -563,8 +564,8 @@ class Session(StepNames):
     def _piece(self, order: _Order, io: IoBatch, until: Stop | None) -> IoLog:
         """Runs, keeps and reports one piece. Of a piece that fails or is interrupted, the recording keeps
         what was done."""
-        if isinstance(self._engine, RunsJobs):
-            self._engine.name_jobs(f"{self._test}-{order.name}")
+        if self._jobs is not None:
+            self._jobs.name_jobs(f"{self._test}-{order.name}")
         try:
             log = self._engine.run(io, depth=order.depth, until=until)
         except (SkylightError, KeyboardInterrupt) as error:

@@ -92,6 +92,7 @@ class PartWriter:
         except (OSError, pa.ArrowException) as error:
             raise not_kept(error, path) from error
         self._schema = schema
+        self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
 
     def __enter__(self) -> Self:
         """The writer itself."""
@@ -108,11 +109,10 @@ class PartWriter:
                 raise
 
     def _write(self, marker: Mapping[str, Any], log: IoLog | None = None) -> None:
-        count = 0 if log is None else len(log)
-        arrays = [pa.array(np.full(count, self._next_step, np.uint16))]
-        for name, kind in LOG_COLUMNS.items():
-            arrays.append(pa.array(np.empty(0, kind) if log is None else getattr(log, name)))
-        batch = pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        batch = self._no_rows
+        if log is not None:
+            columns = (np.full(len(log), self._next_step, np.uint16), *(getattr(log, n) for n in LOG_COLUMNS))
+            batch = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=self._schema)
         try:
             self._stream.write_batch(batch, custom_metadata={KEY: canonical(marker).encode()})
             self._file.flush()

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 from cycler import cycler
 from markupsafe import Markup, escape
-from matplotlib.backends.backend_svg import FigureCanvasSVG
+from matplotlib.backends.backend_svg import FigureCanvasSVG, RendererSVG
 from matplotlib.ticker import (
     AutoLocator,
     FuncFormatter,
@@ -255,6 +255,17 @@ def _plain_numbers(figure: Figure, width: str) -> None:
                 axis.set_minor_formatter(NullFormatter())
 
 
+class _Canvas(FigureCanvasSVG):
+    """A canvas whose figures are laid out by one renderer, which only measures text and remembers its sizes.
+    Without it matplotlib begins an SVG file for each layout, and measures all text again."""
+
+    _measuring = RendererSVG(1, 1, io.StringIO())
+
+    def get_renderer(self) -> RendererSVG:
+        """The renderer to lay out by."""
+        return self._measuring
+
+
 def _save(figure: Figure, salt: str, width: str) -> str:
     """The SVG file of a figure, as matplotlib writes it."""
     _legends_above(figure, width)
@@ -264,7 +275,7 @@ def _save(figure: Figure, salt: str, width: str) -> str:
     with matplotlib.rc_context({"svg.hashsalt": salt}):
         # savefig() would lay out and draw twice, the first time for nothing
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        canvas = FigureCanvasSVG(figure.figure)
+        canvas = _Canvas(figure.figure)
         canvas.print_svg(out, metadata=nothing)  # type: ignore[no-untyped-call]  # matplotlib gives no types
     return out.getvalue()
 

@@ -21,7 +21,7 @@ from urllib.parse import quote
 import numpy as np
 
 from skylight.errors import one_line
-from skylight.evidence import Evidence, IoLog, JsonScalar, Op, Step
+from skylight.evidence import U8, Evidence, IoLog, JsonScalar, Op, Step
 from skylight.findings import Finding, Known
 from skylight.probe import Test
 from skylight.probe.suite import ALL_TESTS, SuiteResult
@@ -156,14 +156,17 @@ def _count(number: int, op: Op) -> str:
     return f"{format_count(number)} {_OPS[op][0 if number == 1 else 1]}"
 
 
+def _operations(column: U8) -> list[Op]:
+    """The operations in a column, in the order of their numbers."""
+    return [Op(number) for number in np.flatnonzero(np.bincount(column))]
+
+
 def _run_words(step: Step) -> str:
     """A run of I/O in words: what, how large, where, how many at once."""
     log = step.rows
     parts = []
-    for op in Op:
+    for op in _operations(log.op):
         rows = log.only(op)
-        if not len(rows):
-            continue
         if op is Op.FLUSH:
             parts.append(_count(len(rows), op))
             continue
@@ -249,12 +252,14 @@ def _latency_rows(steps: Sequence[Step]) -> tuple[LatencyRow, ...]:
     """Latency percentiles of each step, or series of steps, and operation."""
     rows = []
     for series, together in _in_series(steps):
-        present = [op for op in Op if any(len(step.rows.only(op)) for step in together)]
+        ops = np.concatenate([step.rows.op for step in together])
+        latency_ns = np.concatenate([step.rows.latency_ns for step in together])
+        present = _operations(ops)
         for op in present:
-            latency_ns = np.concatenate([step.rows.only(op).latency_ns for step in together])
+            of_op_ns = latency_ns[ops == op]
             name = series if len(present) == 1 else f"{series}, {_OPS[op][1]}"
-            cells = [format_duration(float(p)) for p in np.percentile(latency_ns, _PERCENTILES)]
-            rows.append(LatencyRow(name, (format_count(len(latency_ns)), *cells)))
+            cells = [format_duration(float(p)) for p in np.percentile(of_op_ns, _PERCENTILES)]
+            rows.append(LatencyRow(name, (format_count(len(of_op_ns)), *cells)))
     return tuple(rows)
 
 

@@ -101,14 +101,19 @@ class Cliff:
     stream: IoLog | None = None
     stream_cached: bool = False
     tried: int = 0
+    _spans: list[tuple[int, int]] = field(default_factory=list, init=False, repr=False, compare=False)
+
+    def _measured(self) -> list[tuple[int, int]]:
+        """Device time, ns, and writes of each piece. Each is looked at after every one that follows, so its
+        log is walked once; pieces are only ever added."""
+        self._spans += [(log.span_ns, len(log)) for log in self.pieces[len(self._spans) :]]
+        return self._spans
 
     @property
     def slow(self) -> list[int]:
         """The pieces past the cliff."""
-        if not self.pieces:
-            return []
-        fast_ns = FELL * _mean_ns(self.pieces[0])
-        return [number for number, log in enumerate(self.pieces) if number and _mean_ns(log) >= fast_ns]
+        means_ns = [span_ns / max(count, 1) for span_ns, count in self._measured()]
+        return [number for number, mean_ns in enumerate(means_ns) if number and mean_ns >= FELL * means_ns[0]]
 
     @property
     def writes_before(self) -> int:
@@ -120,30 +125,33 @@ class Cliff:
     def spells(self) -> list[int]:
         """The pieces that begin a slow spell."""
         slow = self.slow
-        return [number for number in slow if number - 1 not in slow]
+        return [number for at, number in enumerate(slow) if at == 0 or slow[at - 1] != number - 1]
 
     def past(self) -> IoLog:
         """The writes of whole periods past the cliff; none where it was not seen often enough."""
+        return IoLog.joined(self._past())
+
+    def _past(self) -> list[IoLog]:
         slow, spells = self.slow, self.spells
         if len(spells) > 1:
-            return IoLog.joined(self.pieces[spells[0] : spells[-1]])
+            return self.pieces[spells[0] : spells[-1]]
         stays = len(slow) >= LEAST_SLOW and slow[-1] == len(self.pieces) - 1
-        return IoLog.joined(self.pieces[slow[1] :] if stays else [])
+        return self.pieces[slow[1] :] if stays else []
 
     def device_s(self) -> tuple[float, float]:
         """Device time up to the cliff, and since."""
-        first = self.slow[0] if self.slow else len(self.pieces)
-        spans = [log.span_ns / 1e9 for log in self.pieces]
-        return sum(spans[:first]), sum(spans[first:])
+        first = next(iter(self.slow), len(self.pieces))
+        spans_s = [span_ns / 1e9 for span_ns, _ in self._measured()]
+        return sum(spans_s[:first]), sum(spans_s[first:])
 
     def enough(self) -> bool:
         """Whether there is no reason to go on: the cliff was seen for long, or is not to be had."""
         before_s, since_s = self.device_s()
-        if sum(map(len, self.pieces)) >= MOST_RANDOM_WRITES:
+        if sum(count for _, count in self._measured()) >= MOST_RANDOM_WRITES:
             return True
         if not self.slow:
             return before_s >= FILL_S
-        seen = len(self.past()) > 0 and (len(self.spells) == 1 or len(self.spells) > LEAST_PERIODS)
+        seen = bool(self._past()) and (len(self.spells) == 1 or len(self.spells) > LEAST_PERIODS)
         return since_s >= MOST_SUSTAINED_S or (since_s >= SUSTAINED_S and seen)
 
 
@@ -161,9 +169,8 @@ def measure(steps: Steps, seen: Cliff) -> None:
         log = steps.run("cliff", IoBatch.writes(region.random(rng, count, block), block), until=until)
         if len(log) == 0:
             return
-        seen.pieces.append(log)
-        if len(seen.pieces) == 1 and len(log) < FIRST_WRITES and log.span_ns < FIRST_S * 1e9:
-            seen.pieces.clear()  # too short to be what others are held against
+        if seen.pieces or len(log) >= FIRST_WRITES or log.span_ns >= FIRST_S * 1e9:
+            seen.pieces.append(log)  # the first is not too short to be what others are held against
 
 
 def _next(seen: Cliff) -> tuple[int, Stop | None]:
