@@ -35,6 +35,7 @@ from skylight.evidence import I64, U64, Bools, IoBatch, IoLog, Op, SettingsRepor
 from skylight.infer import cached_or_native
 from skylight.probe.flushed import volatile
 from skylight.probe.procedure import Steps
+from skylight.probe.read_around import ReadAround, empties
 from skylight.probe.reset import State
 
 KIB: int = 1 << 10
@@ -156,10 +157,13 @@ def _baseline(ground: Ground, name: str) -> I64:
 def begin(steps: Steps, report: SettingsReport) -> Ground:
     """A known state; then measures a revolution and the speed of the platters on blocks never written."""
     cache, flash = volatile(steps, reported=report.write_cache), steps.known.word("cache_medium") == "flash"
+    settles = cache != "ignores-flush"
+    if not settles and empties(steps):
+        steps, settles = ReadAround(steps), True
     steps.reset(ERASE)
     flushed = cache != "off" or report.write_cache is not False
     ahead = report.look_ahead is not False
-    ground = Ground(steps, flash, flushed, 1.0, backwards=ahead, settles=cache != "ignores-flush")
+    ground = Ground(steps, flash, flushed, 1.0, backwards=ahead, settles=settles)
     looked_ns = _baseline(ground, BASELINE)
     known_ns = steps.known.number("rotation_ns")
     rotation_ns = cached_or_native.turn_of(looked_ns)
