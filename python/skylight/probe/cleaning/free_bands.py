@@ -19,7 +19,7 @@ bands).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -29,7 +29,8 @@ from skylight.probe.cleaning import half, rate
 from skylight.probe.cleaning.half import Bools, Stretch
 from skylight.probe.cleaning.journal import front
 from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
-from skylight.probe.reset import State
+from skylight.probe.journal.write_through import WriteThrough
+from skylight.probe.read_around import ReadAround
 
 MARKS = 6
 OVER, OVER_WRITES = 256 * KIB, 1060  # 265 MiB: more than a log
@@ -91,16 +92,17 @@ class Layout:
 
 
 def measure(ground: Ground, places: dict[int, Place]) -> None:
-    """Puts into `places` what each of the three showed; a drive that needs a FLUSH behind each write is left
-    alone."""
-    if ground.flushed:
+    """Puts into `places` what each of the three showed; where a volatile cache stays on, each write takes
+    until the FLUSH behind it is answered, and a drive that ignores FLUSH is left alone."""
+    if ground.flushed and (not ground.settles or isinstance(ground.steps, ReadAround)):
         return
+    if ground.flushed:
+        ground = replace(ground, steps=WriteThrough(ground.steps, empties=True), flushed=False)
     band: int | None = None
     for place in half.PLACES:
         for attempt in range(len(SHIFTS)):
             name = f"{ZONE}{place}-{attempt + 1}"
-            if ground.steps.reset(f"{name}-erase", slow=False) is State.UNKNOWN:
-                return
+            ground.steps.reset(f"{name}-erase", slow=False)  # what is older is cleaned first, and not counted
             layout = Layout.at(ground.steps.size, place, attempt, band if attempt else None)
             seen = _place(ground, name, place, layout)
             found = seen.place()
