@@ -19,9 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import Bools, IoBatch, Stop
-from skylight.infer import cached_or_native
-from skylight.infer.stalls import periodic, refills
+from skylight.evidence import IoBatch, Stop
 from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged, spread
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
@@ -29,13 +27,6 @@ from skylight.probe.reset import State
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000
 TRIES = 6
-MOST_OLDER_WRITES, AT_ONCE = 60_000, 4
-"""Writes into a zone that held something before, 30 GiB, and times what a log takes that come first."""
-AMID_TRIES = 12
-MOST_APART = 3
-"""Times what a log takes between stalls of one zone: two may come free at once, and its end is farther."""
-LOOKS_A_LOG, LOOKS_AGREE = 8, 0.8
-"""Looks at what one log took, and how many must agree on which is the oldest; other clients delay a fifth."""
 BOUND_ROUNDS, BOUND_ENOUGH, SPARE_BYTES = 5, 3, 64 << 20
 """Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
 of a tenth of all writes, three of five do in one case of a hundred."""
@@ -80,53 +71,6 @@ def cache_bands(steps: Steps, cache_part: CachePart) -> CacheParts | None:
                 return None
             checks += 1
     return CacheParts(count, cache_part.period * cache_part.size, band, band, cache_part.found.count, checks)
-
-
-def _logs(cache_part: CachePart) -> int | None:
-    """How many logs a full zone has that cleans the oldest first, whatever it held before: so many times what
-    one takes was written since the oldest piece that is still cached. None if that does not show, as while
-    older data is still being cleaned, or where the zone ends amid it."""
-    first, limit_ns, period = cache_part.written, cache_part.found.limit_ns, cache_part.period
-    stalled = np.zeros(0, np.bool_)
-    while len(stalled) < MOST_OLDER_WRITES:
-        more = cache_part.put(max(AT_ONCE * period, len(stalled) // 2)).latency_ns
-        stalled = np.append(stalled, more >= limit_ns)
-        for _ in range(AMID_TRIES):
-            since = int(np.argmax(stalled[::-1])) + 1 if stalled.any() else 0
-            if 4 * since >= period and 4 * since <= 3 * period:
-                break
-            more = cache_part.put(max(period // 4, 1)).latency_ns
-            stalled = np.append(stalled, more >= limit_ns)
-        else:
-            return None
-        if np.max(np.diff(np.flatnonzero(stalled), prepend=0)) > MOST_APART * period:
-            return None
-        to_log = ~(stalled & np.append(stalled[1:], False))  # what stalls before another is merged elsewhere
-        oldest = _oldest_cached(cache_part, first, to_log)
-        if oldest is None:
-            return None
-        if oldest >= period:  # as much of what was written here was cleaned: nothing older is left
-            logs = (np.count_nonzero(to_log[oldest:]) - since) / period + 1
-            return round(logs) if abs(logs - round(logs)) <= 0.25 else None
-    return None
-
-
-def _oldest_cached(cache_part: CachePart, first: int, to_log: Bools) -> int | None:
-    """Which of the pieces from `first` on is the oldest that is cached, by looks at the ends of some of those
-    that went `to_log`; 0 if none older is home, None if looks do not agree."""
-    steps, rotation_ns = cache_part.steps, cache_part.steps.known.number("rotation_ns")
-    if rotation_ns is None or steps.known.word("cache_medium") != "disk":
-        return None
-    index = np.flatnonzero(to_log)[:: max(cache_part.period // LOOKS_A_LOG, 1)]
-    blocks = (cache_part.offset(index + first) + cache_part.size - BLOCK).astype(np.uint64)
-    looks = cached_or_native.looks(blocks, BLOCK, flash=False, backwards=True)
-    looked_ns = cached_or_native.look_ns(steps.run(f"{cache_part.name}-age", looks))
-    home = cached_or_native.at_home(looked_ns, rotation_ns, flash=False)
-    right = np.append(0, np.cumsum(home)) + np.append(np.cumsum(~home[::-1])[::-1], 0)
-    at = int(np.argmax(right))
-    if right[at] < LOOKS_AGREE * len(home) or at == len(home):
-        return None
-    return int(index[at]) if at else 0
 
 
 def _first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
@@ -188,16 +132,12 @@ def _zones(steps: Steps) -> CacheParts | None:
     and what is written must stay within it: halving, then in steps of about the root of what is left, then
     band by band."""
     # Rewriting would leave a log of the zone in use.
-    older = steps.reset("zone-erase", slow=steps.known.word("cleaning_type") != "lazy") is State.UNKNOWN
-    cache_part = logged(steps, 0, steps.size, "zone", refills if older else periodic)
+    if steps.reset("zone-erase", slow=steps.known.word("cleaning_type") != "lazy") is State.UNKNOWN:
+        return None
+    cache_part = logged(steps, 0, steps.size, "zone")
     if cache_part is None:
         return None
     band, filled = cache_part.band_writes * cache_part.size, cache_part.found.first * cache_part.size
-    if older:
-        logs = _logs(cache_part)
-        if logs is None:
-            return None
-        filled = logs * band
     last = steps.size // band - 1
     halves = [last // 2**power for power in range(1, last.bit_length())]
     inside = _first_within(cache_part, [number * band for number in halves])
