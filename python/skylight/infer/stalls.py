@@ -45,8 +45,8 @@ SPREADS = 3.0
 TURN_PART = 0.6  # on a disk a merge costs a whole revolution at least, a step to another track less
 
 FEWEST_REFILLS, REFILL_SLACK = 8, 3
-"""Distances between runs of stalls that have to be multiples of one, and how many numbers of writes next to a
-multiple count as one: a log may end amid a write."""
+"""Distances between runs of stalls that have to be multiples of one, and how many numbers of writes count as
+one multiple: a log may end amid a write."""
 FEWEST_RARE, SHORTEST_RARE = 3, 4
 MOST_CHANCE = 1e-3
 MOST_PARTS = 16
@@ -200,10 +200,9 @@ def refills(latency_ns: I64) -> Stalls | None:
         between = slow[ends + 1] - slow[ends]
         size = _unit(between)
         if size is not None:
-            even = np.flatnonzero(
-                np.abs(between - size * np.round(between / size)) > np.round(between / size)
-            )
-            first = int(even[-1]) + 1 if len(even) else 0
+            logs = np.round(between / size)
+            uneven = np.flatnonzero(np.abs(between - size * logs) > logs)
+            first = int(uneven[-1]) + 1 if len(uneven) else 0
             count = len(between) - first
             if count >= FEWEST_REFILLS and (REFILL_SLACK / size) ** (count - 1) <= MOST_CHANCE:
                 stall_ns, usual_ns = float(np.median(latency_ns[slow])), float(np.median(latency_ns))

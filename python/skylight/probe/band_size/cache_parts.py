@@ -12,6 +12,9 @@ next write, wherever that goes. And a journal has a quantum, or answers many wai
 entry; where hardly any writes wait together, that it does not is no sign of zones. There it counts where the
 cache lies.
 
+A zone that held something before stalls for as long as there is older data to clean; what goes in between one
+run of stalls and the next is a log all the same (`stalls.refills`).
+
 Invariant: a slow write is taken for a stall only if the next write to the cache part shows that it has space
 again. Sources: Skylight (FAST '15), sections 3.1 (the emulated drives), 4.3.1 (journal entries), 4.7 (Test 9
 on lazy drives: "fill the persistent cache and force a few bands to be cleaned").

@@ -4,6 +4,9 @@ What there is to count depends on the kind of cache (`skylight.probe.band_size.c
 zones are counted one by one after one was filled (`cache_parts`), which costs thousands of writes and not
 millions; a journal is filled, with writes of whole quanta and with blocks (`journal`).
 
+Where a volatile cache ignores FLUSH, parts are counted with reads around each write
+(`skylight.probe.read_around`); a journal is not, for its quantum does not show.
+
 Invariant: a limit that was not met is unknown, never a number.
 Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14, Table 2; docs/figures.md, rows S6a to S8b.
 """

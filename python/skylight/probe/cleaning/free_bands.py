@@ -7,6 +7,9 @@ bands, and then one block over and over, which is dead as soon as the next comes
 bands follows, and then more data until writes wait, for the bands with one block first, then for those that
 are half written. Only writes that others follow without a wait are used.
 
+Where a zone held something before, that is cleaned first: such stalls bring none of all this home, and do not
+count. Where a volatile cache stays on, a FLUSH follows each write.
+
 Nothing says where a zone ends, and a zone that ends amid all this does not tell. Then it is done again a
 little further on, closer together if the first time showed how much a band is: what is written between two
 waits that gave a log back.
