@@ -54,6 +54,32 @@ def test_bands_of_drives_nobody_tuned_to(kind: str, tmp_path: Path) -> None:
     assert unknown <= 1
 
 
+def older_stalls(rng: np.random.Generator, log: int, twice: float) -> I64:
+    """Latencies of writes to a zone that holds older data: each log that comes free takes so many, some come
+    free two at once, as many stalls precede as bands are cleaned, and other clients delay a tenth."""
+    parts = []
+    for _ in range(40):
+        taken = log * (1 + int(rng.random() < twice))
+        parts += [rng.integers(1_500, 4_000, rng.integers(1, 9)), rng.integers(10, 40, taken - 1)]
+    latency_ns = np.concatenate(parts) * 1_000_000
+    return latency_ns + (rng.random(len(latency_ns)) < 0.1) * rng.integers(20_000_000, 120_000_000)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("log", [8, 28, 512])
+def test_what_is_given_back_shows_whatever_was_cleaned_for_it(log: int, seed: int) -> None:
+    found = stalls.refills(older_stalls(np.random.default_rng(seed), log, 0.2))
+    assert found is not None
+    assert found.period == log
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_delays_by_others_give_nothing_back(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    latency_ns = rng.integers(10, 40, 4_000) + (rng.random(4_000) < 0.02) * rng.integers(500, 4_000, 4_000)
+    assert stalls.refills(latency_ns * 1_000_000) is None
+
+
 def test_a_conventional_drive_has_no_bands(tmp_path: Path) -> None:
     """A property that a drive cannot have is absent, and nothing is done to it."""
     toml = read_profile("st4000nc001")[0]

@@ -13,7 +13,7 @@ import pytest
 
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
-from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
@@ -146,6 +146,33 @@ class TestControls:
         search = Search(Ground(cast(Any, Steps()), False, False, 8e6), seen)
         assert not search._late_is_cleaning()
         assert search.controls.late_ns > 90e6
+
+    @pytest.mark.parametrize(("late_of", "cleans"), [(1, True), (10, False)])
+    def test_reads_that_are_late_by_accident_are_not_late_again(self, late_of: int, cleans: bool) -> None:
+        """Of a drive that cleans each is late behind the pause; of one that others use, one in ten is."""
+
+        class Steps:
+            size, block_bytes, dirty, runs = 1 << 40, 4096, False, 0
+
+            def reset(self, _: str) -> State:
+                self.dirty = False
+                return State.NEW
+
+            def pause(self, _: str, seconds: float) -> None:
+                del seconds
+
+            def run(self, name: str, io: IoBatch, **_: object) -> IoLog:
+                self.dirty |= bool(np.any(io.op == int(Op.WRITE)))
+                self.runs += name.endswith("-look")
+                took = np.full(len(io), 20_000_000, np.uint64)  # marks look cached
+                took[0] = 90_000_000 if self.dirty and self.runs % late_of == 0 else 5_000_000
+                return IoLog(io.op, io.offset, io.size, np.zeros(len(io), np.uint64), took)
+
+        seen = [Trial(1, 3.9, 1, cleaned=False, late=False)]
+        seen += [Trial(n, 4.05, 90_000_000, cleaned=False, late=True) for n in (2, 3)]
+        search = Search(Ground(cast(Any, Steps()), False, False, 8e6), seen)
+        assert search._late_is_cleaning() is cleans
+        assert (search.controls.late_ns == 0.0) is cleans
 
     def test_a_read_waits_for_the_band_that_it_finds_clean(self) -> None:
         quiet = [Trial(n, 0.1 * n, 5_000_000 + n, cleaned=False, late=False) for n in (1, 2, 3)]

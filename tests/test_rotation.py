@@ -13,7 +13,7 @@ from one_test import few
 from skylight import _native
 from skylight.engines.conditions import engine_over
 from skylight.engines.sim import read_profile
-from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
+from skylight.evidence import EMPTY_LOG, Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import adjacent_tracks, minimum_access_time, track_phases
 from skylight.infer.host_clock import host_of
@@ -189,6 +189,46 @@ def test_larger_tracks_behind_the_start_show_that_it_was_moved(
     )
     vars(found).update(near=near, middle=middle, turn=places.Turn(TURN_NS, NONE, 1e-6, 1e-6))
     assert found.start_at_home == home
+
+
+def tracks_of(size: float, turns: list[float]) -> track_phases.Tracks:
+    """Tracks of a size, in pieces of so many revolutions."""
+    end = size * np.cumsum(turns)
+    none = np.zeros(len(turns))
+    return track_phases.Tracks(
+        1 / size, 1e-4 / size, end - size * np.array(turns), end, none, none.astype(np.intp), 0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("larger", "at_home", "home"), [(2, False, True), (3, False, False), (3, True, True)]
+)
+def test_larger_tracks_all_over_the_drive_show_that_the_start_was_moved(
+    larger: int, at_home: bool, home: bool
+) -> None:
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, at_home=at_home)
+    near, middle = tracks_of(1e6, [1.0] * 9), tracks_of(8e5, [1.0] * 9)
+    elsewhere = [tracks_of(1.15e6, [1.0] * 3) for _ in range(larger)]
+    vars(found).update(near=near, middle=middle, places=[near, *elsewhere, middle])
+    assert found.start_at_home == home
+
+
+WHOLE, CUT = [0.4, *[1.0] * 9, 0.3], [0.4, 0.5, 0.4, 1.0, 1.0, 0.6, 0.3, 1.0, 1.0, 0.3]
+
+
+@pytest.mark.parametrize(
+    ("middle", "last", "at_home", "likely"),
+    [(WHOLE, WHOLE, False, 1.0), (WHOLE, CUT, False, 0.0), (CUT, CUT, False, 1.0), (WHOLE, CUT, True, 1.0)],
+)
+def test_tracks_that_are_cut_up_at_the_end_alone_lie_in_a_log(
+    middle: list[float], last: list[float], at_home: bool, likely: float
+) -> None:
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, at_home=at_home)
+    vars(found).update(
+        near=tracks_of(1e6, WHOLE), middle=tracks_of(8e5, middle), last=tracks_of(6e5, last), places=[],
+        rough=tracks_of(1e6, WHOLE), turn=places.Turn(TURN_NS, NONE, 1e-6, 1e-6),
+    )  # fmt: skip
+    assert found.end_at_home == likely
 
 
 def test_no_stroke_where_the_last_addresses_lie_in_a_cache(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ entry that it writes. So a stall is not known by how long it lasts but by the co
 |---|---|
 | `slow_ones` | which lone writes took longer than the bulk of them allows |
 | `periodic` | the row of stalls, at one distance and none missing, with which writes end |
+| `refills` | how many writes go in between one run of stalls and the next, whatever the runs last |
 | `rare_period` | the row of rare stalls that could hardly line up by themselves |
 | `change_point` | from which write on a drive cleans before it takes more |
 | `before_stalls` | how many writes were done before the stalls that ended a run |
@@ -43,6 +44,9 @@ LEAST_STALL_NS = 100_000
 SPREADS = 3.0
 TURN_PART = 0.6  # on a disk a merge costs a whole revolution at least, a step to another track less
 
+FEWEST_REFILLS, REFILL_SLACK = 8, 3
+"""Distances between runs of stalls that have to be multiples of one, and how many numbers of writes count as
+one multiple: a log may end amid a write."""
 FEWEST_RARE, SHORTEST_RARE = 3, 4
 MOST_CHANCE = 1e-3
 MOST_PARTS = 16
@@ -174,6 +178,47 @@ def _settled(latency_ns: I64, first: int, period: int) -> Stalls:
     while before > 0 and first - before < run and slow[before - 1]:
         before -= 1
     return Stalls(before, period, len(row), stall, usual, run)
+
+
+def refills(latency_ns: I64) -> Stalls | None:
+    """The runs of stalls that the latencies end with, where what each gives back takes as many writes as what
+    any other does, or a multiple, if two came free at once; None without enough of them.
+
+    Of a cache part that holds older data runs are as long as there are bands to clean, so their distances
+    differ. What lies between them does not: it is what was given back. As in `periodic` the limit of what is
+    slow is raised until only stalls are.
+
+    >>> runs = [[90] * (1 + number % 3) + [10] * 31 for number in range(10)]
+    >>> refills(np.concatenate(runs)).period
+    32
+    >>> refills(np.full(330, 10)) is None
+    True
+    """
+    limit_ns = SLOW * float(np.median(latency_ns)) if len(latency_ns) else 0.0
+    while len(slow := np.flatnonzero(latency_ns >= limit_ns)) > FEWEST_REFILLS:
+        ends = np.flatnonzero(np.diff(slow) > 1)  # the last stall of each run but of the last
+        between = slow[ends + 1] - slow[ends]
+        size = _unit(between)
+        if size is not None:
+            logs = np.round(between / size)
+            uneven = np.flatnonzero(np.abs(between - size * logs) > logs)
+            first = int(uneven[-1]) + 1 if len(uneven) else 0
+            count = len(between) - first
+            if count >= FEWEST_REFILLS and (REFILL_SLACK / size) ** (count - 1) <= MOST_CHANCE:
+                stall_ns, usual_ns = float(np.median(latency_ns[slow])), float(np.median(latency_ns))
+                return Stalls(int(slow[ends[first]]), size, count, stall_ns, usual_ns)
+        limit_ns *= 2
+    return None
+
+
+def _unit(between: I64) -> int | None:
+    """The distance that at least half of the last ones have, to one; None if there is none, or if it is so
+    short that anything is a multiple of it."""
+    last = between[-FEWEST_REFILLS:]
+    if len(last) < FEWEST_REFILLS:
+        return None
+    size = int(np.median(last[last <= REFILL_SLACK / 2 * np.min(last)]))
+    return size if size > REFILL_SLACK and np.mean(np.abs(last - size) <= 1) >= 0.5 else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,8 @@ target. `FlushedSteps` is one: a FLUSH follows each lone write, and each group o
 wait together; a write is done when the FLUSH behind it is. So an entry of the journal that a volatile cache
 writes out is seen as one that waiting writes make.
 
+A cache that ignores FLUSH is emptied otherwise, if it can be (`skylight.probe.read_around`).
+
 Invariant: the log that `FlushedSteps` return holds the commands that were asked for alone, in their order.
 Source: Skylight (FAST '15), section 4.3, footnote 2 (results with the volatile cache on are those of a queue
 depth of 31).
@@ -170,7 +172,7 @@ class StandIn(ABC):
 
     @abstractmethod
     def _write(self, run: Run, name: str, io: IoBatch, depth: int, until: Stop | None) -> IoLog:
-        """Does a batch of writes through `run`, which is that of the target; the log of the writes alone."""
+        """Does a batch of its own through `run`, that of the target; the log of what was asked for."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -189,9 +191,13 @@ class StandIn(ABC):
     ) -> IoLog:
         """Does the batch."""
         run = partial(self._steps.run, params=params, share=share)
-        if len(io) == 0 or bool(np.any(io.op != int(Op.WRITE))):
+        if not self._is_own(io):
             return run(name, io, depth=depth, until=until)
         return self._write(run, name, io, depth, until)
+
+    def _is_own(self, io: IoBatch) -> bool:
+        """Whether the batch is done in a way of its own: one of writes alone."""
+        return len(io) > 0 and bool(np.all(io.op == int(Op.WRITE)))
 
     def spent(self) -> bool:
         """Whether the budget of device time is used up."""

@@ -12,6 +12,9 @@ next write, wherever that goes. And a journal has a quantum, or answers many wai
 entry; where hardly any writes wait together, that it does not is no sign of zones. There it counts where the
 cache lies.
 
+A zone that held something before stalls for as long as there is older data to clean; what goes in between one
+run of stalls and the next is a log all the same (`stalls.refills`).
+
 Invariant: a slow write is taken for a stall only if the next write to the cache part shows that it has space
 again. Sources: Skylight (FAST '15), sections 3.1 (the emulated drives), 4.3.1 (journal entries), 4.7 (Test 9
 on lazy drives: "fill the persistent cache and force a few bands to be cleaned").
@@ -48,6 +51,8 @@ SERVED_APART = 0.5
 """Of the time of a lone write: if a write that waits among others takes less of the drive, they waited in the
 drive, and not before a link that hands over one at a time."""
 BLOCK = 4096
+OLDER_BEGINS = (0.0, 1 / 2, 1 - 1 / 24)
+"""Where bands are looked for among older data, as shares of the drive."""
 INTO_BAND = 64 << 10  # a write to a band's first block may begin a stream, which takes a free band of its own
 
 
@@ -163,8 +168,11 @@ def overwritten(steps: Steps, base: int, name: str = "over", writes: int = OVER_
     return CachePart(steps, name, OVER_BYTES, offset, found, writes, found.period - since)
 
 
-def logged(steps: Steps, base: int, end: int, name: str) -> CachePart | None:
-    """The cache part of an address, found by writing every other piece from there on until writes stall.
+def logged(
+    steps: Steps, base: int, end: int, name: str, told: Callable[[I64], Stalls | None] = stalls.periodic
+) -> CachePart | None:
+    """The cache part of an address, found by writing every other piece from there on until writes stall as
+    `told` asks.
 
     Nothing is written twice, since logs without live data are given back."""
 
@@ -183,7 +191,7 @@ def logged(steps: Steps, base: int, end: int, name: str) -> CachePart | None:
             return None
         logs.append(steps.run(name, IoBatch.writes(offset(index), ZONE_BYTES)).latency_ns)
         written += len(index)
-        found = stalls.periodic(np.concatenate(logs))
+        found = told(np.concatenate(logs))
         if found is not None:
             since = (written - found.first) % found.period or found.period
             return CachePart(steps, name, ZONE_BYTES, offset, found, written, found.period - since)
@@ -316,10 +324,9 @@ def first_edge(steps: Steps, cache_part: CachePart) -> int | None:
 
 
 def zone_bands(steps: Steps) -> list[PartBand]:
-    """Logs of a drive with zones, at the first, the middle and the last address. None where a zone may hold
-    what another host wrote: it stalls for that first, which is as long as it happens to be."""
+    """Logs of a drive with zones, at the first, the middle and the last address."""
     if steps.reset("od-erase", slow=steps.known.word("cleaning_type") == "aggressive") < State.CLEAN:
-        return []
+        return _older_zone_bands(steps)
     first = logged(steps, 0, steps.size, "od")
     if first is None:
         return []
@@ -332,3 +339,17 @@ def zone_bands(steps: Steps) -> list[PartBand]:
             return found
         found.append(PartBand(place, cache_part.band_writes * cache_part.size, cache_part.found.count, None))
     return found
+
+
+def _older_zone_bands(steps: Steps) -> list[PartBand]:
+    """The same of zones that may hold what another host wrote, which they stall for as long as it happens to
+    be. None where the places do not agree: what is given back at once may be several logs."""
+    found = []
+    for place, begin in zip(PLACES, OLDER_BEGINS, strict=True):
+        base = int(begin * steps.size) // (1 << 20) * (1 << 20)
+        cache_part = logged(steps, base, steps.size, place, stalls.refills)
+        if cache_part is None:
+            return []
+        found.append(PartBand(place, cache_part.period * cache_part.size, cache_part.found.count, None))
+    sizes = [band.size for band in found]
+    return found if max(sizes) - min(sizes) <= ZONE_BYTES else []

@@ -4,6 +4,9 @@ What there is to count depends on the kind of cache (`skylight.probe.band_size.c
 zones are counted one by one after one was filled (`cache_parts`), which costs thousands of writes and not
 millions; a journal is filled, with writes of whole quanta and with blocks (`journal`).
 
+Where a volatile cache ignores FLUSH, parts are counted with reads around each write
+(`skylight.probe.read_around`); a journal is not, for its quantum does not show.
+
 Invariant: a limit that was not met is unknown, never a number.
 Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14, Table 2; docs/figures.md, rows S6a to S8b.
 """
@@ -15,7 +18,7 @@ from dataclasses import dataclass
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.probe import Cost, Figure
+from skylight.probe import Cost, Figure, read_around
 from skylight.probe.band_size import cache_parts as kinds
 from skylight.probe.band_size.cache_parts import Kind
 from skylight.probe.cache_size import cache_parts, journal, verdict
@@ -32,6 +35,7 @@ from skylight.probe.procedure import (
     is_shingled,
     no_surer_than_medium,
 )
+from skylight.probe.read_around import ReadAround
 from skylight.probe.reset import State
 
 MOST_IOS, MOST_S, LIKELY_S = 3_000_000, 28_800.0, 800.0
@@ -52,7 +56,7 @@ class Seen:
 
 def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
     """The findings from what was seen."""
-    if seen.ignores_flush:
+    if seen.ignores_flush and seen.kind is None:
         return verdict.nothing("A volatile cache ignores FLUSH, so what is on the medium is not known.", rows)
     if seen.kind is None:
         return verdict.nothing(
@@ -100,9 +104,11 @@ class CacheSize(ProcedureTest[Seen]):
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             seen.begun = True
             cache = volatile(steps, reported=report.write_cache)
-            if cache == "ignores-flush":
-                seen.ignores_flush = True
-                return
+            seen.ignores_flush = cache == "ignores-flush"
+            if seen.ignores_flush:
+                if not read_around.empties(steps):
+                    return
+                steps = ReadAround(steps)
             self._measure(steps if cache == "off" else FlushedSteps(steps), seen)
 
     @staticmethod
@@ -111,7 +117,7 @@ class CacheSize(ProcedureTest[Seen]):
         kind, cache_part = kinds.kind_of(steps)
         if kind == "cache-bands" and cache_part is not None:
             seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
-        elif kind is None or state is State.UNKNOWN:
+        elif kind is None or state is State.UNKNOWN or (kind == "journal" and seen.ignores_flush):
             return
         elif kind == "zones":
             seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)

@@ -7,6 +7,9 @@ bands, and then one block over and over, which is dead as soon as the next comes
 bands follows, and then more data until writes wait, for the bands with one block first, then for those that
 are half written. Only writes that others follow without a wait are used.
 
+Where a zone held something before, that is cleaned first: such stalls bring none of all this home, and do not
+count. Where a volatile cache stays on, a FLUSH follows each write.
+
 Nothing says where a zone ends, and a zone that ends amid all this does not tell. Then it is done again a
 little further on, closer together if the first time showed how much a band is: what is written between two
 waits that gave a log back.
@@ -19,7 +22,7 @@ bands).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -29,7 +32,8 @@ from skylight.probe.cleaning import half, rate
 from skylight.probe.cleaning.half import Bools, Stretch
 from skylight.probe.cleaning.journal import front
 from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
-from skylight.probe.reset import State
+from skylight.probe.journal.write_through import WriteThrough
+from skylight.probe.read_around import ReadAround
 
 MARKS = 6
 OVER, OVER_WRITES = 256 * KIB, 1060  # 265 MiB: more than a log
@@ -91,16 +95,17 @@ class Layout:
 
 
 def measure(ground: Ground, places: dict[int, Place]) -> None:
-    """Puts into `places` what each of the three showed; a drive that needs a FLUSH behind each write is left
-    alone."""
-    if ground.flushed:
+    """Puts into `places` what each of the three showed; where a volatile cache stays on, each write takes
+    until the FLUSH behind it is answered, and a drive that ignores FLUSH is left alone."""
+    if ground.flushed and (not ground.settles or isinstance(ground.steps, ReadAround)):
         return
+    if ground.flushed:
+        ground = replace(ground, steps=WriteThrough(ground.steps, empties=True), flushed=False)
     band: int | None = None
     for place in half.PLACES:
         for attempt in range(len(SHIFTS)):
             name = f"{ZONE}{place}-{attempt + 1}"
-            if ground.steps.reset(f"{name}-erase", slow=False) is State.UNKNOWN:
-                return
+            ground.steps.reset(f"{name}-erase", slow=False)  # what is older is cleaned first, and not counted
             layout = Layout.at(ground.steps.size, place, attempt, band if attempt else None)
             seen = _place(ground, name, place, layout)
             found = seen.place()

@@ -42,6 +42,13 @@ MOST_GROWTH, GROWTH_ERRORS = 0.01, 3.0
 """How much larger, and by how many errors, tracks behind the start may be: larger ones are there only where
 the start was moved, or where surfaces differ. Chosen: half of what is right, and for two places a chance of
 one in 370."""
+SURFACES_DIFFER, FEWEST_LARGER = 0.1, 3
+"""How much larger tracks anywhere on a drive may be than those at its start, where sizes fall towards the
+middle, and at how many places they have to be. Surfaces whose densities differ do so by a few per cent, and
+the start is at the outer diameter."""
+PART_TURNS, MOST_PARTS = 0.75, 1
+"""A piece shorter than that is a part of a track, and so many of those within the few tracks in the middle of
+the drive come from an end of a band: two more at the end of the drive come from a log."""
 ZONE_ENDS = 0.7
 """How likely tracks that hold less at the end do so because a zone ends before: a prior, chosen, since the
 last zone of a drive may be cut short. Else drives that place data anywhere in a zone have moved it."""
@@ -59,11 +66,15 @@ FEWEST_PIECES, SHORT_TURNS = 8, 0.25
 class Analysis:
     """See the module's page. `log` gives the log of a step by its name."""
 
-    def __init__(self, log: Callable[[str], IoLog], io_bytes: int, size_bytes: int) -> None:
-        """Takes what gives the log of a step: empty for one that has not been run."""
+    def __init__(
+        self, log: Callable[[str], IoLog], io_bytes: int, size_bytes: int, *, at_home: bool = False
+    ) -> None:
+        """Takes what gives the log of a step: empty for one that has not been run; and whether all blocks are
+        known to lie at their place, as on a drive without a persistent cache, or as new."""
         self._log = log
         self._io_bytes = io_bytes
         self._size = size_bytes
+        self._at_home = at_home
 
     @cached_property
     def seen(self) -> Coherence:
@@ -112,11 +123,14 @@ class Analysis:
 
     @cached_property
     def start_at_home(self) -> bool:
-        """Whether blocks at the start lie there, as far as larger tracks behind them would show: a drive that
-        places data anywhere may have moved what others wrote."""
+        """Whether blocks at the start lie there, as far as larger tracks behind them, or at several places
+        all over the drive, would show: a drive that places data anywhere may have moved what others wrote."""
         log, near = self._log("od-behind"), self.near
-        if near is None or self.middle is None or self.middle.slope < near.slope:
+        if self._at_home or near is None or self.middle is None or self.middle.slope < near.slope:
             return True
+        larger = [place for place in self.places if near.slope / place.slope - 1.0 > SURFACES_DIFFER]
+        if len(larger) >= FEWEST_LARGER:
+            return False
         for rows in np.array_split(np.arange(len(log)), BEHIND_PLACES if len(log) else 1):
             behind = self._fitted(log.rows(rows), 0.8 * near.track_bytes, 1.5 * near.track_bytes)
             if behind is None:
@@ -131,10 +145,15 @@ class Analysis:
         """How likely blocks up to the last address lie there.
 
         What was written last may lie in a cache. Then tracks there hold more than those just before the end,
-        or hardly less than in the middle of the drive. Where they hold less than just before, a zone ends
-        between, or they were moved further in."""
+        or hardly less than in the middle of the drive; or they are cut up more than there, as what a log
+        holds is. Where they hold less than just before, a zone ends between, or they were moved further
+        in."""
         end, before = self.last, self._around("id-before", 0.25, 1.3)
         if end is None or self.near is None or self.middle is None:
+            return 0.0
+        if self._at_home:
+            return 1.0
+        if _parts(self.middle) <= MOST_PARTS < max(_parts(end), 0 if before is None else _parts(before)) - 1:
             return 0.0
         falls = self.middle.slope > self.near.slope
         if falls and end.slope < LEAST_SHRINKING * self.middle.slope:
@@ -327,6 +346,11 @@ class Analysis:
         by_hub = dict(self.stars)
         one, other = (by_hub[end] for end in self.ends)
         return seeks.fit_curve(one, other, self.full.ns - self.same.ns, self.noise_ns)
+
+
+def _parts(tracks: Tracks) -> int:
+    """Pieces, but the first and the last, that are no whole track."""
+    return int(np.count_nonzero(tracks.turns()[1:-1] < PART_TURNS))
 
 
 def first_pieces(tracks: Tracks, count: int) -> Tracks:

@@ -70,6 +70,8 @@ class Seen:
 
     logs: dict[str, IoLog] = field(default_factory=dict)
     analysis: Analysis | None = None
+    at_home: bool = False
+    """Whether all blocks are known to lie at their place: nothing was cached or moved."""
     unreadable: bool = False
     packed: Packed = field(default_factory=lambda: Packed(0, 1, 1, 0))
 
@@ -105,7 +107,9 @@ class Plan:
 
     def analysis(self) -> Analysis:
         """What the logs say. Each value is computed once, so it is asked for once its logs are there."""
-        return Analysis(lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.size)
+        return Analysis(
+            lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.size, at_home=self.seen.at_home
+        )
 
     def read(self, name: str, at: F64) -> None:
         """One step of reads of the blocks that hold some addresses; none where these cannot be read."""
@@ -187,7 +191,11 @@ def measure(steps: Steps, seen: Seen) -> None:
     block = max(IO_BYTES, steps.block_bytes)
     seen.packed = Packed.of(zones, steps.size, block)
     # What is read in zones is written in place before.
-    clean = not steps.can_write or steps.erase("erase") or zones is not None
+    erased = steps.can_write and steps.erase("erase")
+    clean = erased or not steps.can_write or zones is not None
+    seen.at_home = erased or (
+        steps.known.word("drive_type") == "cmr" and steps.known.word("cache_medium") == "none"
+    )
     plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen)
     found = seen.analysis = plan.analysis()
     with steps.settings("settings", write_cache=False, look_ahead=False):
