@@ -135,6 +135,19 @@ fn random() -> &'static [(Profile, Truth)] {
     })
 }
 
+#[test]
+fn runs_of_a_volatile_cache_change_no_truth() {
+    let limited = random().iter().filter(|(profile, _)| profile.interface.write_cache_runs.is_some());
+    let mut count = 0;
+    for (profile, truth) in limited {
+        let mut unlimited = profile.clone();
+        unlimited.interface.write_cache_runs = None;
+        assert_eq!(truth_of(&unlimited).to_json(), truth.to_json(), "{}", profile.name);
+        count += 1;
+    }
+    assert!(count > SEEDS / 4, "{count} drives with a limit");
+}
+
 /// Whether a JSON value lies in its interval; words have none.
 fn in_interval(value: &Json, interval: &Json) -> bool {
     match (value, interval) {

@@ -64,7 +64,7 @@ pub(super) fn zoned(body: &Body, model: &'static str) -> LayerText {
     }
     let reserved = if managed { 0.0 } else { zone.get() as f64 + host_aware(body, &mut text) };
     let write_cache_runs = (!managed && !draws.chance(&range::WRITE_CACHE_RUNS_UNLIMITED))
-        .then(|| draws.number(&range::WRITE_CACHE_RUNS).max(open));
+        .then(|| draws.number(&range::WRITE_CACHE_RUNS).round().max(open));
     let platters = body.capacity.get() as f64 + reserved;
     LayerText { text, platters, write_cache_runs, ..LayerText::default() }
 }
