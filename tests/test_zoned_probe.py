@@ -80,7 +80,7 @@ def test_a_declared_limit_that_is_not_kept_is_no_edge(tmp_path: Path) -> None:
     assert edge is not None and not edge.known
 
 
-@pytest.mark.parametrize("cache", [800, 3_000, 9_000])
+@pytest.mark.parametrize("cache", [300, 3_000, 9_000])
 def test_the_cache_of_non_sequential_writes_is_found(cache: int, tmp_path: Path) -> None:
     traits = ZonedTraits(cache_writes=cache, clean_ns=2_000 * MS)
     known = Known(probed(traits, "non_sequential", tmp_path / "r").findings)
