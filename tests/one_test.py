@@ -14,6 +14,7 @@ from skylight.engines.sim import SimEngine
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.session import Session
+from skylight.probe.zoned import zones_of
 from skylight.recording import Recording
 
 GIVEN = (
@@ -53,13 +54,18 @@ def known_of(truth: dict[str, dict[str, object]], *, without: tuple[str, ...] = 
     )
 
 
-def run(test: probe.Test, toml: str, known: Known, path: Path) -> tuple[list[Finding], Evidence]:
-    """Measures on a drive into a recording, reads it back, infers."""
+def run(
+    test: probe.Test, toml: str, known: Known, path: Path, *, in_zones: bool = False
+) -> tuple[list[Finding], Evidence]:
+    """Measures on a drive into a recording, reads it back, infers; with `in_zones`, on its zones with a write
+    pointer, which stand for the whole of a host-aware drive."""
     drive = _native.SimDrive(toml, "drive", 1)
     facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
     recording = Recording.create(path, facts, {"writes": True}, 1)
+    engine = SimEngine(drive, facts)
+    part = zones_of(engine) if in_zones else None
     with recording.part(test.name) as writer:
-        test.measure(Session(SimEngine(drive, facts), writer, test=test.name, seed=1, known=known))
+        test.measure(Session(engine, writer, test=test.name, seed=1, known=known, part=part))
         writer.complete()
     evidence = recording.evidence(test.name)
     assert evidence is not None

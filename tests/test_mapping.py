@@ -41,6 +41,15 @@ def test_mapping_of_drives_nobody_tuned_to(kind: str, tmp_path: Path) -> None:
     assert unknown <= 1
 
 
+@pytest.mark.parametrize("seed", [9505, 9703])
+def test_zones_are_waited_for_until_the_drive_reports_them_clean(seed: int, tmp_path: Path) -> None:
+    """Of 2 GiB, after 92 s each time that the drive is disturbed; and of 20 MiB."""
+    toml = _native.random_profile(seed, "host-aware")
+    known = known_of(truth_of(toml), without=("band_bytes",))
+    (finding,), _ = run(Mapping(), toml, known, tmp_path / "r", in_zones=True)
+    assert finding.value == "static"
+
+
 def test_bands_that_were_not_cleaned_say_nothing() -> None:
     """Neither do few, nor readings that do not agree with themselves."""
     still = np.zeros(12)

@@ -15,7 +15,7 @@ import pytest
 from skylight import _native
 from skylight.engines.conditions import engine_over
 from skylight.evidence import I64, IoBatch, IoLog, TargetFacts
-from skylight.findings import UNKNOWN, Finding, Known
+from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.infer.zone_writes import Spell
 from skylight.probe import non_sequential, open_zones, zone_cleaning
 from skylight.probe.non_sequential import measure as sustained
@@ -163,30 +163,86 @@ def test_a_few_commands_that_hang_are_no_spell() -> None:
     assert seen_of(latency).spell is None
 
 
-@pytest.mark.parametrize("known", [True, False])
-def test_cleaning_begins_a_zone_before_the_first_is_clean(known: bool) -> None:
+def known_of(**values: Value) -> Any:
+    """A replay with what the ordinary tests found."""
+    found = [Finding(name, value, None, None, 0.5, "so") for name, value in values.items()]
+    return cast("Any", SimpleNamespace(known=Known(found), names=("zones",)))
+
+
+@pytest.mark.parametrize(
+    ("before", "is_open"),
+    [
+        ({"cleaning_type": "aggressive", "cleaning_start_ns": UNKNOWN}, True),
+        ({"cleaning_type": UNKNOWN}, True),  # no trial was made
+        ({"cleaning_type": "aggressive", "cleaning_start_ns": 1}, False),
+        ({"cleaning_type": "lazy"}, False),
+        ({}, False),  # not asked
+    ],
+)
+def test_cleaning_begins_a_zone_before_the_first_is_clean(before: dict[str, Value], is_open: bool) -> None:
     seen = cleaning.Seen(
         ZONES, 55.0, 56.0, [cleaning.Trial("empty", "1", 1, 256 << 10, 14e9, 30, ("empty-1-1x256k", "idle"))]
     )
-    before = Finding("cleaning_start_ns", 1 if known else UNKNOWN, "ns", None, 0.5, "so")
-    steps = SimpleNamespace(known=Known([before]), names=("zones",))
-    found = zone_cleaning._start(seen, cast("Any", steps))
-    assert len(found) == (not known)
+    found = zone_cleaning._start(seen, known_of(**before))
+    assert len(found) == is_open
     for each in found:
         assert each.value == pytest.approx(41.5e9)
         assert each.interval is not None and each.interval[0] < 41.5e9 < each.interval[1]
         assert each.rows == ("empty-1-1x256k", "idle")
 
 
-@pytest.mark.parametrize(("first", "place"), [(2, "od"), (256, "md"), (448, "id")])
-def test_the_size_of_bands_is_claimed_where_zones_were_cleaned_alone(first: int, place: str) -> None:
-    before = Finding("band_bytes", UNKNOWN, "bytes", None, 0.5, "so")
-    unit = Finding("cleaning_unit", "zone", None, None, 0.9, "so")
-    steps = cast("Any", SimpleNamespace(known=Known([before])))
-    (found,) = zone_cleaning._bands(unit, replace(ZONES, first=first), steps)
-    assert found.value == {place: 64 << 20}
+@pytest.mark.parametrize(
+    ("before", "times", "found"),
+    [
+        (UNKNOWN, [14e9, 15e9], ["aggressive"]),
+        (UNKNOWN, [None, None], []),
+        ("lazy", [14e9, 15e9], [UNKNOWN]),
+        ("lazy", [None, None], []),
+        ("aggressive", [14e9, 15e9], []),
+    ],
+)
+def test_zones_that_become_clean_when_left_alone_say_that_a_drive_cleans_then(
+    before: Value, times: list[float | None], found: list[Value]
+) -> None:
+    trials = [cleaning.Trial("empty", "1", 1, 256 << 10, time, 30, ("idle",)) for time in times]
+    seen = cleaning.Seen(ZONES, 55.0, 56.0, trials)
+    assert [each.value for each in zone_cleaning._type(seen, known_of(cleaning_type=before))] == found
+
+
+def singles(part: str, times_s: dict[int, float]) -> list[cleaning.Trial]:
+    """Single updates of full zones in a part of the usable ones, by eighth."""
+    return [
+        cleaning.Trial("full", str(eighth), 1, 256 << 10, time * 1e9, 30, (f"{part}-{eighth}",), part)
+        for eighth, time in times_s.items()
+    ]
+
+
+FALLING, RISING_AGAIN = {5: 3.0, 1: 7.0, 7: 1.0, 3: 5.0}, {5: 5.0, 1: 7.0, 7: 1.0, 3: 3.0}
+
+
+def test_the_size_of_bands_is_claimed_where_zones_were_cleaned_alone() -> None:
+    before = known_of(band_bytes=UNKNOWN)
+    every = [trial for part in ("od", "md", "id") for trial in singles(part, FALLING)]
+    (found,) = zone_cleaning._bands(cleaning.Seen(trials=every), ZONES, before)
+    assert found.value == {"od": 64 << 20, "md": 64 << 20, "id": 64 << 20}
+    assert found.confidence == pytest.approx((23 / 24) ** 3)
+    mixed = cleaning.Seen(trials=[*singles("od", FALLING), *singles("md", RISING_AGAIN)])
+    (found,) = zone_cleaning._bands(mixed, ZONES, before)
+    assert found.value == {"od": 64 << 20}
+    assert found.rows == ("od-5", "od-1", "od-7", "od-3")
     for size, outcome in ((64 << 20, "unknown"), (32 << 20, "wrong")):
         value = dict.fromkeys(("od", "md", "id"), size)
         intervals = {key: [size, size + 1] for key in value}
         truth = {"band_bytes": {"value": value, "interval": intervals, "measurable": True}}
         assert [mark.outcome for mark in score([found], truth)] == [outcome]
+    assert zone_cleaning._bands(cleaning.Seen(trials=singles("od", RISING_AGAIN)), ZONES, before) == []
+    assert zone_cleaning._bands(mixed, ZONES, known_of(band_bytes=1)) == []
+
+
+def test_trials_of_the_three_parts_share_no_zone_where_there_are_enough() -> None:
+    of = {part: cleaning.zones_of_a_trial(ZONES, part).tolist() for part in ("od", "md", "id")}
+    assert (of["od"][0], of["id"][-1]) == (0, ZONES.usable - 1)
+    assert of["od"][-1] < of["md"][0] and of["md"][-1] < of["id"][0]
+    assert of["md"][0] + of["md"][-1] == pytest.approx(ZONES.usable - 1, abs=1)
+    few = replace(ZONES, usable=4)
+    assert all(cleaning.zones_of_a_trial(few, part).tolist() == [0, 1, 2, 3] for part in of)

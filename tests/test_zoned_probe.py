@@ -10,8 +10,9 @@ import pytest
 from fake_zoned import MIB, MS, FakeZoned, ZonedTraits
 from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
-from skylight.findings import Known
+from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.open_zones.measure import most_zones
+from skylight.probe.session import Session
 from skylight.probe.suite import (
     TESTS,
     ZONED_TESTS,
@@ -22,6 +23,7 @@ from skylight.probe.suite import (
     infer_suite,
     run_suite,
 )
+from skylight.probe.zone_cleaning import ZoneCleaning
 from skylight.probe.zoned import zones_of
 from skylight.recording import Recording
 
@@ -78,12 +80,14 @@ def test_a_declared_limit_that_is_not_kept_is_no_edge(tmp_path: Path) -> None:
     assert edge is not None and not edge.known
 
 
-@pytest.mark.parametrize("cache", [3_000, 9_000])
+@pytest.mark.parametrize("cache", [300, 3_000, 9_000])
 def test_the_cache_of_non_sequential_writes_is_found(cache: int, tmp_path: Path) -> None:
     traits = ZonedTraits(cache_writes=cache, clean_ns=2_000 * MS)
     known = Known(probed(traits, "non_sequential", tmp_path / "r").findings)
     size = known.number("non_sequential_cache_bytes")
     assert size == pytest.approx((cache - 1) * 512 * 1024, rel=0.01)
+    if cache < 3_000:  # too few stalls to be regular
+        return
     assert known.part("non_sequential_stall", "every") == 240
     assert known.part("non_sequential_stall", "ns") == pytest.approx(915 * MS, rel=0.02)
     spell = known.number("blocking_spell_ns")
@@ -114,6 +118,19 @@ def test_cleaning_follows_offset_and_count(tmp_path: Path) -> None:
     begun = known.get("first_zone_clean_ns")
     assert begun is not None and begun.interval is not None
     assert begun.interval[0] <= 20e9 + 1e9 <= begun.interval[1] + 1e9
+
+
+def test_zones_elsewhere_are_tried_where_the_test_of_bands_could_not_say(tmp_path: Path) -> None:
+    known = Known([Finding("band_bytes", UNKNOWN, "bytes", None, 0.0, "so")], writes=True)
+    engine, test = FakeZoned(ZonedTraits(zones=160, cache_writes=1 << 40)), ZoneCleaning()
+    recording = Recording.create(tmp_path / "r", engine.describe(), {}, 1)
+    with recording.part(test.name) as writer:
+        test.measure(Session(engine, writer, test=test.name, seed=1, known=known))
+        writer.complete()
+    evidence = recording.evidence(test.name)
+    assert evidence is not None
+    bands = Known(test.infer(evidence, known)).get("band_bytes")
+    assert bands is not None and bands.value == dict.fromkeys(("od", "md", "id"), 64 * MIB)
 
 
 def test_a_drive_that_does_not_clean_by_itself_is_unknown(tmp_path: Path) -> None:

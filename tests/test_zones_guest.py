@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from skylight.evidence import FAILURES, Op
+from skylight.probe.non_sequential import NonSequential
+from skylight.probe.zone_cleaning import ZoneCleaning
 from zoned_guest.boot import Said, Step
 from zoned_guest.shared import Guest
 
@@ -82,7 +84,15 @@ def life_of_zones(kind: str, device: str) -> list[Step]:
     ]  # fmt: skip
 
 
-def steps() -> list[Step]:
+def probed_managed() -> list[Step]:
+    """All tests of zones on a SCSI disk that has to be written in order, and how they leave it."""
+    return [
+        probe("managed probed", SCSI, "open_zones,non_sequential,zone_cleaning"),
+        *looked_at("managed after the probe", SCSI),
+    ]
+
+
+def steps(is_long: bool) -> list[Step]:
     null_blk = (
         "modprobe", "null_blk", "nr_devices=1", "gb=1", "zoned=1", "zone_size=4", "zone_capacity=3",
         "zone_nr_conv=4", f"zone_max_open={MAX_OPEN}", "zone_max_active=8", "memory_backed=1",
@@ -109,6 +119,7 @@ def steps() -> list[Step]:
         tool("sd_mod", "modprobe", "sd_mod"),
         tool("settled", *settled),
         *life_of_zones("managed", SCSI),
+        *(probed_managed() if is_long else []),
         tool("rmmod", "rmmod", "scsi_debug"),
         tool("scsi_debug aware", *scsi_debug, "zbc=aware"),
         tool("settled aware", *settled),
@@ -315,3 +326,20 @@ def test_a_probe_finds_the_limit_of_a_host_managed_device(said: dict[str, Said])
     assert findings["zone_capacity_bytes"]["value"] == CAPACITY_BYTES[NULL]
     assert findings["open_zones_edge"]["value"] == MAX_OPEN
     assert "refused the next" in findings["open_zones_edge"]["why"]
+
+
+@pytest.mark.long
+def test_a_probe_of_a_host_managed_disk_writes_in_order_and_leaves_no_zone_open(
+    said: dict[str, Said],
+) -> None:
+    findings = found(said, "managed probed")
+    assert findings["zone_model"]["value"] == "host-managed"
+    assert findings["zone_bytes"]["value"] == ZONE_BYTES
+    assert findings["zone_capacity_bytes"]["value"] == CAPACITY_BYTES[SCSI]
+    assert findings["open_zones_edge"]["value"] == MAX_OPEN
+    assert "refused the next" in findings["open_zones_edge"]["why"]
+    only_host_aware = {each.name for test in (NonSequential(), ZoneCleaning()) for each in test.findings}
+    assert not only_host_aware & findings.keys(), "writes out of order, which the disk refuses"
+    name = "managed after the probe"
+    assert ours(said[f"{name} ours"].out) == theirs(said[f"{name} theirs"].out)
+    assert {zone["condition"] for zone in zones_of(said, name).values()} == {"no write pointer", "empty"}

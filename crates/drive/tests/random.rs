@@ -269,6 +269,25 @@ fn zones_are_of_all_kinds() {
     assert!(counts.iter().zip(least).all(|(&count, least)| count >= least), "{counts:?} of {}", seeds());
 }
 
+#[test]
+fn volatile_caches_of_host_aware_drives_have_a_run_for_each_open_zone() {
+    let (mut limited, mut unlimited) = (0, 0);
+    for profile in profiles(Kind::HostAware).iter().filter(|p| p.interface.write_cache.get() > 0) {
+        let Layer::Zoned(keys) = &profile.layer else { panic!("{}: {:?}", profile.name, profile.layer) };
+        match profile.interface.write_cache_runs {
+            Some(runs) => {
+                limited += 1;
+                assert!(Some(runs) >= keys.max_open_zones, "{}: {runs}", profile.name);
+            }
+            None => unlimited += 1,
+        }
+    }
+    assert!(limited > unlimited && unlimited > 100, "{limited} with a limit, {unlimited} without");
+    for kind in Kind::ALL.into_iter().filter(|&kind| kind != Kind::HostAware) {
+        assert!(profiles(kind).iter().all(|p| p.interface.write_cache_runs.is_none()), "{}", kind.name());
+    }
+}
+
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&a, &b| values[a].total_cmp(&values[b]));

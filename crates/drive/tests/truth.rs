@@ -135,6 +135,62 @@ fn random() -> &'static [(Profile, Truth)] {
     })
 }
 
+#[test]
+fn runs_of_a_volatile_cache_change_no_truth() {
+    let limited = random().iter().filter(|(profile, _)| profile.interface.write_cache_runs.is_some());
+    let mut count = 0;
+    for (profile, truth) in limited {
+        let mut unlimited = profile.clone();
+        unlimited.interface.write_cache_runs = None;
+        assert_eq!(truth_of(&unlimited).to_json(), truth.to_json(), "{}", profile.name);
+        count += 1;
+    }
+    assert!(count > SEEDS / 4, "{count} drives with a limit");
+}
+
+/// Lone writes of 512 KiB to different places of zones, none at a write pointer, until cleaning writes; and that number by
+/// the truth. `None` of a drive whose writes fit into an entry each, and of one that takes too many.
+fn large_writes_until_cleaning(profile: &Profile, truth: &Truth) -> Option<(u64, u64)> {
+    const BYTES: u32 = 512 << 10;
+    const MOST: u64 = 6_000;
+    let Layer::Zoned(keys) = &profile.layer else { return None };
+    let expected = number(truth, "non_sequential_cache_bytes") / u64::from(BYTES);
+    let split = keys.host_aware.as_ref()?.entry_max.get() < u64::from(BYTES);
+    let limited = keys.host_aware.as_ref()?.map_entries.is_some_and(|limit| limit < 4 * MOST);
+    let (zone, first) = (keys.zone_size.get(), u64::from(keys.conventional_zones));
+    let zones = (profile.capacity.get() / zone).saturating_sub(first);
+    if !split || !limited || expected > MOST || zones * (zone / MIB - 1) < 2 * MOST {
+        return None;
+    }
+    let mut drive = Drive::new(profile, 0).unwrap_or_else(|error| panic!("{error}"));
+    for count in 0..2 * MOST {
+        let offset = (first + count % zones) * zone + (1 + count / zones) * MIB;
+        let (mut submit, mut complete) = ([0], [0]);
+        let batch = Batch { op: &[1], offset: &[offset], size: &[BYTES] };
+        drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+        if drive.ledger().account(Purpose::CleanWrite, Direction::Write, Medium::Platter).sectors > 0 {
+            return Some((count, expected));
+        }
+    }
+    panic!("{}: no cleaning after {} writes", profile.name, 2 * MOST);
+}
+
+#[test]
+fn writes_that_take_several_entries_take_as_many_extents_of_the_map() {
+    let mut checked = 0;
+    for seed in 9_800..9_900 {
+        let mut profile =
+            random_drive(seed, Some(Kind::HostAware)).unwrap_or_else(|error| panic!("{error}")).profile;
+        profile.jitter = skylight_drive::profile::Jitter::default();
+        profile.interface.write_cache_on = false;
+        if let Some((count, expected)) = large_writes_until_cleaning(&profile, &truth_of(&profile)) {
+            near(count, expected, 0.02);
+            checked += 1;
+        }
+    }
+    assert!(checked > 0, "no such drive among the seeds");
+}
+
 /// Whether a JSON value lies in its interval; words have none.
 fn in_interval(value: &Json, interval: &Json) -> bool {
     match (value, interval) {

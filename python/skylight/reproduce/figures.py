@@ -47,9 +47,9 @@ _LINE = re.compile(r"\| (?P<name>.+?) \| .* \| (?P<ours>[^|]+) \|$")
 
 
 def measured(documents: Iterable[Mapping[str, object]]) -> OursByCheck:
-    """Our figures of documents that `reproduce --json` printed."""
+    """Our figures of documents that `reproduce --json` printed; bold where a band does not contain them."""
     found: OursByCheck = {}
-    judged = {(band.row, band.name): band for _, own in PAPERS.values() for band in own}
+    judged = {(band.row, band.name): band for _, every in PAPERS.values() for band in every}
     for document in documents:
         rows = document["rows"]
         assert isinstance(rows, list)
@@ -58,7 +58,8 @@ def measured(documents: Iterable[Mapping[str, object]]) -> OursByCheck:
                 key = row["id"], check["name"]
                 ours: Ours = check["ours"]
                 if row["id"] not in OF_THE_MACHINE:
-                    found[key] = Check(judged[key], ours).ours_text
+                    own = Check(judged[key], ours)
+                    found[key] = own.ours_text if own.passed else f"**{own.ours_text}**"
     return found
 
 

@@ -188,8 +188,8 @@ impl Body {
         text.key("zone", format!("[\n{rows}]"));
     }
 
-    /// Writes the sections that every drive has.
-    pub fn write_interface(&self, text: &mut Text) {
+    /// Writes the sections that every drive has; a volatile write cache has at most so many runs.
+    pub fn write_interface(&self, write_cache_runs: Option<f64>, text: &mut Text) {
         let draws = self.draws;
         text.section("[interface]");
         // SATA queues: 32 by the standard, of which hosts use 31.
@@ -201,6 +201,9 @@ impl Body {
         let cache = draws.number(&range::WRITE_CACHE_MIB).round();
         if cache > 0.0 && !draws.chance(&range::WRITE_CACHE_ABSENT) {
             text.word("write_cache", format!("{cache} MiB"));
+            if let Some(runs) = write_cache_runs {
+                text.key("write_cache_runs", runs);
+            }
             text.key("write_cache_on", draws.chance(&range::WRITE_CACHE_ON));
         }
         text.word("read_buffer", format!("{} MiB", draws.number(&range::READ_BUFFER_MIB).round()));

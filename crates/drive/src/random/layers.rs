@@ -33,6 +33,8 @@ pub(super) struct LayerText {
     pub platters: f64,
     /// Whether the layer uses flash.
     pub flash: bool,
+    /// Maximum number of runs in the volatile write cache, where the drive has one; without a limit if `None`.
+    pub write_cache_runs: Option<f64>,
 }
 
 pub(super) fn begin(kind: &str) -> Text {
@@ -50,7 +52,7 @@ pub(super) fn conventional(body: &Body) -> LayerText {
 
 /// `ssd`: no keys.
 pub(super) fn ssd() -> LayerText {
-    LayerText { text: begin("ssd"), platters: 0.0, flash: true }
+    LayerText { text: begin("ssd"), platters: 0.0, flash: true, ..LayerText::default() }
 }
 
 /// The size in bytes of a cache, at least `least`.
@@ -92,7 +94,7 @@ pub(super) fn set_associative(body: &Body) -> LayerText {
     cleaning(body, &mut text);
     let on_disk = if flash { 0.0 } else { cache };
     let platters = body.capacity.get() as f64 + on_disk + 2.0 * band;
-    LayerText { text, platters, flash }
+    LayerText { text, platters, flash, ..LayerText::default() }
 }
 
 /// When the layer cleans.
@@ -279,5 +281,5 @@ pub(super) fn journaled(body: &Body, size: impl Fn(f64) -> Size) -> LayerText {
         platters = capacity * pitch(smallest) / smallest + reserved;
     }
     write_bands(body, &sizes, &mut text);
-    LayerText { text, platters, flash }
+    LayerText { text, platters, flash, ..LayerText::default() }
 }

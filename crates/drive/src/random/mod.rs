@@ -178,7 +178,7 @@ fn written(body: &Body, kind: Kind, scale: f64) -> String {
     } else {
         body.write(body.size_for(layer.platters * scale), kind != Kind::Conventional, &mut text);
     }
-    body.write_interface(&mut text);
+    body.write_interface(layer.write_cache_runs, &mut text);
     if layer.flash {
         body.write_flash(&mut text);
     }

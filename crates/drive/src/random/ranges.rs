@@ -132,6 +132,7 @@ ranges! {
     OUTLIER_PART = 0.0, 0.005, Linear, 2, PROMISED;
     OUTLIER_MS = 5.0, 200.0, Log, 2, PROMISED;
     WRITE_CACHE_MIB = 0.0, 256.0, Linear, 3, PROMISED;
+    WRITE_CACHE_RUNS = 16.0, 4_096.0, Log, 3, "docs/zoned.md: the ST8000AS0022 packs 127 writes into an entry; chosen: around it";
     FLASH_READ_US = 40.0, 200.0, Log, 2, FLASH;
     FLASH_WRITE_US = 20.0, 500.0, Log, 2, FLASH;
     FLASH_BANDWIDTH_MB = 100.0, 3_000.0, Log, 2, FLASH;
@@ -144,6 +145,7 @@ chances! {
     KIND_SSD = 0.1, PROMISED;
     WRITE_CACHE_ABSENT = 0.1, "promised: a write cache from 0 MiB on, as drives without one have";
     WRITE_CACHE_ON = 0.5, "promised: on or off at start";
+    WRITE_CACHE_RUNS_UNLIMITED = 0.3, CHOSEN;
     OUTLIERS_ABSENT = 0.2, CHOSEN;
     FLASH_CACHE = 0.2, CHOSEN;
     MAP_UNLIMITED = 0.3, "promised: a map without a limit";

@@ -8,6 +8,8 @@
 //! * *Limits*: a drive can have as many active zones as open ones, at least. Less capacity than the size, a limit of active
 //!   zones and restricted reads belong to host-managed drives only; a recommended number of zones that are written out of
 //!   order to host-aware ones.
+//! * *Runs*: the volatile cache of a host-aware drive has at least as many runs as the drive recommends open zones: writes in
+//!   turn to that many zones are as many runs, and a recommendation is what a drive serves at full speed.
 
 use super::body::Body;
 use super::layers::{Journal, LayerText, begin, cleaning, map_merges};
@@ -47,8 +49,8 @@ pub(super) fn zoned(body: &Body, model: &'static str) -> LayerText {
         let part = draws.number(&range::CONVENTIONAL_PART);
         text.key("conventional_zones", (zones as f64 * part).round());
     }
+    let open = draws.number(&range::OPEN_ZONES).round();
     if !managed || !draws.chance(&range::OPEN_ZONES_UNLIMITED) {
-        let open = draws.number(&range::OPEN_ZONES).round();
         text.key("max_open_zones", open);
         if managed && draws.chance(&range::ACTIVE_ZONES_LIMITED) {
             text.key("max_active_zones", (open * draws.number(&range::ACTIVE_TO_OPEN)).round());
@@ -61,7 +63,10 @@ pub(super) fn zoned(body: &Body, model: &'static str) -> LayerText {
         text.key("recommended_non_sequential_zones", recommended);
     }
     let reserved = if managed { 0.0 } else { zone.get() as f64 + host_aware(body, &mut text) };
-    LayerText { text, platters: body.capacity.get() as f64 + reserved, ..LayerText::default() }
+    let write_cache_runs = (!managed && !draws.chance(&range::WRITE_CACHE_RUNS_UNLIMITED))
+        .then(|| draws.number(&range::WRITE_CACHE_RUNS).round().max(open));
+    let platters = body.capacity.get() as f64 + reserved;
+    LayerText { text, platters, write_cache_runs, ..LayerText::default() }
 }
 
 /// The persistent cache of a host-aware drive, drawn as that of a journaled one; returns the bytes that it takes on the

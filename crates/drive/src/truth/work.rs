@@ -210,7 +210,7 @@ impl Log {
                 let keys = zoned.host_aware.as_ref()?;
                 Some(Self {
                     every: keys.map_merge_every?,
-                    isolated: zones::lone_writes(keys, 1),
+                    isolated: zones::lone_writes(keys, 1, 1),
                     // A block behind the write pointer of the first zone that has one.
                     base: u64::from(zoned.conventional_zones) * zoned.zone_size.get() + BLOCK,
                     copies: keys.map_copies,

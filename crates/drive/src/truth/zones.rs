@@ -52,11 +52,11 @@ pub(super) fn slots(keys: &HostAware) -> u64 {
     if keys.throttle.nanos().get() == 0 { keys.places } else { usable(keys.places, keys.place_watermark) }
 }
 
-/// Lone writes that are not in order, to different places, each of so many slots, until one waits: all slots are in use, or
-/// all extents of the map.
-pub(super) fn lone_writes(keys: &HostAware, slots_each: u64) -> u64 {
-    let entries = keys.map_entries.map_or(u64::MAX, |entries| usable(entries, keys.map_watermark));
-    (slots(keys) / slots_each.max(1)).min(entries)
+/// Lone writes that are not in order, to different places, each of so many slots and of so many extents of the map, until one
+/// waits: all slots are in use, or all extents.
+pub(super) fn lone_writes(keys: &HostAware, slots_each: u64, extents_each: u64) -> u64 {
+    let extents = keys.map_entries.map_or(u64::MAX, |entries| usable(entries, keys.map_watermark));
+    (slots(keys) / slots_each.max(1)).min(extents / extents_each.max(1))
 }
 
 /// Bytes that lone writes to random places put into the persistent cache before one of them waits.
@@ -66,6 +66,9 @@ fn non_sequential(keys: &HostAware, whole: u64) -> TrueFinding {
     // A write goes into entries as large as they may be, and each takes whole slots.
     let (entry, quantum) = (keys.entry_max.get(), keys.quantum.get());
     let slots_each = WRITE_BYTES / entry * entry.div_ceil(quantum) + (WRITE_BYTES % entry).div_ceil(quantum);
-    let bytes = lone_writes(keys, slots_each) * WRITE_BYTES;
+    // Entries that follow each other without a gap are one extent.
+    let is_one_extent = keys.entry_gap.get() == 0 && entry % quantum == 0;
+    let extents_each = if is_one_extent { 1 } else { WRITE_BYTES.div_ceil(entry) };
+    let bytes = lone_writes(keys, slots_each, extents_each) * WRITE_BYTES;
     TrueFinding::number("non_sequential_cache_bytes", (bytes, "bytes"), Right::Within(0.1), why).unless(few)
 }

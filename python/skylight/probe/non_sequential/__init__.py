@@ -75,11 +75,11 @@ class NonSequential(ProcedureTest[Seen]):
             return []
         spell, rows = seen.spell, steps.names
         slow = len(seen.slow_ns)
-        if spell is None or spell.first < measure.PACE_WRITES or slow < measure.LEAST_SLOW:
+        if spell is None or spell.first < measure.LEAST_BEFORE or slow < measure.LEAST_SLOW:
             why = f"{len(seen.log):,} non-sequential writes came to no slow spell."
             if spell is not None:
                 why = (
-                    f"After {spell.first:,} writes {slow:,} were slow: at least {measure.PACE_WRITES:,} have"
+                    f"After {spell.first:,} writes {slow:,} were slow: at least {measure.LEAST_BEFORE:,} have"
                     f" to show the pace, and {measure.LEAST_SLOW} that it is lost."
                 )
             return [each.unknown(why, rows) for each in (CACHE, RATES, SPELL)] + _stalls(

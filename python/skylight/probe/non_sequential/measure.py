@@ -40,6 +40,9 @@ cleaning of one zone frees space for many writes blocks one of these many."""
 WAIT_NS = 2_000_000_000
 """A write that takes so long waits for cleaning, hangs, or is tried again and again, which desktop drives do
 for 7 s and longer: no seek or merge of a map takes it."""
+LEAST_BEFORE = 128
+"""Writes before a spell. Chosen: as many as show that one is over (`AFTER_WRITES`); the pace is that of all
+writes, and what those of a spell take is `PACES` times as much. The smallest caches known take some 200."""
 LEAST_SLOW = 4
 """Slow writes of a spell. Chosen: a command hangs once, not four times in few writes after none in many."""
 

@@ -24,9 +24,18 @@ from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.probe import Cost, Figure
+from skylight.probe.cleaning.verdict import chance_within
 from skylight.probe.open_zones import measure
 from skylight.probe.open_zones.figures import draw
-from skylight.probe.open_zones.findings import CAPACITY_BYTES, EDGE, FINDINGS, MODEL, PENALTY, ZONE_BYTES
+from skylight.probe.open_zones.findings import (
+    CAPACITY_BYTES,
+    EDGE,
+    EDGE_RIGHT,
+    FINDINGS,
+    MODEL,
+    PENALTY,
+    ZONE_BYTES,
+)
 from skylight.probe.open_zones.measure import Comparison, Seen
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.reset import with_state
@@ -130,8 +139,9 @@ def _last(seen: Seen) -> dict[int, Comparison]:
 
 
 def _sure(seen: Seen) -> float:
-    """How often resampled writes on either side of the edge are judged to be there; never, where the last
-    comparison says that they are not."""
+    """How often resampled writes on either side of the edge are judged to be there, and how surely it is not
+    off by more than is right, where rounds vary by as much as so many zones beyond it cost; never, where the
+    last comparison says that they are not."""
     draw = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     shares, last = [], _last(seen)
     for count, past in ((seen.inside, False), (seen.outside, True)):
@@ -146,6 +156,9 @@ def _sure(seen: Seen) -> float:
             means.append(latency[draw.integers(0, len(latency), (RESAMPLES, len(latency)))].mean(axis=1))
         same = compared.judged(*means) == past
         shares.append(share(int(np.count_nonzero(same))))
+        if seen.zone_ns > 0:
+            off = compared.tried.zones * float(np.std(means[0] - means[1])) / seen.zone_ns
+            shares.append(chance_within(EDGE_RIGHT.part, off / seen.inside))
     return min(shares)
 
 

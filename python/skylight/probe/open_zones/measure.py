@@ -135,15 +135,16 @@ class Comparison:
 @dataclass(slots=True)
 class Seen:
     """What was seen: the zones; whether writes wait for the medium, also to few zones; the comparisons of the
-    search, its last number of zones inside and the first outside, None where no number costs more; final
-    bursts; how many zones a host-managed drive let be opened, and whether it then refused; and the state that
-    the test began in."""
+    search, its last number of zones inside and the first outside, None where no number costs more; what each
+    zone beyond the edge costs at least, ns a round, 0 where that is not known; final bursts; how many zones a
+    host-managed drive let be opened, and whether it then refused; and the state that the test began in."""
 
     zones: ZonesSeen | None = None
     waiting: bool = False
     search: list[Comparison] = field(default_factory=list)
     inside: int = 0
     outside: int | None = None
+    zone_ns: float = 0.0
     final: list[Burst] = field(default_factory=list)
     opened: int | None = None
     refused: bool = False
@@ -204,20 +205,21 @@ def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     seen.inside = FEWEST_ZONES
     while seen.outside is None and seen.inside < most:
         count, below = min(2 * seen.inside, most), seen.inside
-        found = compare(steps, seen, zones, count, below)
-        if found.is_past and seen.waiting and below > FEWEST_ZONES:
+        if seen.waiting and below > FEWEST_ZONES:
             # A few zones past the edge cost no multiple here: it may lie below the last number too.
             below //= 2
-            found = compare(steps, seen, zones, count, below)
+        found = compare(steps, seen, zones, count, below)
+        if found.is_past and seen.waiting:
+            found = compare(steps, seen, zones, count, below)  # a burst may be slow once
         if found.is_past:
             seen.inside, seen.outside = below, count
             excess_ns = found.excess_ns
         else:
             seen.inside = count
-    base, slope_ns = seen.inside, excess_ns / max((seen.outside or 0) - seen.inside, 1)
+    base, seen.zone_ns = seen.inside, excess_ns / max((seen.outside or 0) - seen.inside, 1)
     while seen.outside is not None and seen.outside - seen.inside > max(1, round(FINE * seen.inside)):
         count = (seen.inside + seen.outside) // 2
-        least_ns = max(HALF, SLOPE * (count - base)) * slope_ns
+        least_ns = max(HALF, SLOPE * (count - base)) * seen.zone_ns
         if compare(steps, seen, zones, count, base, least_ns).is_past:
             seen.outside = count
         else:

@@ -18,26 +18,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 from math import factorial
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
+from skylight.infer.robust import share
 from skylight.probe import Cost, Figure
 from skylight.probe.band_size.findings import BAND_SIZE
-from skylight.probe.band_size.journaled import PLACES
-from skylight.probe.cleaning.findings import START, START_RIGHT
+from skylight.probe.cleaning.findings import START, START_RIGHT, TYPE
 from skylight.probe.cleaning.verdict import LEAST_CONFIDENCE, chance_within
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.reset import with_state
 from skylight.probe.zone_cleaning import measure
 from skylight.probe.zone_cleaning.figures import draw
 from skylight.probe.zone_cleaning.findings import EACH_IO, FINDINGS, FIRST_CLEAN, UNIT, ZONE
-from skylight.probe.zone_cleaning.measure import EIGHTHS, GROWTH, POLL_S, Seen, zones_of_a_trial
+from skylight.probe.zone_cleaning.measure import EIGHTHS, GROWTH, PARTS, POLL_S, Seen, zones_of_a_trial
 from skylight.probe.zoned import HOST_AWARE, ZonesSeen
 
 MOST_IOS, MOST_S, LIKELY_S, MOST_BYTES = 600_000, 86_400.0, 10_000.0, 400 << 30
 LEAST_ZONES, LEAST_CAPACITY = 4, 8 << 20
+SURE_OF_UNIT = 1 - 1 / factorial(len(EIGHTHS))
+"""That single updates at one place do not fall in time by chance."""
 
 
 class ZoneCleaning(ProcedureTest[Seen]):
@@ -85,8 +86,9 @@ class ZoneCleaning(ProcedureTest[Seen]):
             _each_io(seen, zones, rows),
             unit,
             _first_clean(seen, rows),
+            *_type(seen, steps),
             *_start(seen, steps),
-            *_bands(unit, zones, steps),
+            *_bands(seen, zones, steps),
         ]
         return with_state(found, seen.state)
 
@@ -134,20 +136,17 @@ def _each_io(seen: Seen, zones: ZonesSeen, rows: Sequence[str]) -> Finding:
 
 def _unit(seen: Seen, rows: Sequence[str]) -> Finding:
     """Whether zones are cleaned as a whole."""
-    singles = [
-        one.zone_ns
-        for eighth in sorted(EIGHTHS)
-        for one in seen.trials
-        if (one.state, one.place, one.ios) == ("full", str(eighth), 1)
-    ]
-    times = [one for one in singles if one is not None]
+    times = seen.singles_ns(PARTS[0])
     if len(times) < len(EIGHTHS):
         return UNIT.unknown("Single updates of full zones were not all seen to be cleaned.", rows)
-    said = ", ".join(f"{one / 1e9:.2f}" for one in times)
-    why = f"A single update at 1, 3, 5 and 7 eighths of a full zone takes {said} s to clean."
-    falls = all(after < before for before, after in pairwise(times))
-    confidence = 1 - 1 / factorial(len(times))
-    return UNIT.found("zone", confidence, why, rows) if falls else UNIT.unknown(why, rows)
+    why = f"A single update at 1, 3, 5 and 7 eighths of a full zone takes {_seconds(times)} s to clean."
+    return (
+        UNIT.found("zone", SURE_OF_UNIT, why, rows) if seen.as_a_whole(PARTS[0]) else UNIT.unknown(why, rows)
+    )
+
+
+def _seconds(times_ns: Sequence[float]) -> str:
+    return ", ".join(f"{one / 1e9:.2f}" for one in times_ns)
 
 
 def _first_clean(seen: Seen, rows: Sequence[str]) -> Finding:
@@ -159,11 +158,25 @@ def _first_clean(seen: Seen, rows: Sequence[str]) -> Finding:
     return FIRST_CLEAN.found(round(high), near, why, rows, (low, high))
 
 
+def _type(seen: Seen, steps: Replay) -> list[Finding]:
+    """Whether the drive cleans when it is left alone, where the test of cleaning could not say: in each trial
+    all zones had non-sequential data behind the last write. Unknown, where that test saw nothing cleaned."""
+    before = steps.known.get(TYPE.name)
+    cleaned = sum(one.zone_ns is not None for one in seen.trials)
+    if before is None or before.value == "aggressive" or not cleaned:
+        return []
+    why = f"In {cleaned} of {len(seen.trials)} trials the drive cleaned the zones while it was left alone."
+    if before.known:
+        return [TYPE.unknown(f"{why} But {before.why}.", (*before.rows, *seen.trials[0].rows))]
+    return [TYPE.found("aggressive", share(cleaned, len(seen.trials)), why, seen.trials[0].rows)]
+
+
 def _start(seen: Seen, steps: Replay) -> list[Finding]:
     """When cleaning begins, where the test of cleaning could not say: when the first zone of the first trial
     was clean, less the time of a zone, which is that of all of them, since all hold the same."""
-    before, trial = steps.known.get(START.name), seen.trials[0]
-    if before is None or before.known or seen.begun_by_s is None or trial.zone_ns is None:
+    kind, before, trial = steps.known.get(TYPE.name), steps.known.get(START.name), seen.trials[0]
+    open_question = not before.known if before is not None else kind is not None and not kind.known
+    if not open_question or seen.begun_by_s is None or trial.zone_ns is None:
         return []
     first_s, poll_s = (seen.not_before_s + seen.begun_by_s) / 2, seen.begun_by_s - seen.not_before_s
     zone_s = trial.zone_ns / 1e9
@@ -178,12 +191,15 @@ def _start(seen: Seen, steps: Replay) -> list[Finding]:
     return [START.found(round(start_s * 1e9), confidence, why, trial.rows, interval)]
 
 
-def _bands(unit: Finding, zones: ZonesSeen, steps: Replay) -> list[Finding]:
+def _bands(seen: Seen, zones: ZonesSeen, steps: Replay) -> list[Finding]:
     """The size of bands, where blocks that went home together did not say: what is cleaned as a whole, at the
-    place (`PLACES`) that is nearest to the zones of the trials."""
+    places of the usable zones where that was seen."""
     before = steps.known.get(BAND_SIZE.name)
-    if before is None or before.known or not unit.known:
+    whole = [part for part in PARTS if seen.as_a_whole(part)]
+    if before is None or before.known or not whole:
         return []
-    place = PLACES[round(2 * zones.first / zones.zones)]
-    why = f"Zones at the {place.upper()} are cleaned as a whole. {unit.why}"
-    return [BAND_SIZE.found({place: zones.zone_bytes}, unit.confidence, why, unit.rows)]
+    said = "; ".join(f"{_seconds(seen.singles_ns(part))} s at the {part.upper()}" for part in whole)
+    why = f"A single update at 1, 3, 5 and 7 eighths of a full zone takes so long to clean: {said}."
+    rows = [row for one in seen.trials if one.part in whole and one.place.isdigit() for row in one.rows]
+    value: dict[str, int | float | bool | str] = dict.fromkeys(whole, zones.zone_bytes)
+    return [BAND_SIZE.found(value, SURE_OF_UNIT ** len(whole), why, rows)]

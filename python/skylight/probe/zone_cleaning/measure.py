@@ -10,12 +10,15 @@ Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 
 from skylight.evidence import I64, IoBatch, Op
 from skylight.probe import reset
+from skylight.probe.band_size.findings import BAND_SIZE
+from skylight.probe.band_size.journaled import PLACES as PARTS
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import ZonesSeen, joined
 
@@ -48,7 +51,7 @@ EARLY = 0.9
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What was done to each zone, and the mean time to clean one (ns); None where it was not seen. Over how
-    many zones that is, and the names of the steps."""
+    many zones that is, the names of the steps, and where among the usable zones these lie (`PARTS`)."""
 
     state: State
     place: str
@@ -57,6 +60,7 @@ class Trial:
     zone_ns: float | None
     left: int
     rows: tuple[str, ...]
+    part: str = PARTS[0]
 
 
 @dataclass(slots=True)
@@ -70,6 +74,21 @@ class Seen:
     trials: list[Trial] = field(default_factory=list)
     state: reset.State = reset.State.UNKNOWN
 
+    def singles_ns(self, part: str) -> list[float]:
+        """The times of single updates of full zones in that part of the usable ones, by place."""
+        times = {
+            one.place: one.zone_ns
+            for one in self.trials
+            if (one.state, one.ios, one.part) == ("full", 1, part) and one.zone_ns is not None
+        }
+        return [times[str(eighth)] for eighth in sorted(EIGHTHS) if str(eighth) in times]
+
+    def as_a_whole(self, part: str) -> bool:
+        """Whether zones in that part are cleaned as a whole: a single update is cleaned the sooner the later
+        it lies."""
+        times = self.singles_ns(part)
+        return len(times) == len(EIGHTHS) and all(after < before for before, after in pairwise(times))
+
     def time_ns(self, state: State, place: str, ios: int, size: int) -> float | None:
         """The time of the trial of this kind."""
         return next(
@@ -82,10 +101,11 @@ class Seen:
         )
 
 
-def zones_of_a_trial(zones: ZonesSeen) -> I64:
-    """The usable zones that a trial updates."""
-    count = max(min(TRIAL_BYTES // zones.zone_bytes, MOST_ZONES), FEWEST_ZONES)
-    return np.arange(min(count, zones.usable), dtype=np.int64)
+def zones_of_a_trial(zones: ZonesSeen, part: str = PARTS[0]) -> I64:
+    """The usable zones that a trial updates: the first, those in the middle, or the last."""
+    count = min(max(min(TRIAL_BYTES // zones.zone_bytes, MOST_ZONES), FEWEST_ZONES), zones.usable)
+    first = (zones.usable - count) * PARTS.index(part) // (len(PARTS) - 1)
+    return first + np.arange(count, dtype=np.int64)
 
 
 def update_bytes(zones: ZonesSeen) -> int:
@@ -113,10 +133,17 @@ def _offsets(steps: Steps, zones: ZonesSeen, place: str, ios: int, size: int, na
 
 
 def try_one(
-    steps: Steps, seen: Seen, zones: ZonesSeen, state: State, place: str, ios: int, size: int
+    steps: Steps,
+    seen: Seen,
+    zones: ZonesSeen,
+    state: State,
+    place: str,
+    ios: int,
+    size: int,
+    part: str = PARTS[0],
 ) -> Trial:
     """Updates zones and watches them being cleaned."""
-    each = zones_of_a_trial(zones)
+    each = zones_of_a_trial(zones, part)
     size = max(size, steps.block_bytes)
     name = f"{state}-{place}-{ios}x{size >> 10}k"
     batches = [zones.reset(each)]
@@ -131,7 +158,7 @@ def try_one(
     before = len(steps.names)
     steps.run(name, joined(*batches))
     zone_ns, left = _watched(steps, seen, len(each))
-    trial = Trial(state, place, ios, size, zone_ns, left, steps.names[before:])
+    trial = Trial(state, place, ios, size, zone_ns, left, steps.names[before:], part)
     seen.trials.append(trial)
     return trial
 
@@ -177,7 +204,8 @@ def _begun(steps: Steps, seen: Seen, count: int) -> tuple[float, int] | None:
 
 
 def trials(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
-    """All trials: when cleaning begins; ratios by place and state; single updates; count against size."""
+    """All trials: when cleaning begins; ratios by place and state; single updates; count against size; single
+    updates elsewhere, where the test of bands could not say how large these are."""
     size = update_bytes(zones)
     try_one(steps, seen, zones, "empty", "1", 1, size)
     if seen.begun_by_s is None:
@@ -192,3 +220,8 @@ def trials(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     base = updates_of(RATIOS[0], zones, small)
     for ios, each in ((base, small), (GROWTH * base, small), (base, GROWTH * small)):
         try_one(steps, seen, zones, "empty", "random", ios, each)
+    bands = steps.known.get(BAND_SIZE.name)
+    for part in PARTS[1:]:
+        if bands is not None and not bands.known and seen.as_a_whole(PARTS[0]):
+            for eighth in EIGHTHS:
+                try_one(steps, seen, zones, "full", str(eighth), 1, size, part)
