@@ -126,7 +126,10 @@ impl Shadow {
         let sector = &mut self.sectors[lba as usize];
         (sector.in_doubt, sector.was_trimmed) = (false, true);
         match read.map(|read| read >> SECTOR_BITS) {
-            Some(number) => (sector.last, sector.durable, sector.lost) = (number, number, false),
+            Some(number) => {
+                (sector.last, sector.durable) = (number, number);
+                (sector.lost, sector.stays_lost) = (false, false);
+            }
             None => sector.lost = true,
         }
         Ok(())
