@@ -19,6 +19,7 @@ __all__ = [
     "ServeError",
     "SimDrive",
     "agreed_pieces",
+    "buffer_cuts",
     "conditions_check",
     "conditions_toml",
     "cut_pieces",
@@ -114,6 +115,15 @@ class BufferedDrive:
         """The accounts since the last start: bytes by path, of the log's headers, of checkpoints and of what
         cleaning wrote; times; zones cleaned. And bytes that were written to the media since the drive was
         made."""
+
+def buffer_cuts(
+    profile_toml: str, origin: str, buffer_zones: int, write_bytes: int, cuts: int, seed: int
+) -> dict[str, int]:
+    """Cuts the power of an emulated drive with a buffer of so many zones, at so many random commands, while a
+    host writes `write_bytes` at a time, and recovers. The number of recoveries, the extents that were looked up
+    after them and those that were wrong, the zones that cleaning rewrote; of the recovery that took longest
+    the drive's time, the bytes that it read, and the entries in the log. Raises ProfileError, and ValueError
+    for a drive that cannot have the buffer, or a recovery that finds none."""
 
 @final
 class SimDrive:

@@ -6,7 +6,8 @@
 //!   [`stop`]: when the host stops submitting.
 //! * [`media`]: gives the steps of a plan their durations.
 //! * [`online`]: the same drive, fed one command at a time.
-//! * [`hbuffer_host`]: a host with an H-Buffer before a zoned drive, for what policies cost.
+//! * [`hbuffer_host`]: a host with an H-Buffer before a zoned drive, for what policies cost. [`hbuffer_cuts`]: the same without
+//!   power now and then, for what recoveries find and cost.
 //! * [`ledger`], [`trace`]: the purpose of every media access, and the head positions.
 //! * `environment`: what a host meets besides the drive.
 //! * [`jitter`]: seeded variation of latency.
@@ -25,6 +26,7 @@ mod write_cache;
 pub mod batch;
 pub mod build;
 pub mod drive;
+pub mod hbuffer_cuts;
 pub mod hbuffer_host;
 pub mod jitter;
 pub mod ledger;

@@ -1,4 +1,4 @@
-//! The binding of `skylight_drive::hbuffer_host`: `BufferedDrive`.
+//! The bindings of `skylight_drive::hbuffer_host`, `BufferedDrive`, and of `skylight_drive::hbuffer_cuts`.
 //!
 //! Invariants: no logic; columns are copied before the interpreter is released.
 
@@ -9,6 +9,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
+use skylight_drive::hbuffer_cuts::{self, CutsError, Plan};
 use skylight_drive::hbuffer_host::{BufferedError, BufferedHost};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive};
@@ -20,6 +21,7 @@ use crate::sim::with_drive;
 
 /// Adds the class to the module.
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(buffer_cuts, module)?)?;
     module.add_class::<BufferedDrive>()
 }
 
@@ -34,6 +36,38 @@ fn policy_of(name: &str) -> PyResult<Box<dyn Policy>> {
 
 fn value_error(error: BufferedError) -> PyErr {
     PyValueError::new_err(error.to_string())
+}
+
+/// Cuts the power of an emulated drive with a buffer of so many zones, at so many random commands, while a host writes
+/// `write_bytes` at a time, and recovers: what came of it. Raises ProfileError, and ValueError for a drive that cannot
+/// have the buffer, or a recovery that finds none.
+#[pyfunction]
+fn buffer_cuts<'py>(
+    py: Python<'py>,
+    profile_toml: &str,
+    origin: &str,
+    buffer_zones: u32,
+    write_bytes: u64,
+    cuts: u32,
+    seed: u64,
+) -> PyResult<Bound<'py, PyDict>> {
+    let plan =
+        Plan { zones: buffer_zones, write: Sectors(write_bytes / SECTOR_BYTES), rounds: 1, cuts, seed };
+    let run = || hbuffer_cuts::run(&Profile::from_toml(profile_toml, origin)?, plan);
+    let made = py.detach(run).map_err(|error| match error {
+        CutsError::Profile(error) => profile_error(&error),
+        other => PyValueError::new_err(other.to_string()),
+    })?;
+    let dict = PyDict::new(py);
+    dict.set_item("recoveries", made.recoveries)?;
+    dict.set_item("looked_up", made.looked_up)?;
+    dict.set_item("wrong", made.wrong)?;
+    dict.set_item("rewritten_zones", made.rewritten_zones)?;
+    dict.set_item("longest_ns", made.longest.get())?;
+    dict.set_item("checkpoint_bytes", made.found.checkpoint.bytes())?;
+    dict.set_item("scanned_bytes", made.found.scanned.bytes())?;
+    dict.set_item("entries", made.found.entries)?;
+    Ok(dict)
 }
 
 /// A host with an H-Buffer before an emulated drive with zones, in virtual time.

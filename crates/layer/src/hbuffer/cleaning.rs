@@ -10,6 +10,8 @@
 //! The log is cleaned *ahead* of need too: as the free part of it shrinks, each entry pays for its share of the home zones that have data in
 //! the oldest zone, so that no write waits for all of them.
 //!
+//! A home zone that cannot be cleaned stays as it was, and its data in the log; the pass goes on with the others, and fails at its end.
+//!
 //! Invariants: only a record changes where anything is; a trim of a home zone before that ends its cleaning; while a home zone
 //! is cleaned, nothing is written to it directly.
 
@@ -47,6 +49,13 @@ struct Member {
     end: Sectors,
 }
 
+impl Member {
+    /// The spare zone that it took.
+    fn spare(&self) -> Option<u32> {
+        self.target.filter(|_| !self.appends)
+    }
+}
+
 /// Home zones that are cleaned together.
 #[derive(Debug)]
 pub(super) struct Pass {
@@ -63,6 +72,8 @@ pub(super) struct Pass {
     /// How much of a home zone a step is, on average.
     share: f64,
     cost: Cleaned,
+    /// Why a home zone was left out.
+    failed: Option<Failure>,
     /// Host writes came since its last step in idle time.
     interrupted: bool,
 }
@@ -122,7 +133,8 @@ impl HBuffer {
         self.interrupt();
         self.leave_out_unbegun(drive);
         let had_pass = self.pass.is_some();
-        self.finish_cleaning(drive)?;
+        // What of that one cannot be cleaned need not be among these.
+        let _ = self.finish_cleaning(drive);
         self.plan_pass(homes, drive)?;
         // Nothing to clean, and still no space: the map or the log contradicts itself.
         if self.pass.is_none() && !had_pass {
@@ -164,8 +176,8 @@ impl HBuffer {
         pass.appended.retain(|member| member.home != home);
         pass.members.retain(|member| {
             let stays = member.home != home;
-            if let (false, false, Some(target)) = (stays, member.appends, member.target) {
-                spares.free.push_front(target);
+            if !stays {
+                spares.free.extend(member.spare());
             }
             stays
         });
@@ -230,8 +242,17 @@ impl HBuffer {
         let share = members.len() as f64 / steps as f64;
         let (appended, cost) = (Vec::new(), Cleaned::default());
         let members = members.into();
-        self.pass =
-            Some(Pass { before, gathers, by_chunk, members, appended, share, cost, interrupted: false });
+        self.pass = Some(Pass {
+            before,
+            gathers,
+            by_chunk,
+            members,
+            appended,
+            share,
+            cost,
+            failed: None,
+            interrupted: false,
+        });
         Ok(())
     }
 
@@ -279,11 +300,14 @@ impl HBuffer {
         reads.into_iter().map(|(from, keep)| Action::Gather { from, keep }).collect()
     }
 
-    /// The next step of the pass, if there is one. If it fails, the home zones of the pass stay as they were.
+    /// The next step of the pass, if there is one. If it fails, the home zones of the pass that have no record stay as they were.
     pub(super) fn clean_step(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
         let Some(mut pass) = self.pass.take() else { return Ok(()) };
-        let done = self.step(&mut pass, drive);
+        let mut done = self.step(&mut pass, drive);
         let is_over = pass.homes() == 0;
+        if is_over {
+            done = done.and(pass.failed.map_or(Ok(()), Err));
+        }
         self.pass = Some(pass);
         if done.is_err() || is_over {
             let cost = self.pass.as_ref().map(|pass| pass.cost);
@@ -319,7 +343,15 @@ impl HBuffer {
         member.target = Some(target);
         pass.members[0] = member;
         if member.done < member.end {
-            let moved = self.move_chunk(pass, member, target, drive)?;
+            let moved = match self.move_chunk(pass, member, target, drive) {
+                // A fault of this home zone alone, which the log goes on without.
+                Err(failure) if !self.needs_checkpoint => {
+                    pass.failed = Some(failure);
+                    self.spares.free.extend(pass.members.pop_front().and_then(|member| member.spare()));
+                    return Ok(());
+                }
+                moved => moved?,
+            };
             pass.members[0].done += moved;
             let cost = if member.appends { &mut pass.cost.appended } else { &mut pass.cost.rewritten };
             note(cost, moved, began, drive);
@@ -366,12 +398,20 @@ impl HBuffer {
                 self.act(&action, drive)?;
             }
         }
-        let pieces = found.into_iter().map(|(lba, place)| (lba.start - host.start, place)).collect();
+        let pieces: Vec<_> = found.into_iter().map(|(lba, place)| (lba.start - host.start, place)).collect();
         let readable = if member.appends { Sectors(0) } else { self.written_home(home, host) };
         let native = LbaExtent::new(self.contents.home_place(host.start), readable);
         let at: Lba = self.view.layout.start_of(target) + done;
         let extent = LbaExtent::new(at, host.len);
-        self.act(&Action::Write { extent, data: Data::Merged { native, pieces } }, drive)?;
+        let write = Action::Write { extent, data: Data::Merged { native, pieces: pieces.clone() } };
+        if let Err(failure) = self.act(&write, drive) {
+            if native.is_empty() || self.view.written(target) != done {
+                return Err(failure);
+            }
+            let pieces = self.read_around(host.start, native, failure, drive)?.chain(pieces).collect();
+            let native = LbaExtent::new(native.start, Sectors(0));
+            self.act(&Action::Write { extent, data: Data::Merged { native, pieces } }, drive)?;
+        }
         if pass.by_chunk {
             self.act(&Action::Forget, drive)?;
         }
@@ -436,7 +476,7 @@ impl HBuffer {
             self.owed += homes * sectors.get() as f64 / space.max(1) as f64;
         }
         let limit = self.contents.places.map_limit;
-        let free = limit.saturating_sub(fill.map_entries);
+        let free = self.contents.map_space();
         if free < limit / MAP_AHEAD {
             self.owed += f64::from(fill.dirty_zones) * entries as f64 / free.max(1) as f64;
         }

@@ -1,5 +1,8 @@
 //! What is in the log: the map from host extents to sectors of the drive, and what each zone of the log and each home zone has.
 //!
+//! It also has the host sectors that could not be read at home when that was rewritten: reads of them fail until they are written
+//! or trimmed.
+//!
 //! Invariants: the live sectors of all zones of the log, those that all home zones have in the log, and those of the map are the
 //! same number; a home zone with data in a zone of the log is in the list of that zone; a home zone is dirty while the log
 //! has data of it.
@@ -13,6 +16,10 @@ use super::log::Log;
 use super::spec::Places;
 use crate::capabilities::zoned::ZoneLayout;
 use crate::extent_map::ExtentMap;
+
+/// What cannot be read has at most one in so many entries of a checkpoint. Chosen: cleaning cannot take these away, and the map needs
+/// the others.
+const UNREADABLE_SHARE: u64 = 8;
 
 /// A home zone.
 #[derive(Clone, Copy, Debug)]
@@ -38,6 +45,8 @@ pub(super) struct Contents {
     layout: ZoneLayout,
     by_home: Divisor,
     pub map: ExtentMap,
+    /// Host sectors that cannot be read; where the map has one too, the map is right.
+    unreadable: ExtentMap,
     pub homes: Vec<Home>,
     pub dirty: BTreeSet<u32>,
     pub zones: Vec<LogZone>,
@@ -56,6 +65,7 @@ impl Contents {
             layout,
             by_home: Divisor::new(places.home.get()),
             map: ExtentMap::new(),
+            unreadable: ExtentMap::new(),
             homes: (0..places.homes).map(|home| Home { zone: zone_of(home), buffered: 0 }).collect(),
             dirty: BTreeSet::new(),
             zones: vec![LogZone::default(); log_zones as usize],
@@ -112,9 +122,48 @@ impl Contents {
         }
     }
 
-    /// Whether the log has anything of an extent.
+    /// Whether the log has anything of an extent, if only that it cannot be read.
     pub fn has(&self, extent: LbaExtent) -> bool {
-        self.map.overlapping(extent).next().is_some()
+        self.map.overlapping(extent).next().is_some() || self.is_unreadable(extent)
+    }
+
+    /// Most entries of what cannot be read.
+    pub fn unreadable_limit(&self) -> u64 {
+        self.places.map_limit / UNREADABLE_SHARE
+    }
+
+    /// Entries that the map may still get; those that what cannot be read may get are kept for it.
+    pub fn map_space(&self) -> u64 {
+        let unreadable = self.unreadable.entries().max(self.unreadable_limit());
+        self.places.map_limit.saturating_sub(self.map.entries() + unreadable)
+    }
+
+    /// Entries of the map and of what cannot be read: those of a checkpoint.
+    pub fn entries(&self) -> u64 {
+        self.map.entries() + self.unreadable.entries()
+    }
+
+    /// What cannot be read.
+    pub fn unreadable(&self) -> &ExtentMap {
+        &self.unreadable
+    }
+
+    /// Whether any sector of an extent of which the log has no data cannot be read.
+    pub fn is_unreadable(&self, extent: LbaExtent) -> bool {
+        self.unreadable.overlapping(extent).next().is_some()
+    }
+
+    /// What is at home of an extent cannot be read.
+    pub fn lose(&mut self, extent: LbaExtent) {
+        // Where it was matters to nobody.
+        self.unreadable.insert(extent, Pba(extent.start.get()));
+    }
+
+    /// What was at home of an extent matters no more.
+    fn forget_unreadable(&mut self, extent: LbaExtent) {
+        if self.unreadable.entries() > 0 {
+            self.unreadable.remove(extent);
+        }
     }
 
     /// The number in the log of a zone of the drive that has a sector.
@@ -151,6 +200,7 @@ impl Contents {
     /// The log has an extent, which lies in one home zone, from a sector of the drive on.
     pub fn insert(&mut self, extent: LbaExtent, place: Lba) {
         let pba = Pba(place.get());
+        self.forget_unreadable(extent);
         if !self.map.insert_if_clear(extent, pba) {
             self.uncount(extent);
             self.map.insert(extent, pba);
@@ -165,6 +215,7 @@ impl Contents {
 
     /// The log has nothing of an extent.
     pub fn remove(&mut self, extent: LbaExtent) {
+        self.forget_unreadable(extent);
         self.uncount(extent);
         self.map.remove(extent);
         for index in 0..self.replaced.len() {

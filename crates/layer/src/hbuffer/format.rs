@@ -28,8 +28,10 @@ const EXTENT_BYTES: usize = 10;
 const HOME_BYTES: usize = 4;
 /// Bytes of an entry of the map in a checkpoint: 6 of the host sector, 4 of the length, 6 of the drive's sector.
 const MAPPED_BYTES: usize = 16;
-/// Fewest entries of a map with which a buffer is any use. Chosen: those of one full header.
-const LEAST_MAP: u64 = EXTENTS as u64;
+/// What a checkpoint says of host sectors that cannot be read, in the place of the drive's sector: no drive has it.
+pub const UNREADABLE: Lba = Lba((1 << 48) - 1);
+/// Fewest entries of a checkpoint with which a buffer is any use. Chosen: those of two full headers, since not all are the map's.
+const LEAST_MAP: u64 = 2 * EXTENTS as u64;
 
 const _: () = assert!(EXTENTS_AT + EXTENTS * EXTENT_BYTES <= SECTOR);
 
@@ -73,6 +75,8 @@ pub enum Kind {
     },
     /// What earlier entries have of this host extent is of no use any more.
     Trimmed(LbaExtent),
+    /// What is at home of these host extents, of which the log has nothing, could not be read.
+    Unreadable(Vec<LbaExtent>),
 }
 
 /// The header of an entry, or a record.
@@ -91,7 +95,7 @@ impl Header {
     pub fn data(&self) -> Sectors {
         match &self.kind {
             Kind::Data(extents) => Sectors(extents.iter().map(|extent| extent.len.get()).sum()),
-            Kind::Home { .. } | Kind::Trimmed(_) => Sectors(0),
+            Kind::Home { .. } | Kind::Trimmed(_) | Kind::Unreadable(_) => Sectors(0),
         }
     }
 
@@ -116,6 +120,7 @@ impl Header {
                 put(&mut sector, EXTENTS_AT + 8, extent.len.get(), 8);
                 (3, &[])
             }
+            Kind::Unreadable(extents) => (4, extents),
         };
         put(&mut sector, 24, kind, 2);
         put(&mut sector, 26, extents.len() as u64, 2);
@@ -157,6 +162,7 @@ impl Header {
                 let [start, len] = [0, 8].map(|at| get(sector, EXTENTS_AT + at, 8));
                 Kind::Trimmed(LbaExtent::new(Lba(start), Sectors(len)))
             }
+            4 => Kind::Unreadable(extents()?),
             _ => return None,
         };
         let identity = identity(sector, IDENTITY_AT);
@@ -180,7 +186,7 @@ pub struct Checkpoint {
     pub head: (u32, Sectors),
     /// The zone of the drive that holds each home zone of the pool.
     pub homes: Vec<u32>,
-    /// What is in the log: host extents and where on the drive each begins.
+    /// What is in the log: host extents and where on the drive each begins; or [`UNREADABLE`].
     pub map: Vec<(LbaExtent, Lba)>,
 }
 
@@ -288,7 +294,8 @@ mod tests {
         let identity = Identity(std::array::from_fn(|index| index as u8));
         let before = Position { zone: 3, at: Sectors(1 << 33) };
         let home = Kind::Home { home: 7, zone: 9, before };
-        for kind in [Kind::Data(extents), home, Kind::Trimmed(extent(1, 1 << 34))] {
+        let unreadable = Kind::Unreadable(extents.clone());
+        for kind in [Kind::Data(extents), home, Kind::Trimmed(extent(1, 1 << 34)), unreadable] {
             let header = Header { identity, sequence: u64::MAX - 1, kind };
             let mut sector = header.encode(77);
             assert_eq!(Header::decode(&sector), Some((header, 77)));

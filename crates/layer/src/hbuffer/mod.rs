@@ -10,7 +10,8 @@
 //! * [`policies`]: the others, by name.
 //! * [`spec`]: the sizes, and which zones of the drive are for what.
 //! * [`format`]: the log's entries and the checkpoints of the map, as bytes.
-//! * `writing`, `cleaning`, `space`: what happens to writes, to home zones, and to the zones of the log.
+//! * `writing`, `cleaning`, `space`: what happens to writes, to home zones, and to the zones of the log. `reading_around`: how
+//!   cleaning goes on where a home zone cannot be read.
 //! * `contents`, `log`, `view`: the map with what each zone has, where the log is, and what is known of the drive's zones.
 //! * [`recovery`]: the state of a buffer from what is on its drive.
 //! * `inspect`: what a server asks: where something lies, whether zones are being cleaned.
@@ -33,6 +34,7 @@ mod inspect;
 mod log;
 pub mod policies;
 pub mod policy;
+mod reading_around;
 pub mod recovery;
 mod space;
 pub mod spec;
@@ -363,6 +365,9 @@ impl HBuffer {
         self.contents.visit_pieces(command.extent, |piece, place| pieces.push((piece, place)));
         for (piece, place) in pieces {
             let Some(place) = place else {
+                if self.contents.is_unreadable(piece) {
+                    return Err(Failure::Medium);
+                }
                 let mut parts = Vec::new();
                 self.contents.visit_homes(piece, |home, part| parts.push((home, part)));
                 parts.into_iter().try_for_each(|(home, part)| self.read_home(command, home, part, drive))?;

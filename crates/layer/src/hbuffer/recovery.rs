@@ -13,7 +13,7 @@ use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 
 use super::HBuffer;
 use super::device::ZonedDevice;
-use super::format::{Checkpoint, HEADER, Header, Kind};
+use super::format::{Checkpoint, HEADER, Header, Kind, UNREADABLE};
 use super::policy::Policy;
 use super::spec::{LEAST_LOG_ZONES, Places, Sizes, SpecError, Tuning};
 use super::view::ZoneView;
@@ -241,7 +241,9 @@ impl HBuffer {
             self.move_home(home, zone).ok_or(damaged)?;
         }
         for &(extent, place) in &checkpoint.map {
-            self.map_found(extent, place).ok_or(damaged)?;
+            let found =
+                if place == UNREADABLE { self.lose_found(extent) } else { self.map_found(extent, place) };
+            found.ok_or(damaged)?;
         }
         Ok(())
     }
@@ -260,13 +262,23 @@ impl HBuffer {
         there.then(|| self.contents.homes[home as usize].zone = zone)
     }
 
+    /// A host extent, if the address space has it.
+    fn within(&self, extent: LbaExtent) -> Option<LbaExtent> {
+        let end = extent.start.get().checked_add(extent.len.get())?;
+        (end <= self.capacity().get()).then_some(extent)
+    }
+
+    /// A host extent could not be read at home.
+    fn lose_found(&mut self, extent: LbaExtent) -> Option<()> {
+        self.within(extent).filter(|extent| !extent.is_empty()).map(|extent| self.contents.lose(extent))
+    }
+
     /// A host extent is in the log.
     fn map_found(&mut self, extent: LbaExtent, place: Lba) -> Option<()> {
-        let capacity = u64::from(self.contents.places.homes) * self.contents.places.home.get();
-        let end = extent.start.get().checked_add(extent.len.get())?;
         let (zone, at) = self.view.layout.place_of(place);
         let in_zone = at + extent.len <= self.contents.places.home;
-        self.log_zone(zone).filter(|_| end <= capacity && in_zone && !extent.is_empty())?;
+        self.log_zone(zone).filter(|_| in_zone && !extent.is_empty())?;
+        self.within(extent)?;
         // An entry of the map may go on from one home zone to the next.
         let mut parts = Vec::with_capacity(1);
         self.contents.visit_homes(extent, |_, part| parts.push(part));
@@ -377,10 +389,9 @@ impl HBuffer {
                 })?;
             }
             Kind::Trimmed(extent) => {
-                let capacity = u64::from(self.contents.places.homes) * self.contents.places.home.get();
-                let end = extent.start.get().checked_add(extent.len.get())?;
-                (end <= capacity).then(|| self.contents.remove(*extent))?;
+                self.within(*extent).map(|extent| self.contents.remove(extent))?;
             }
+            Kind::Unreadable(extents) => extents.iter().try_for_each(|&extent| self.lose_found(extent))?,
         }
         Some(())
     }

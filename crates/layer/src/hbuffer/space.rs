@@ -8,7 +8,7 @@ use skylight_disk::{Lba, LbaExtent, Sectors};
 
 use super::HBuffer;
 use super::device::{Action, Data, Executor, HostPart};
-use super::format::{Checkpoint, HEADER, Header, Kind};
+use super::format::{Checkpoint, HEADER, Header, Kind, UNREADABLE};
 
 /// Between two checkpoints the log grows by so many times their size, or a zone if that is more. Chosen: checkpoints are a fifth of
 /// what is written at most, and a scan is a few times as long as the reading of a checkpoint.
@@ -30,7 +30,7 @@ impl HBuffer {
             let next = self.log.next();
             let cleaning = self.pass.as_ref().map_or(0, |pass| pass.homes());
             let records = self.contents.zones[next as usize].homes.len() + cleaning + 1;
-            if self.contents.map.entries() + entries > self.contents.places.map_limit
+            if entries > self.contents.map_space()
                 && let Some(home) = self.contents.oldest_from(next)
             {
                 self.clean_now(vec![home], drive)?;
@@ -63,7 +63,7 @@ impl HBuffer {
 
     fn checkpoint_sectors(&self) -> Sectors {
         let pool = self.contents.homes.len() - self.contents.places.conventional as usize;
-        Checkpoint::sectors(pool, self.contents.map.entries())
+        Checkpoint::sectors(pool, self.contents.entries())
     }
 
     /// Writes an entry or a record where the log is. One that fails may be there all the same, whole or in part: what the log says
@@ -141,7 +141,8 @@ impl HBuffer {
         let Self { log, contents, sizes, identity, .. } = self;
         let all = LbaExtent::new(Lba(0), self.capacity());
         let homes = contents.homes.iter().skip(contents.places.conventional as usize);
-        let mapped = contents.map.overlapping(all);
+        let mapped = contents.map.overlapping(all).map(|mapped| (mapped.lba, Lba(mapped.pba.get())));
+        let unreadable = contents.unreadable().overlapping(all).map(|mapped| (mapped.lba, UNREADABLE));
         Checkpoint {
             identity: *identity,
             sizes: *sizes,
@@ -149,7 +150,7 @@ impl HBuffer {
             sequence: log.sequence,
             head: (log.zone_of(log.head), log.at),
             homes: homes.map(|home| home.zone).collect(),
-            map: mapped.map(|mapped| (mapped.lba, Lba(mapped.pba.get()))).collect(),
+            map: mapped.chain(unreadable).collect(),
         }
     }
 }

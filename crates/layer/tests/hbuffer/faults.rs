@@ -18,7 +18,7 @@ use super::shape::Shape;
 
 /// The first zone of the log: behind two places of checkpoints.
 const LOG: u64 = 2;
-const ZONE: u64 = 64;
+pub const ZONE: u64 = 64;
 
 fn shape(conventional: u32) -> Shape {
     Shape {
@@ -38,13 +38,13 @@ fn shape(conventional: u32) -> Shape {
 }
 
 /// A drive with a buffer that has one path for all writes.
-struct Rig {
-    drive: Faulty,
-    buffer: HBuffer,
+pub struct Rig {
+    pub drive: Faulty,
+    pub buffer: HBuffer,
 }
 
 impl Rig {
-    fn new(conventional: u32, path: Path) -> Self {
+    pub fn new(conventional: u32, path: Path) -> Self {
         let shape = shape(conventional);
         let mut drive = Faulty::new(Media::new(shape.layout(), true, true), None);
         let buffer = HBuffer::new(shape.spec(1), shape.layout(), &mut drive, Box::new(Static(path)))
@@ -52,7 +52,7 @@ impl Rig {
         Self { drive, buffer }
     }
 
-    fn take(&mut self, op: Op, start: u64, len: u64, number: u64) -> Outcome {
+    pub fn take(&mut self, op: Op, start: u64, len: u64, number: u64) -> Outcome {
         let command = Command::new(CommandId(1), op, LbaExtent::new(Lba(start), Sectors(len)));
         let host = &mut self.drive.bytes.host;
         host.writes.insert(command.id, (command.extent, number, OnceCell::new()));
@@ -62,7 +62,7 @@ impl Rig {
     }
 
     /// Writes of four sectors with the numbers of their places in the list, and a flush.
-    fn write(&mut self, starts: &[u64]) {
+    pub fn write(&mut self, starts: &[u64]) {
         for (number, &start) in (1..).zip(starts) {
             assert_eq!(self.take(Op::Write, start, 4, number), Outcome::Done);
         }
@@ -70,7 +70,7 @@ impl Rig {
     }
 
     /// The number of the write that a sector is of, 0 for zeros.
-    fn number(&mut self, lba: u64) -> u64 {
+    pub fn number(&mut self, lba: u64) -> u64 {
         assert_eq!(self.take(Op::Read, lba, 1, 0), Outcome::Done);
         match Sector::of(&self.drive.bytes.host.read) {
             Sector::Stamp(stamp) => stamp >> 24,
@@ -78,7 +78,7 @@ impl Rig {
         }
     }
 
-    fn recover(&mut self, sizes: Option<Sizes>) -> Result<(), RecoveryError> {
+    pub fn recover(&mut self, sizes: Option<Sizes>) -> Result<(), RecoveryError> {
         let tuning = shape(0).spec(1).1;
         let policy = Box::new(Static(Path::Buffer));
         self.buffer = HBuffer::recover(sizes, tuning, &mut self.drive.bytes.device, policy)?.0;

@@ -130,7 +130,7 @@ pub struct Media {
     pub left: Option<u64>,
     /// A flush failed.
     pub flush_failed: bool,
-    /// Sectors that cannot be read.
+    /// Sectors that cannot be read until they are written.
     pub unreadable: Vec<Lba>,
     /// The next command that changes this fails, in part done; then none.
     pub fails: Option<fn(Change) -> bool>,
@@ -192,6 +192,9 @@ impl Media {
     }
 
     fn put(&mut self, zone: usize, offset: u64, sectors: &[Sector]) {
+        let at = self.layout.start_of(zone as u32) + Sectors(offset);
+        let extent = LbaExtent::new(at, Sectors(sectors.len() as u64));
+        self.unreadable.retain(|&lba| lba < extent.start || lba >= extent.end());
         self.doubt(zone, || Doubt::Write(offset, sectors.to_vec()));
         self.zones[zone].write(offset, sectors, self.at_once);
     }
@@ -355,6 +358,8 @@ impl ZonedDevice for Media {
         assert!(self.is_sequential(zone as usize), "a reset of a conventional zone");
         self.command(Some(Change::Reset(zone)))?;
         self.doubt(zone as usize, || Doubt::Reset);
+        let extent = self.layout.extent_of(zone);
+        self.unreadable.retain(|&lba| lba < extent.start || lba >= extent.end());
         self.zones[zone as usize] = Zone::default();
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors, Time};
 use skylight_layer::capabilities::zoned::ZoneDescriptor;
 use skylight_layer::hbuffer::device::{Action, Bytes, Data, Executor, HostData};
-use skylight_layer::hbuffer::format::Kind;
+use skylight_layer::hbuffer::format::{Header, Kind};
 use skylight_layer::hbuffer::recovery::RecoveryError;
 use skylight_layer::hbuffer::{HBuffer, NewError};
 use skylight_layer::{Command, CommandId, Failure, Op, Outcome, Queue};
@@ -20,6 +20,8 @@ use super::whim::Whim;
 
 /// One write in so many is FUA.
 const FUA_EVERY: u32 = 9;
+/// Most sectors of a drive that cannot be read at a time.
+const UNREADABLE: usize = 6;
 
 /// A fault between a buffer and its drive, as a bug in the buffer would make it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +47,10 @@ pub enum Bug {
     NoHostFlush,
     /// No record of a cleaned zone, or of a trim.
     NoRecord,
+    /// The record of sectors that cannot be read names none.
+    NoLossRecord,
+    /// Cleaning makes something up for sectors that cannot be read.
+    MadeUp,
     /// A recovery takes entries whose data is not whole.
     NoChecksum,
 }
@@ -177,6 +183,19 @@ impl Executor for Faulty {
                 let data = Data::Merged { native: *native, pieces: Vec::new() };
                 self.bytes.execute(&Action::Write { extent: *extent, data })?;
             }
+            (Some(Bug::NoLossRecord), Action::Write { extent, data: Data::Entry(header, _) })
+                if matches!(header.kind, Kind::Unreadable(_)) =>
+            {
+                let header = Header { kind: Kind::Unreadable(Vec::new()), ..header.clone() };
+                let data = Data::Entry(header, Vec::new());
+                self.bytes.execute(&Action::Write { extent: *extent, data })?;
+            }
+            (Some(Bug::MadeUp), Action::Write { data: Data::Merged { .. }, .. }) => {
+                let unreadable = std::mem::take(&mut self.media().unreadable);
+                let done = self.bytes.execute(action);
+                self.media().unreadable = unreadable;
+                done?;
+            }
             _ => self.bytes.execute(action)?,
         }
         self.spoil(action);
@@ -224,6 +243,9 @@ pub struct Made {
     pub checkpoints: u64,
     pub drive_cache: u64,
     pub direct: u64,
+    pub lost: u64,
+    pub unread: u64,
+    pub settled: u64,
 }
 
 impl Made {
@@ -237,6 +259,9 @@ impl Made {
         self.checkpoints += other.checkpoints;
         self.drive_cache += other.drive_cache;
         self.direct += other.direct;
+        self.lost += other.lost;
+        self.unread += other.unread;
+        self.settled += other.settled;
     }
 }
 
@@ -316,9 +341,43 @@ impl Session {
         }
         for _ in 0..self.host.stream.below(12) {
             match self.layer.idle(&mut self.drive) {
-                Err(failure) if !self.may_fail() => return Err(format!("idle time: {failure}")),
+                // Cleaning that goes on without a zone says so at its end, behind other commands.
+                Err(failure) if !self.may_fail() && !self.failures => {
+                    return Err(format!("idle time: {failure}"));
+                }
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// The drive loses a sector at home that is durable, if one that is drawn is. Not one that cleaning may have a copy of already.
+    fn lose_some(&mut self) {
+        let lba = self.host.stream.below(self.layer.capacity().get());
+        let found = self.layer.locate(LbaExtent::new(Lba(lba), Sectors(1)), 1)[0].1;
+        let media = &mut self.drive.bytes.device;
+        let zone = |place| self.layer.layout().zone_of(place);
+        let at_home = found.filter(|&place| !self.shape.log_zones().contains(&zone(place)));
+        if let Some(place) = at_home
+            && !self.layer.is_cleaning()
+            && self.shadow.is_durable(lba)
+            && media.unreadable.len() < UNREADABLE
+        {
+            media.unreadable.push(place);
+            self.shadow.lose(lba);
+            self.made.lost += 1;
+        }
+    }
+
+    /// Reads what was in doubt before a flush.
+    fn settle(&mut self) -> Result<(), String> {
+        for lba in self.shadow.take_doubtful() {
+            let read = self.read_sector(lba)?;
+            if self.drive.media().is_off() {
+                return Ok(());
+            }
+            self.shadow.settle(lba, read)?;
+            self.made.settled += 1;
         }
         Ok(())
     }
@@ -344,6 +403,9 @@ impl Session {
         }
         if self.host.stream.once_in(20) {
             self.idle()?;
+        }
+        if self.host.stream.once_in(8) {
+            self.lose_some();
         }
         let chosen = self.host.choose();
         let queue = self.host.queue(chosen);
@@ -378,15 +440,23 @@ impl Session {
                 Outcome::Failed(_) if told => self.in_doubt(command),
                 Outcome::Done => self.done(command)?,
                 Outcome::Failed(_) if may_fail => self.in_doubt(command),
+                Outcome::Failed(Failure::Medium)
+                    if command.op == Op::Read && self.shadow.may_fail(command.extent) =>
+                {
+                    self.made.unread += 1;
+                }
                 _ => return Err(format!("{command:?} fails: {outcome:?}")),
             }
         }
         if waiting[next].op == Op::Flush {
             self.drive.media().flush_failed = false;
+            if answers.iter().any(|&(_, outcome)| outcome == Outcome::Done) {
+                self.settle()?;
+            }
         }
         let ids: Vec<CommandId> = answers.iter().map(|&(id, _)| id).collect();
         self.host.completed(&ids);
-        if is_off { self.recover() } else { self.check_pointers() }
+        if self.drive.media().is_off() { self.recover() } else { self.check_pointers() }
     }
 
     /// What the host may expect from now on, or was to expect.
@@ -397,7 +467,7 @@ impl Session {
             Op::Flush => self.shadow.flush(),
             _ => {
                 for (lba, found) in self.found(command)? {
-                    self.shadow.check(lba, found)?;
+                    self.shadow.check(lba, Some(found))?;
                 }
             }
         }
@@ -467,14 +537,31 @@ impl Session {
         Ok(())
     }
 
-    fn read_all(&mut self) -> Result<Vec<(u64, u64)>, String> {
-        let all = LbaExtent::new(Lba(0), self.layer.capacity());
-        let command = Command::new(CommandId(0), Op::Read, all);
+    /// What sectors have, if they can be read.
+    fn read(&mut self, extent: LbaExtent) -> Result<Option<Vec<(u64, u64)>>, String> {
+        let command = Command::new(CommandId(0), Op::Read, extent);
         self.provide(&[command], 0);
         self.layer.take(Queue { waiting: &[command], next: 0 }, &mut self.drive);
         match std::mem::take(&mut self.drive.bytes.host.answers)[..] {
-            [(_, Outcome::Done)] => self.found(&command),
-            ref other => Err(format!("a read of all is answered by {other:?}")),
+            [(_, Outcome::Done)] => self.found(&command).map(Some),
+            [(_, Outcome::Failed(Failure::Medium))] => Ok(None),
+            ref other => Err(format!("a read is answered by {other:?}")),
+        }
+    }
+
+    fn read_sector(&mut self, lba: u64) -> Result<Option<u64>, String> {
+        let read = self.read(LbaExtent::new(Lba(lba), Sectors(1)))?;
+        Ok(read.map(|sectors| sectors[0].1))
+    }
+
+    /// All sectors: each alone if they cannot be read together.
+    fn read_all(&mut self) -> Result<Vec<(u64, Option<u64>)>, String> {
+        match self.read(LbaExtent::new(Lba(0), self.layer.capacity()))? {
+            Some(sectors) => Ok(sectors.into_iter().map(|(lba, read)| (lba, Some(read))).collect()),
+            None => {
+                let all = 0..self.layer.capacity().get();
+                all.map(|lba| Ok((lba, self.read_sector(lba)?))).collect()
+            }
         }
     }
 

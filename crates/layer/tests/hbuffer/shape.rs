@@ -48,6 +48,12 @@ impl Shape {
         layout
     }
 
+    /// The zones of the log: behind the places of checkpoints.
+    pub fn log_zones(&self) -> std::ops::Range<u32> {
+        let first = if self.conventional == 1 { 1 } else { self.conventional.max(2) };
+        first..first + self.log
+    }
+
     /// The sizes, how the work is done, and an identity.
     pub fn spec(&self, seed: u64) -> (Sizes, Tuning, Identity) {
         let tuning = Tuning {

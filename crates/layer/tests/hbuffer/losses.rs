@@ -1,0 +1,117 @@
+//! Home zones that cannot be cleaned as others are: sectors that cannot be read, and writes that fail.
+
+use skylight_disk::Lba;
+use skylight_layer::hbuffer::policy::Path;
+use skylight_layer::{Failure, Idle, Op, Outcome};
+
+use super::faults::{Rig, ZONE};
+use super::media::Change;
+
+/// The zone of the drive that the first home zone begins in, and how many there are.
+const POOL: u64 = 6;
+const HOMES: u64 = 9;
+/// Writes have so many sectors.
+const WRITE: u64 = 4;
+
+/// The first home zones are full at home, each write with the number of its place in its zone; then the log has newer data of sectors
+/// 20 to 23 of each, with the number of the zone, from 1 on.
+fn rig(homes: u64) -> Rig {
+    let mut rig = Rig::new(2, Path::Direct);
+    for home in 0..homes {
+        let starts: Vec<u64> = (0..ZONE / WRITE).map(|index| home * ZONE + index * WRITE).collect();
+        rig.write(&starts);
+    }
+    let newer: Vec<u64> = (0..homes).map(|home| home * ZONE + 20).collect();
+    rig.write(&newer);
+    assert_eq!(u64::from(rig.buffer.fill().dirty_zones), homes);
+    rig
+}
+
+/// Idle time until there is nothing to do, or a pass fails.
+fn clean(rig: &mut Rig) -> Result<(), Failure> {
+    while rig.buffer.idle(&mut rig.drive)? == Idle::Worked {}
+    Ok(())
+}
+
+/// The drive loses a host sector at home, none of which has moved.
+fn lose(rig: &mut Rig, lba: u64) {
+    rig.drive.bytes.device.unreadable.push(Lba(POOL * ZONE + lba));
+}
+
+fn is_lost(rig: &mut Rig, lba: u64) -> bool {
+    rig.take(Op::Read, lba, 1, 0) == Outcome::Failed(Failure::Medium)
+}
+
+#[test]
+fn a_zone_is_cleaned_around_sectors_that_cannot_be_read() {
+    let mut rig = rig(3);
+    // The log has newer data of the last.
+    for lba in [ZONE + 9, ZONE + 10, ZONE + 21] {
+        lose(&mut rig, lba);
+    }
+    assert_eq!(clean(&mut rig), Ok(()));
+    let (fill, counters) = (rig.buffer.fill(), *rig.buffer.counters());
+    assert_eq!((fill.dirty_zones, fill.live.get(), counters.rewritten_zones), (0, 0, 3));
+    for again in [false, true] {
+        if again {
+            rig.recover(None).expect("it is whole");
+        }
+        for lba in 0..3 * ZONE {
+            let (home, at) = (lba / ZONE, lba % ZONE);
+            let lost = home == 1 && [9, 10].contains(&at);
+            assert_eq!(is_lost(&mut rig, lba), lost, "sector {lba}");
+            let number = if (20..24).contains(&at) { home + 1 } else { 1 + at / WRITE };
+            assert!(lost || rig.number(lba) == number, "sector {lba}");
+        }
+    }
+    assert_eq!(rig.take(Op::Read, ZONE, 20, 0), Outcome::Failed(Failure::Medium));
+    // What is written can be read again, and what is trimmed is zeros.
+    assert_eq!(rig.take(Op::Write, ZONE + 9, 1, 7), Outcome::Done);
+    assert_eq!(rig.take(Op::Trim, ZONE + 10, 1, 0), Outcome::Done);
+    assert_eq!(rig.take(Op::Flush, 0, 0, 0), Outcome::Done);
+    for cleaned in [false, true] {
+        if cleaned {
+            assert_eq!(clean(&mut rig), Ok(()));
+            assert_eq!(rig.take(Op::Flush, 0, 0, 0), Outcome::Done);
+        }
+        assert_eq!([9, 10].map(|at| rig.number(ZONE + at)), [7, 0]);
+        rig.recover(None).expect("it is whole");
+        assert_eq!([9, 10].map(|at| rig.number(ZONE + at)), [7, 0]);
+    }
+}
+
+#[test]
+fn a_zone_of_which_too_little_can_be_read_stays_and_the_others_are_cleaned() {
+    let mut rig = rig(HOMES);
+    // Together more runs than an eighth of a checkpoint has space for, 251.
+    let odd = |lba: &u64| lba % 2 == 1 && !(20..24).contains(&(lba % ZONE));
+    for lba in (0..HOMES * ZONE).filter(odd) {
+        lose(&mut rig, lba);
+    }
+    assert_eq!(clean(&mut rig), Err(Failure::Medium));
+    assert_eq!(rig.buffer.fill().dirty_zones, 1);
+    assert_eq!(clean(&mut rig), Err(Failure::Medium), "as often as it is tried");
+    for again in [false, true] {
+        if again {
+            rig.recover(None).expect("it is whole");
+        }
+        for lba in 0..HOMES * ZONE {
+            assert_eq!(is_lost(&mut rig, lba), odd(&lba), "sector {lba}");
+        }
+        for home in 0..HOMES {
+            assert_eq!((rig.number(home * ZONE + 20), rig.number(home * ZONE)), (home + 1, 1));
+        }
+    }
+}
+
+#[test]
+fn a_zone_that_cannot_be_written_waits_and_the_others_are_cleaned() {
+    let mut rig = rig(3);
+    rig.drive.bytes.device.fails = Some(|change| matches!(change, Change::Write(_)));
+    assert_eq!(clean(&mut rig), Err(Failure::Medium));
+    assert_eq!((rig.buffer.fill().dirty_zones, rig.buffer.counters().rewritten_zones), (1, 2));
+    assert_eq!(clean(&mut rig), Ok(()));
+    assert_eq!(rig.buffer.fill().dirty_zones, 0);
+    rig.recover(None).expect("it is whole");
+    assert_eq!([0, 1, 2].map(|home| rig.number(home * ZONE + 20)), [1, 2, 3]);
+}
