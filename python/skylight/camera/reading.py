@@ -55,6 +55,9 @@ JUMP_FRAMES = 2
 LEAST_CYCLES = 3
 # A head at least this far in is parked: the map is in the middle.
 PARKED_FROM = 0.95
+# Cleaning follows a rest and takes many revolutions in each place, s. Chosen: a host's random commands leave
+# the arm at a place for one or two revolutions of at most 14 ms, and pause for less.
+LEAST_REST_S, LEAST_PHASE_S = 0.2, 0.05
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,7 @@ def read(position: F64, confidence: F64, capture_hz: float | None = None) -> Rea
         _cycle(seeks, places),
         strokes,
         _pattern(strokes),
-        _cleaning(dwells, places),
+        _cleaning(dwells, places, capture_hz),
         noise,
     )
 
@@ -417,16 +420,21 @@ def _pattern(strokes: tuple[Stroke, ...]) -> str | None:
     return "one-way" if 2 * same >= len(strokes) - 1 else "serpentine"
 
 
-def _cleaning(dwells: list[Dwell], places: tuple[float, ...]) -> tuple[Phase, ...]:
-    """The first cleaning: the band is read, staged in the cache, written; then the map, then the head parks.
+def _cleaning(dwells: list[Dwell], places: tuple[float, ...], capture_hz: float | None) -> tuple[Phase, ...]:
+    """The first cleaning: after a rest the band is read, staged in the cache, written; then the map, then the
+    head parks.
 
     A band is a place visited twice with the cache between; the map is elsewhere and follows; what follows
-    that is the park."""
-    for number in range(len(dwells) - 2):
-        band, cache, again, *rest = dwells[number : number + 5]
+    that is the park. With a rate of capture, each takes as long as a drive does; without, any time."""
+    rate_hz = 0.0 if capture_hz is None else capture_hz
+    for number in range(1, len(dwells) - 3):
+        idle, band, cache, again, *rest = dwells[number - 1 : number + 5]
         if band.place != again.place or cache.place == band.place or cache.place not in (0, len(places) - 1):
             continue
-        if len(rest) < 1 or rest[0].place in (band.place, cache.place):
+        if rest[0].place in (band.place, cache.place):
+            continue
+        phases = min(one.end - one.start for one in (band, cache, again))
+        if idle.end - idle.start < LEAST_REST_S * rate_hz or phases < LEAST_PHASE_S * rate_hz:
             continue
         # Staging gathers blocks from the cache: far longer than the band takes to read.
         if cache.end - cache.start < 2 * (band.end - band.start):
@@ -434,16 +442,13 @@ def _cleaning(dwells: list[Dwell], places: tuple[float, ...]) -> tuple[Phase, ..
         # A band that lies where the map is cannot be told from it.
         parks = rest[0].position >= PARKED_FROM
         names = (
+            "idle",
             "band read",
             "cache",
             *(("band write, map", "park") if parks else ("band write", "map", "park")),
         )
-        phases = [
-            Phase(name, one.start, one.end, one.position)
-            for name, one in zip(names, (band, cache, again, *rest), strict=False)
-        ]
-        if number:
-            idle = dwells[number - 1]
-            phases.insert(0, Phase("idle", idle.start, idle.end, idle.position))
-        return tuple(phases)
+        stays = (idle, band, cache, again, *rest)
+        return tuple(
+            Phase(name, one.start, one.end, one.position) for name, one in zip(names, stays, strict=False)
+        )
     return ()

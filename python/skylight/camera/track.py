@@ -87,7 +87,11 @@ class Track:
     """Distances from the pivot between which the arm is seen, px of the film."""
     move_px: float
     """How far the head moves in the film, px."""
+    swing_rad: float
+    """By which the arm turns between the extremes."""
     scale: str
+    known_positions: int = 0
+    """How many positions that were given fix the scale."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -285,7 +289,7 @@ def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, chunks: 
         clip, scale.position, confidence, direction, np.concatenate(lamps).astype(np.float64),
         (x / view.zoom + left, y / view.zoom + top),
         (float(np.quantile(radius, 0.02)) / view.zoom, float(radius.max()) / view.zoom),
-        move_px, scale.how, tuple(notes),
+        move_px, high - low, scale.how, len(options.known), tuple(notes),
     )  # fmt: skip
 
 
