@@ -38,8 +38,10 @@ MAD_TO_SIGMA = 1.4826
 LEAST_CONFIDENCE = 0.4
 # A bridge over more frames than this is a gap: nothing is claimed about it.
 LONGEST_BRIDGE = 5
-# Frames are averaged in time until the fastest movement makes this way within the average.
-SMOOTHED_WAY = 0.03
+# Frames are averaged in time until the fastest movement makes this way within the average, and while noise can
+# pass for more than this share of its speed, since a seek that comes and goes in the noise would be many; never
+# over more than a short seek's way.
+SMOOTHED_WAY, CLEAR_SHARE, MOST_SMOOTHED_WAY = 0.03, 0.25, 0.1
 # The part of the way that a fit of a seek looks at: outside of it noise is larger than the way.
 FIT_FROM, FIT_TO = 0.06, 0.94
 # Shares of a seek's time that it accelerates: half of it, or less with a coast in between. A share that is
@@ -201,9 +203,12 @@ def _speed(position: F64, noise: float) -> tuple[F64, int, float]:
         padded = np.concatenate([np.full(2 * width, position[0]), position, np.full(2 * width, position[-1])])
         smooth = np.convolve(padded, kernel, "same")
         speed = (np.roll(smooth, -width) - np.roll(smooth, width))[2 * width : -2 * width] / (2 * width)
+        doubt = noise / (width**1.5 * np.sqrt(2))
         fastest = float(np.abs(speed).max())
-        if fastest * 2 * width >= SMOOTHED_WAY or width >= 64 or 8 * width > len(position):
-            return speed, width, noise / (width**1.5 * np.sqrt(2))
+        way = fastest * 2 * width
+        clear = way >= SMOOTHED_WAY and SIGMAS * doubt <= CLEAR_SHARE * fastest
+        if clear or way >= MOST_SMOOTHED_WAY or width >= 64 or 8 * width > len(position):
+            return speed, width, doubt
         width *= 2
 
 
