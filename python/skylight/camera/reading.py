@@ -38,9 +38,9 @@ MAD_TO_SIGMA = 1.4826
 LEAST_CONFIDENCE = 0.4
 # A bridge over more frames than this is a gap: nothing is claimed about it.
 LONGEST_BRIDGE = 5
-# Frames are averaged in time until the fastest movement makes this way within the average, and while noise can
-# pass for more than this share of its speed, since a seek that comes and goes in the noise would be many; never
-# over more than a short seek's way.
+# Frames are averaged in time until the fastest movement makes this way within the average, and while noise
+# can pass for more than this share of its speed, since a seek that comes and goes in the noise would be many;
+# never over more than a short seek's way.
 SMOOTHED_WAY, CLEAR_SHARE, MOST_SMOOTHED_WAY = 0.03, 0.25, 0.1
 # The part of the way that a fit of a seek looks at: outside of it noise is larger than the way.
 FIT_FROM, FIT_TO = 0.06, 0.94
@@ -228,8 +228,8 @@ def _seeks(position: F64, noise: float, capture_hz: float | None) -> list[Seek]:
         # A level is that of the rest between this run and its neighbours, near the run.
         before = runs[number - 1][1] if number else 0
         after = runs[number + 1][0] if number + 1 < len(runs) else len(position)
-        source = _level(position, before + width, first - width, first, 8 * width, last_part=True)
-        target = _level(position, last + width, after - width, last - 1, 8 * width, last_part=False)
+        source = _level(position, before, first, width, last_part=True)
+        target = _level(position, last, after, width, last_part=False)
         if abs(target - source) >= LEAST_SEEK:
             seek = _fitted(position, first, last, source, target, width)
             found.append(replace(seek, whole=first > 0 and last < len(position) - width))
@@ -252,12 +252,16 @@ def _runs(speed: F64, least: float, join: int) -> list[tuple[int, int]]:
     return runs
 
 
-def _level(position: F64, first: int, last: int, fallback: int, most: int, *, last_part: bool) -> float:
-    """The median over the part of a rest that is next to a seek; without a rest, the position at its edge."""
-    if last - first < 1:
-        return float(position[np.clip(fallback, 0, len(position) - 1)])
+def _level(position: F64, first: int, last: int, width: int, *, last_part: bool) -> float:
+    """The median over the part next to a seek of the frames between two movements; where these are fewer than
+    speed is averaged over, the position half-way, where the head is likeliest to be at rest."""
+    low, high = first + width, last - width
+    if high - low < 1:
+        return float(position[np.clip((first + last - 1) // 2, 0, len(position) - 1)])
     part = (
-        position[max(first, last - most) : last] if last_part else position[first : min(last, first + most)]
+        position[max(low, high - 8 * width) : high]
+        if last_part
+        else position[low : min(high, low + 8 * width)]
     )
     return float(np.median(part))
 
@@ -379,6 +383,8 @@ def _cycle(seeks: list[Seek], places: tuple[float, ...]) -> Cycle | None:
     middle = float(np.median(periods))
     # A pause in the pattern is no period.
     regular = periods[np.abs(periods - middle) < 0.5 * middle]
+    if len(regular) == 0:
+        return None
     return Cycle(count, float(regular.mean()), float(regular.std()), (min(there), max(there)))
 
 
