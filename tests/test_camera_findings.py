@@ -20,6 +20,7 @@ from skylight.engines.sim import read_profile
 from skylight.evidence import IoLog
 from skylight.findings import UNKNOWN, Finding
 from skylight.probe import film as declared
+from skylight.probe.cache_location.findings import LOCATION
 from skylight.probe.cleaning.findings import TYPE
 from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.rotation.findings import SEEK, SEEK_RIGHT
@@ -28,6 +29,8 @@ from skylight.reproduce.lab import DRIVES, MIB, Bench, band_start
 
 # Phases of a cleaning are right within a fifth, as row S3b has it.
 PHASE_RIGHT = 0.2
+# A seek over all of the stroke, s.
+SEEK_S = 0.016
 
 
 def by_name(findings: list[Finding]) -> dict[str, Finding]:
@@ -63,7 +66,7 @@ def test_findings_of_a_film_of_a_cleaning(tmp_path: Path, capsys: pytest.Capture
     phases = found["cleaning_phases"]["value"]
     assert isinstance(phases, dict), found["cleaning_phases"]
     # The cache is at the OD: where the arm is there, the band is not.
-    times_s = np.arange(first_s["clean_read"], first_s["map_update"], 1e-3)
+    times_s = np.arange(first_s["clean_read"] + SEEK_S, first_s["map_update"], 1e-3)
     at_cache = np.flatnonzero(trace.motion.at(times_s) < 0.02)
     true_s = {
         "band_read": at_cache[0] * 1e-3,
@@ -151,12 +154,12 @@ def test_a_part_of_the_stroke_shows_no_places(tmp_path: Path) -> None:
 
 
 def test_what_contradicts_is_unknown_with_both_reasons() -> None:
-    od, identity = (declared.LOCATION.found(place, 0.8, f"seen at {place}") for place in ("od", "id"))
+    od, identity = (LOCATION.found(place, 0.8, f"seen at {place}") for place in ("od", "id"))
     (both,) = joined([od, identity, od])
     assert both.value == UNKNOWN
     assert "seen at od" in both.why
     assert "seen at id" in both.why
-    (agreed,) = joined([declared.LOCATION.unknown("no sign"), replace(od, confidence=0.6), od])
+    (agreed,) = joined([LOCATION.unknown("no sign"), replace(od, confidence=0.6), od])
     assert (agreed.value, agreed.confidence) == ("od", 0.8)
     cleaning = declared.PHASES.found({"cache": 1_000_000_000}, 0.5, "on film")
     for timing in (DRIVE_TYPE.found("cmr", 0.9, "as measured"), TYPE.found("lazy", 0.9, "as measured")):

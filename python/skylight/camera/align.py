@@ -33,10 +33,11 @@ OVERHEAD_S = 0.5e-3
 CANDIDATES = 64
 # Bins of the cross-correlation at most, which take 1 GB: 9 hours at 480 frames/s.
 MOST_BINS = 1 << 23
-# One lag is right if at least this share of the seeks fits, and this many more than at any other lag, since
-# every further one is a coincidence within two frames; also by as many standard deviations of what fits by
-# chance, for which the other lag stands.
-LEAST_SHARE, LEAST_MORE, LEAST_SIGMAS = 0.5, 3, 3.0
+# One lag is right if at least this share of the seeks fits: all but the drive's own, and of dense commands
+# half may fit by chance. And if this many more fit than at any other lag, since every further one is a
+# coincidence within two frames; also by as many standard deviations of what fits by chance, since the best
+# two of 100,000 lags that fit by chance are a fifth of one apart, and so far one time in 1,000.
+LEAST_SHARE, LEAST_MORE, LEAST_SIGMAS = 0.67, 3, 1.5
 LEAST_SEEKS = 4
 
 

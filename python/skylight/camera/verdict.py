@@ -45,7 +45,7 @@ LEAST_WRITES, SPREAD_SHARE = 4, 0.5
 # Map merges and cleaning are also done during writes, elsewhere: this share of the seeks leads to the cache.
 MOST_OF_WRITES = 0.75
 # A stroke is slow and steady. The fastest pass: 20,000 tracks, fewer than any drive of this century has, at
-# one a revolution of 4 ms take 80 s from end to end. A head that jumps about in a narrow region draws no line.
+# one a revolution of 4 ms take 80 s. A head that jumps about within a narrow region draws no line.
 MOST_STROKE_HZ = 1 / 80
 LEAST_STROKE_FRAMES, LEAST_STEADY = 16, 0.8
 # Two strokes are of one zone if they share this part of the shorter.
@@ -269,7 +269,8 @@ def _is_steady(graph: Graph, stroke: Stroke) -> bool:
         return False
     time_s, position = graph.time_s[first : last + 1], graph.position[first : last + 1]
     steady = abs(float(np.corrcoef(time_s, position)[0, 1]))
-    return steady >= LEAST_STEADY and abs(stroke.target - stroke.source) <= MOST_STROKE_HZ * np.ptp(time_s)
+    fastest = MOST_STROKE_HZ * float(np.ptp(time_s))
+    return steady >= LEAST_STEADY and abs(stroke.target - stroke.source) <= fastest
 
 
 def _ends(*strokes: Stroke) -> tuple[float, float]:
