@@ -12,11 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.camera import scene
-from skylight.camera.motion import Motion
+from skylight.camera.motion import Motion, Traced
+from skylight.camera.reading import Reading, read
 from skylight.camera.render import Clip, Film, through_window, write
 from skylight.camera.scale import Arm
 from skylight.camera.scene import Look, View
+from skylight.camera.track import Track, track
 
+SIZE = (224, 160)
 PLACES = 9
 
 
@@ -84,3 +87,13 @@ def drawn(seed: int, widest: int = 320, fastest_hz: float = 1000.0) -> Case:
         width, height, arm, rng.uniform(0, 2 * np.pi), rng.uniform(0.7, 1.2), rng.uniform(0.92, 1)
     )
     return Case(Clip(motion, 0.0, int(length_s * rate_hz), film), view, look, arm)
+
+
+def film(
+    trace: Traced, path: Path, start_s: float, frames: int, rate_hz: float, size: tuple[int, int] = SIZE
+) -> tuple[Clip, Track, Reading]:
+    """A film through the window, and what it shows."""
+    clip = Clip(trace.motion, start_s, frames, Film(rate_hz))
+    write(path, through_window(clip, scene.window_view(*size, Arm())), size, clip.film, lambda _done: None)
+    found = track(path)
+    return clip, found, read(found.position, found.confidence, rate_hz)

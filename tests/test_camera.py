@@ -273,6 +273,21 @@ def test_strokes_are_no_seeks() -> None:
     assert seen.pattern == "one-way"
 
 
+def test_a_slow_seek_in_noise_is_one_seek() -> None:
+    # As at 6,000 frames/s, with a tracker's noise of a pixel in 300: in single frames its speed is noise.
+    position = graph([(0.1, 120), (0.9, 120)], 100)
+    (seek,) = readings.read(position, np.ones(len(position)), 6000.0).seeks
+    assert seek.start == pytest.approx(119.5, abs=1)
+    assert seek.end == pytest.approx(219.5, abs=1)
+
+
+def test_rests_of_three_frames_between_seeks() -> None:
+    position = graph([(0.1, 20), *((level, 3) for level in (0.9, 0.2) * 12), (1.0, 20)], 6, 0.001)
+    seeks = readings.read(position, np.ones(len(position)), 480.0).seeks
+    assert len(seeks) == 25
+    assert np.median([seek.end - seek.start for seek in seeks]) == pytest.approx(6, abs=0.3)
+
+
 def test_noise_is_no_seek(rng: np.random.Generator) -> None:
     quiet = readings.read(rng.normal(0.5, 0.01, 2000), np.ones(2000), 480.0)
     assert quiet.seeks == ()

@@ -1,7 +1,7 @@
 """The camera and a run of an emulated drive: the command of each seek, and what a film of the drive shows."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,38 +9,28 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from skylight.camera import scene
+from camera_clips import film
 from skylight.camera.align import align
 from skylight.camera.commands import Commands
+from skylight.camera.graph import Graph, graph_of
 from skylight.camera.motion import Traced, read_trace
+from skylight.camera.rate import Rate
 from skylight.camera.reading import Reading, read
-from skylight.camera.render import Clip, Film, through_window, write
-from skylight.camera.scale import Arm
-from skylight.camera.track import Track, track
+from skylight.camera.verdict import judge
 from skylight.cli.app import run
 from skylight.engines.head_trace import HeadTraceFile
 from skylight.errors import UsageError
 from skylight.evidence import EMPTY_LOG, IoLog, Op
+from skylight.findings import UNKNOWN, Finding
 from skylight.reproduce.fragments import MIDDLE, fragment
 from skylight.reproduce.lab import GIB, MIB, Bench, band_start
 
 F64 = NDArray[np.float64]
-SIZE = (224, 160)
 STEP = 8 * MIB
 # A time lapse: a stroke of a surface at full speed takes two minutes.
 LAPSE_HZ = 0.5
 # A seek from the OD to the middle, s: half of the "about 16 ms" from end to end (section 4.3), and a bit.
 SEEK_S = 0.010
-
-
-def film(
-    trace: Traced, path: Path, start_s: float, frames: int, rate_hz: float, size: tuple[int, int] = SIZE
-) -> tuple[Clip, Track, Reading]:
-    """A film through the window, and what it shows."""
-    clip = Clip(trace.motion, start_s, frames, Film(rate_hz))
-    write(path, through_window(clip, scene.window_view(*size, Arm())), size, clip.film, lambda _done: None)
-    found = track(path)
-    return clip, found, read(found.position, found.confidence, rate_hz)
 
 
 # --- Alignment.
@@ -108,6 +98,18 @@ def test_what_is_ambiguous_or_foreign_is_not_aligned(rng: np.random.Generator) -
     assert found.frame_0_s is None, found.why
     assert set(found.rows) == {None}
     assert align(run.start_s[:2], run.end_s[:2], 1 / 480, run.log).frame_0_s is None
+
+
+def test_a_film_of_slow_commands_is_found_beside_dense_ones(rng: np.random.Generator) -> None:
+    # Of so many commands a second, many begin with a seek wherever the film is laid.
+    slow, dense = served(rng, 400), served(rng, 20_000, 0.004)
+    later = slow.log.complete_ns.max() - np.uint64(3600 * 10**9)
+    log = IoLog.joined([slow.log, replace(dense.log, submit_ns=dense.log.submit_ns + later,
+                                          complete_ns=dense.log.complete_ns + later)])  # fmt: skip
+    start_s, end_s = slow.start_s[100:140] - 3600, slow.start_s[100:140] - 3600 + 0.0035
+    found = align(start_s, end_s, 1 / 1000, log)
+    assert found.frame_0_s == pytest.approx(3600, abs=1e-3), found.why
+    assert found.rows == tuple(range(100, 140))
 
 
 def test_each_filmed_seek_carries_its_read(
@@ -248,6 +250,46 @@ def test_the_direction_of_shingling_and_the_serpentine(lapse: Lapse, rng: np.ran
     check_figure_19(lapse.inward(read(position, np.ones(lapse.frames), LAPSE_HZ)))
 
 
+def check_findings_of_strokes(findings: list[Finding], *, whole: bool) -> None:
+    """Row S11b: the direction of shingling, the serpentine region."""
+    found = {one.name: one for one in findings}
+    shingling, serpentine = found["shingling_direction"], found["serpentine_region"]
+    if whole:
+        assert shingling.value == {"od": "inward", "id": "outward"}, shingling.why
+        assert isinstance(serpentine.value, dict), serpentine.why
+        # The second of the three reads is at the MD, where the profile has six zones of serpentines.
+        assert 0.3 < float(serpentine.value["from"]) < float(serpentine.value["to"]) < 0.6
+        return
+    assert isinstance(shingling.value, dict) or not shingling.known
+    if isinstance(shingling.value, dict):
+        assert shingling.value.items() <= {"od": "inward", "id": "outward"}.items()
+
+
+def test_findings_of_strokes_need_strokes(rng: np.random.Generator, tmp_path: Path) -> None:
+    """A conventional disk has no such strokes; random reads within a narrow region go to and fro too."""
+    bench = Bench("cmr")
+    with HeadTraceFile(tmp_path / "head.arrows", bench.engine):
+        bench.reads([0])
+        bench.reads([bench.size - 4096])
+        for share in (0.0, 0.48, 0.95):
+            first = int(share * bench.size) // STEP * STEP
+            bench.reads(first + np.arange(20 * GIB // STEP) * STEP, STEP)
+        pass_s = bench.now_ns / 1e9
+        bench.reads(rng.integers(0, bench.size // (25 * MIB), 10_000) * MIB)
+        end_s = bench.now_ns / 1e9
+    trace = read_trace(tmp_path / "head.arrows")
+    for start_s, stop_s, rate_hz in (
+        (0.0, pass_s, LAPSE_HZ),
+        (pass_s, pass_s + 8, 480.0),
+        (pass_s, end_s, 5.0),
+    ):
+        times_s = start_s + np.arange(int((stop_s - start_s) * rate_hz)) / rate_hz
+        position = trace.motion.at(times_s) + rng.normal(0, 0.003, len(times_s))
+        graph = Graph("head", position, np.ones(len(times_s)), times_s - start_s, rate_hz, "given", 2, 29.0)
+        for one in judge(graph)[2:4]:
+            assert one.value == UNKNOWN, f"{rate_hz} {one}"
+
+
 @pytest.mark.parametrize("size", [(224, 160), (448, 320)])
 def test_a_time_lapse_in_which_the_head_rests_at_three_places(
     lapse: Lapse, size: tuple[int, int], tmp_path: Path
@@ -264,6 +306,7 @@ def test_a_time_lapse_in_which_the_head_rests_at_three_places(
         # A stroke is 2 px long in it: some are not seen, and none is seen the wrong way.
         assert all(inward[0])
         assert not any(inward[2])
+    check_findings_of_strokes(judge(graph_of(found, Rate(LAPSE_HZ, "given"))), whole=size[0] >= 448)
 
 
 def test_an_arm_that_turns_too_far_is_refused(

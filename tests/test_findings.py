@@ -13,6 +13,7 @@ import pytest
 from skylight import _native
 from skylight.engines.sim import profile_names, read_profile
 from skylight.findings import Property
+from skylight.probe import film
 from skylight.probe.scoring import SCORED
 from skylight.probe.suite import ALL_TESTS, PROPERTIES
 from skylight.report.catalogue import findings_page
@@ -40,9 +41,8 @@ def test_the_page_of_findings_is_the_declarations() -> None:
 
 def test_each_property_is_declared_by_one_package() -> None:
     by_name: dict[str, Property] = {}
-    for test in ALL_TESTS:
-        for found in test.findings:
-            assert by_name.setdefault(found.name, found) is found, f"{found.name} is declared twice"
+    for found in [*(one for test in ALL_TESTS for one in test.findings), *film.FINDINGS]:
+        assert by_name.setdefault(found.name, found) is found, f"{found.name} is declared twice"
     assert list(by_name) == list(PROPERTIES)
 
 

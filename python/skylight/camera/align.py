@@ -31,11 +31,13 @@ OVERHEAD_S = 0.5e-3
 # Lags that are looked at closely: the highest of the cross-correlation. Chosen: the best and its neighbours
 # take three, and the runner-up is among the others.
 CANDIDATES = 64
-# Bins of the cross-correlation at most, which take 0.5 GB: 9 hours at 480 frames/s.
+# Bins of the cross-correlation at most, which take 1 GB: 9 hours at 480 frames/s.
 MOST_BINS = 1 << 23
-# One lag is right if at least this share of the seeks fits, and this many more than at any other lag: every
-# further one is a coincidence within two frames.
-LEAST_SHARE, LEAST_MORE = 0.5, 3
+# One lag is right if at least this share of the seeks fits: all but the drive's own, and of dense commands
+# half may fit by chance. And if this many more fit than at any other lag, since every further one is a
+# coincidence within two frames; also by as many standard deviations of what fits by chance, since the best
+# two of 100,000 lags that fit by chance are a fifth of one apart, and so far one time in 1,000.
+LEAST_SHARE, LEAST_MORE, LEAST_SIGMAS = 0.67, 3, 1.5
 LEAST_SEEKS = 4
 
 
@@ -85,7 +87,8 @@ def align(start_s: F64, end_s: F64, frame_s: float, log: IoLog) -> Alignment:
     seen = f"{best} of {len(start_s)} seeks begin with a command and end within it"
     if best < LEAST_SHARE * len(start_s):
         return Alignment(None, f"the film shows no part of the recording: at most {seen}", unaligned)
-    if best - second < LEAST_MORE:
+    chance = second / len(start_s)
+    if best - second < max(LEAST_MORE, LEAST_SIGMAS * (len(start_s) * chance * (1 - chance)) ** 0.5):
         return Alignment(None, f"the lag is ambiguous: {seen}, and {second} do at another lag", unaligned)
     rows = _rows(start_s + lag_s, end_s + lag_s, slack_s, service)
     return Alignment(lag_s, f"{seen}; at the next best lag, {second}", rows)
@@ -106,14 +109,16 @@ def _candidates(start_s: F64, end_s: F64, slack_s: float, service: _Service) -> 
     from scipy import fft
 
     length = fft.next_fast_len(size, real=True)
-    spectra = [
-        fft.rfft(np.bincount(bins, minlength=length)[:length].astype(np.float64))
-        for bins in (commands, seeks)
-    ]
-    alike = fft.irfft(spectra[0] * np.conj(spectra[1]), length)
-    # A pair falls into one bin or the next.
-    alike = alike + np.roll(alike, -1)
-    best = np.argsort(-alike, kind="stable")[:CANDIDATES]
+    # A bin holds a beginning or the bin after it does; that it holds many is no better.
+    begins, moves, span = (np.zeros(length) for _ in range(3))
+    begins[np.concatenate([commands, np.maximum(commands - 1, 0)])] = 1.0
+    moves[seeks] = 1.0
+    span[: seeks[-1] + 1] = moves.sum() / (seeks[-1] + 1)
+    filled, *spectra = (fft.rfft(each) for each in (begins, moves, span))
+    alike, by_chance = (fft.irfft(filled * np.conj(each), length) for each in spectra)
+    # Where commands are dense, many begin with a seek by chance.
+    unlike_chance = (alike - by_chance) / np.sqrt(np.maximum(by_chance, 1.0))
+    best = np.argsort(-unlike_chance, kind="stable")[:CANDIDATES]
     shift = np.where(best >= length - seeks[-1] - 1, best - length, best)
     return np.asarray(origin_s + (shift + 0.5) * slack_s - start_s[0], np.float64)
 

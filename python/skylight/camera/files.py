@@ -26,6 +26,11 @@ FORMAT = "skylight-head-position"
 SCHEMA = 1
 KEY = b"skylight"
 COLUMNS = ("frame", "play_s", "time_s", "position", "confidence")
+HEAD = (
+    "format", "schema", "clip", "capture_hz", "capture_why", "scale", "known_positions", "swing_degrees",
+    "notes",
+)  # fmt: skip
+"""What the metadata of the columns repeat of the summary."""
 ARROW_NAME, CSV_NAME, JSON_NAME = "head.arrows", "head.csv", "head.json"
 
 
@@ -58,6 +63,8 @@ def summary(
         "capture_hz": rate.capture_hz,
         "capture_why": rate.why,
         "scale": found.scale,
+        "known_positions": found.known_positions,
+        "swing_degrees": round(math.degrees(found.swing_rad), 2),
         "stroke_px": round(found.move_px, 2),
         "confidence": round(float(np.median(found.confidence)), 4),
         "noise": round(reading.noise, 5),
@@ -115,7 +122,7 @@ def keep(
         pa.array(found.confidence, pa.float32()),
     ]
     facts = summary(found, rate, reading, io)
-    head = {name: facts[name] for name in ("format", "schema", "clip", "capture_hz", "capture_why", "scale")}
+    head = {name: facts[name] for name in HEAD}
     table = pa.table(dict(zip(COLUMNS, columns, strict=True)))
     table = table.replace_schema_metadata({KEY: json.dumps(head, sort_keys=True).encode()})
     paths = [folder / name for name in (ARROW_NAME, CSV_NAME, JSON_NAME)]

@@ -38,12 +38,15 @@ MAD_TO_SIGMA = 1.4826
 LEAST_CONFIDENCE = 0.4
 # A bridge over more frames than this is a gap: nothing is claimed about it.
 LONGEST_BRIDGE = 5
-# Frames are averaged in time until the fastest movement makes this way within the average.
-SMOOTHED_WAY = 0.03
+# Frames are averaged in time until the fastest movement makes this way within the average, and while noise
+# can pass for more than this share of its speed, since a seek that comes and goes in the noise would be many;
+# never over more than a short seek's way.
+SMOOTHED_WAY, CLEAR_SHARE, MOST_SMOOTHED_WAY = 0.03, 0.25, 0.1
 # The part of the way that a fit of a seek looks at: outside of it noise is larger than the way.
 FIT_FROM, FIT_TO = 0.06, 0.94
-# Shares of a seek's time that it accelerates: half of it, or less with a coast in between. A share that is
-# off by 0.05 misplaces the ends of a seek of 66 frames by 1.2 frames; by 0.0125, by less than 0.5.
+# Shares of a seek's time that it accelerates: half of it, or less with a coast in between. In exact ways of
+# all shares the nearest of these misplaces the ends of a seek of 66 frames by up to 0.4 frames, of 150 by
+# 1.0; a share that is off by 0.05 by 2 and 4.
 ACCELERATING = tuple(0.5 - 0.025 * step for step in range(15))
 # Dwells closer together than this are in one place: the width of a region that a cache or a map has, and
 # tracking's error.
@@ -55,6 +58,9 @@ JUMP_FRAMES = 2
 LEAST_CYCLES = 3
 # A head at least this far in is parked: the map is in the middle.
 PARKED_FROM = 0.95
+# Cleaning follows a rest and takes many revolutions in each place, s. Chosen: a host's random commands leave
+# the arm at a place for one or two revolutions of at most 14 ms, and pause for less.
+LEAST_REST_S, LEAST_PHASE_S = 0.2, 0.05
 
 
 @dataclass(frozen=True)
@@ -159,7 +165,7 @@ def read(position: F64, confidence: F64, capture_hz: float | None = None) -> Rea
         _cycle(seeks, places),
         strokes,
         _pattern(strokes),
-        _cleaning(dwells, places),
+        _cleaning(dwells, places, capture_hz),
         noise,
     )
 
@@ -198,9 +204,12 @@ def _speed(position: F64, noise: float) -> tuple[F64, int, float]:
         padded = np.concatenate([np.full(2 * width, position[0]), position, np.full(2 * width, position[-1])])
         smooth = np.convolve(padded, kernel, "same")
         speed = (np.roll(smooth, -width) - np.roll(smooth, width))[2 * width : -2 * width] / (2 * width)
+        doubt = noise / (width**1.5 * np.sqrt(2))
         fastest = float(np.abs(speed).max())
-        if fastest * 2 * width >= SMOOTHED_WAY or width >= 64 or 8 * width > len(position):
-            return speed, width, noise / (width**1.5 * np.sqrt(2))
+        way = fastest * 2 * width
+        clear = way >= SMOOTHED_WAY and SIGMAS * doubt <= CLEAR_SHARE * fastest
+        if clear or way >= MOST_SMOOTHED_WAY or width >= 64 or 8 * width > len(position):
+            return speed, width, doubt
         width *= 2
 
 
@@ -220,8 +229,8 @@ def _seeks(position: F64, noise: float, capture_hz: float | None) -> list[Seek]:
         # A level is that of the rest between this run and its neighbours, near the run.
         before = runs[number - 1][1] if number else 0
         after = runs[number + 1][0] if number + 1 < len(runs) else len(position)
-        source = _level(position, before + width, first - width, first, 8 * width, last_part=True)
-        target = _level(position, last + width, after - width, last - 1, 8 * width, last_part=False)
+        source = _level(position, before, first, width, last_part=True)
+        target = _level(position, last, after, width, last_part=False)
         if abs(target - source) >= LEAST_SEEK:
             seek = _fitted(position, first, last, source, target, width)
             found.append(replace(seek, whole=first > 0 and last < len(position) - width))
@@ -244,12 +253,16 @@ def _runs(speed: F64, least: float, join: int) -> list[tuple[int, int]]:
     return runs
 
 
-def _level(position: F64, first: int, last: int, fallback: int, most: int, *, last_part: bool) -> float:
-    """The median over the part of a rest that is next to a seek; without a rest, the position at its edge."""
-    if last - first < 1:
-        return float(position[np.clip(fallback, 0, len(position) - 1)])
+def _level(position: F64, first: int, last: int, width: int, *, last_part: bool) -> float:
+    """The median over the part next to a seek of the frames between two movements; where these are fewer than
+    speed is averaged over, the position half-way, where the head is likeliest to be at rest."""
+    low, high = first + width, last - width
+    if high - low < 1:
+        return float(position[np.clip((first + last - 1) // 2, 0, len(position) - 1)])
     part = (
-        position[max(first, last - most) : last] if last_part else position[first : min(last, first + most)]
+        position[max(low, high - 8 * width) : high]
+        if last_part
+        else position[low : min(high, low + 8 * width)]
     )
     return float(np.median(part))
 
@@ -371,6 +384,8 @@ def _cycle(seeks: list[Seek], places: tuple[float, ...]) -> Cycle | None:
     middle = float(np.median(periods))
     # A pause in the pattern is no period.
     regular = periods[np.abs(periods - middle) < 0.5 * middle]
+    if len(regular) == 0:
+        return None
     return Cycle(count, float(regular.mean()), float(regular.std()), (min(there), max(there)))
 
 
@@ -417,16 +432,21 @@ def _pattern(strokes: tuple[Stroke, ...]) -> str | None:
     return "one-way" if 2 * same >= len(strokes) - 1 else "serpentine"
 
 
-def _cleaning(dwells: list[Dwell], places: tuple[float, ...]) -> tuple[Phase, ...]:
-    """The first cleaning: the band is read, staged in the cache, written; then the map, then the head parks.
+def _cleaning(dwells: list[Dwell], places: tuple[float, ...], capture_hz: float | None) -> tuple[Phase, ...]:
+    """The first cleaning: after a rest the band is read, staged in the cache, written; then the map, then the
+    head parks.
 
     A band is a place visited twice with the cache between; the map is elsewhere and follows; what follows
-    that is the park."""
-    for number in range(len(dwells) - 2):
-        band, cache, again, *rest = dwells[number : number + 5]
+    that is the park. With a rate of capture, each takes as long as a drive does; without, any time."""
+    rate_hz = 0.0 if capture_hz is None else capture_hz
+    for number in range(1, len(dwells) - 3):
+        idle, band, cache, again, *rest = dwells[number - 1 : number + 5]
         if band.place != again.place or cache.place == band.place or cache.place not in (0, len(places) - 1):
             continue
-        if len(rest) < 1 or rest[0].place in (band.place, cache.place):
+        if rest[0].place in (band.place, cache.place):
+            continue
+        phases = min(one.end - one.start for one in (band, cache, again))
+        if idle.end - idle.start < LEAST_REST_S * rate_hz or phases < LEAST_PHASE_S * rate_hz:
             continue
         # Staging gathers blocks from the cache: far longer than the band takes to read.
         if cache.end - cache.start < 2 * (band.end - band.start):
@@ -434,16 +454,13 @@ def _cleaning(dwells: list[Dwell], places: tuple[float, ...]) -> tuple[Phase, ..
         # A band that lies where the map is cannot be told from it.
         parks = rest[0].position >= PARKED_FROM
         names = (
+            "idle",
             "band read",
             "cache",
             *(("band write, map", "park") if parks else ("band write", "map", "park")),
         )
-        phases = [
-            Phase(name, one.start, one.end, one.position)
-            for name, one in zip(names, (band, cache, again, *rest), strict=False)
-        ]
-        if number:
-            idle = dwells[number - 1]
-            phases.insert(0, Phase("idle", idle.start, idle.end, idle.position))
-        return tuple(phases)
+        stays = (idle, band, cache, again, *rest)
+        return tuple(
+            Phase(name, one.start, one.end, one.position) for name, one in zip(names, stays, strict=False)
+        )
     return ()

@@ -1,5 +1,5 @@
-"""``skylight camera track|render``: head positions from a slow-motion clip, and a clip of an emulated
-drive's head.
+"""``skylight camera track|findings|render``: head positions from a slow-motion clip, what they show of the
+drive, and a clip of an emulated drive's head.
 
 ``skylight.camera`` does the work; this verb checks the options, shows progress and prints the result.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from skylight.camera.rate import Rate
     from skylight.camera.reading import Reading
     from skylight.camera.track import Options, Track
-    from skylight.evidence import IoLog
 
     Io = tuple[Commands, Alignment]
 
@@ -41,6 +41,7 @@ Examples:
   skylight camera track clip.mp4 --rate 1000 --json
   skylight camera track clip.mp4 --known 0=1 --known 212=0     known positions
   skylight camera track clip.mp4 --io recording:found     command of each seek
+  skylight camera findings found --recording run -o joined    what it shows
   skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
   skylight camera render head.arrows -o window.mp4 --start 3.2 --seconds 2
   skylight camera render head.arrows -o filmed.mp4 --filmed --size 224x160
@@ -151,6 +152,7 @@ def track(
     """Follow the head in VIDEO, any format that ffmpeg reads: position, seeks, dwells, cycles."""
     from skylight.camera.commands import read_commands
     from skylight.camera.files import summary
+    from skylight.camera.graph import graph_of
     from skylight.camera.track import Options
 
     if len(known) == 1:
@@ -160,28 +162,15 @@ def track(
         check_results_folder(out)
     commands = None if io is None else read_commands(io)
     found, captured, reading = _tracked(video, options)
-    aligned = None if commands is None else (commands, _aligned(commands.log, found, captured, reading))
+    aligned = (
+        None if commands is None else (commands, graph_of(found, captured).aligned(reading, commands.log))
+    )
     if out is not None:
         _keep(out, found, captured, reading, aligned, video=not no_video, quiet=as_json)
     if as_json:
         click.echo(json.dumps(summary(found, captured, reading, aligned), indent=1))
         return
     _print(found, captured, reading, aligned)
-
-
-def _aligned(log: IoLog, found: Track, captured: Rate, reading: Reading) -> Alignment:
-    import numpy as np
-
-    from skylight.camera.align import Alignment, align
-    from skylight.camera.files import frame_times_s
-
-    times_s = frame_times_s(found, captured)
-    if times_s is None:
-        why = "the film's clock is unknown without its rate of capture; give --rate HZ"
-        return Alignment(None, why, (None,) * len(reading.seeks))
-    ends = np.array([(one.start, one.end) for one in reading.seeks], np.float64).reshape(-1, 2)
-    start_s, end_s = np.interp(ends.T, np.arange(found.frames), times_s)
-    return align(start_s, end_s, float(np.median(np.diff(times_s))), log)
 
 
 def _tracked(video: Path, options: Options) -> tuple[Track, Rate, Reading]:
@@ -281,6 +270,59 @@ def _strokes(reading: Reading) -> list[str]:
         if word not in words:
             words.append(word)
     return words[:6]
+
+
+@camera.command(epilog=_EPILOG, short_help="What head-position graphs show of a drive.")
+@click.argument("graphs", nargs=-1, required=True, metavar="GRAPH..", type=click.Path(path_type=Path))
+@click.option(
+    "--recording", type=click.Path(path_type=Path), metavar="DIR",
+    help="Recording of the filmed run: which command caused a seek, and what timing says.",
+)  # fmt: skip
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), metavar="DIR",
+    help="With --recording: write the report, with the findings of the films beside those of timing.",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON, and nothing else.")
+def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None, as_json: bool) -> None:
+    """Where cache and map lie, which way strokes lead, the phases of a cleaning, the arm's times: what the
+    head-position graphs in GRAPH (folders that track -o wrote) show of one drive."""
+    from skylight.camera.graph import read_graph
+    from skylight.camera.join import beside_timing, joined
+    from skylight.camera.verdict import Io, judge
+    from skylight.cli.probe import write_results
+    from skylight.cli.result import print_findings
+    from skylight.findings import SCHEMA
+    from skylight.report.json import document_text, probe_document
+
+    if out is not None and recording is None:
+        raise UsageError("-o: a report is that of a recording; give --recording DIR, or omit -o")
+    if out is not None:
+        check_results_folder(out)
+    read = [read_graph(graph) for graph in graphs]
+    if recording is None:
+        found = joined(one for graph in read for one in judge(graph))
+        document = {"schema": SCHEMA, "findings": {one.name: one.to_json() for one in found}}
+    else:
+        from skylight.camera.commands import read_commands
+        from skylight.probe.suite import infer_suite
+        from skylight.recording import recording_dir
+
+        folder = recording_dir(recording)
+        result = infer_suite(folder)
+        io = Io(read_commands(f"recording:{folder}").log, result.target.size_bytes)
+        films = joined(one for graph in read for one in judge(graph, io))
+        found = beside_timing(result.findings, films)
+        notes = [f"film {graph.name}: {note}" for graph in read for note in graph.notes]
+        result = replace(result, findings=found, notes=[*result.notes, *notes])
+        document = probe_document([result])
+        if out is not None:
+            write_results([(result, folder)], out)
+    if as_json:
+        click.echo(document_text(document), nl=False)
+        return
+    print_findings(found)
+    if out is not None:
+        line(f"Report: {out / 'report.html'}")
 
 
 @camera.command(epilog=_EPILOG, short_help="Film the head of an emulated drive.")

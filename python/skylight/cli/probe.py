@@ -368,7 +368,7 @@ def _print_end(
         line(f"Head trace: {trace.summary()}")
 
 
-def _keep(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str, Path]:
+def write_results(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str, Path]:
     """Writes findings.json and the report; returns the JSON text and the path of the page."""
     from skylight.report.html import write_file, write_report
     from skylight.report.json import document_text, probe_document
@@ -533,7 +533,7 @@ def probe(
                 results.append((result, job.recording))
                 if not quiet:
                     print_result(result, why=why)
-        text, written = _keep(results, page)
+        text, written = write_results(results, page)
     except KeyboardInterrupt as stop:
         interrupted = Interrupted(_resume_line(page, out))
         for note in getattr(stop, "__notes__", ()):

@@ -20,7 +20,7 @@ from skylight.units import format_percent
 if TYPE_CHECKING:
     from skylight.report.words import Verdict
 
-__all__ = ["check_expected", "csv_text", "print_all", "print_result"]
+__all__ = ["check_expected", "csv_text", "print_all", "print_findings", "print_result"]
 
 TABLE_FROM = 110
 """Columns from which a reason has room beside its finding: narrower, it stands below."""
@@ -76,7 +76,7 @@ def print_result(result: SuiteResult, *, why: bool) -> None:
 
     line()
     if why:
-        _print_findings(result.findings)
+        print_findings(result.findings)
         line()
     for note in dict.fromkeys(result.notes):
         paragraph(f"note: {note}")
@@ -109,7 +109,7 @@ def _sure(seen: Verdict) -> str:
     return "" if seen.confidence is None else f", {format_percent(seen.confidence)} sure"
 
 
-def _print_findings(findings: Sequence[Finding]) -> None:
+def print_findings(findings: Sequence[Finding]) -> None:
     """Prints every finding with its reason: a table where there is room for one, else one below the other."""
     from skylight.report.values import finding_rows
     from skylight.report.words import sentence

@@ -24,7 +24,7 @@ from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, Op, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
 from skylight.infer.host_clock import host_notes
-from skylight.probe import Cost, Figure, Test
+from skylight.probe import Cost, Figure, Test, film
 from skylight.probe.band_size import BandSize
 from skylight.probe.bound import Bound, BoundReached
 from skylight.probe.budget import Budget
@@ -86,8 +86,9 @@ ALL_TESTS = (*TESTS, *ZONED_TESTS, *LOG_TESTS)
 
 PROPERTIES: Mapping[str, Property] = MappingProxyType(
     {found.name: found for test in ALL_TESTS for found in test.findings}
+    | {found.name: found for found in film.FINDINGS}
 )
-"""All that can be found, by name, in the order of the tests that find it."""
+"""All that can be found, by name, in the order of the tests that find it; then by films."""
 
 QUICK = ("drive_type",)
 """What is run for a quick answer."""
