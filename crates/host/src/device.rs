@@ -55,6 +55,17 @@ impl Device {
 
     /// The same, with another view of sysfs and procfs.
     pub fn open_with(path: &Path, access: Access, sysfs: &Sysfs) -> Result<Self, HostError> {
+        let mut device = Self::open_unexamined(path, access, sysfs)?;
+        if access == Access::DestroyData {
+            device.check_signatures()?;
+        }
+        let block = device.identity.block_bytes;
+        device.prepare(&Needs { slots: 1, read_bytes: block.max(FIRST_BUFFER_BYTES), write_bytes: 0 })?;
+        Ok(device)
+    }
+
+    /// Opens it with every check but that of its content, which is not read.
+    pub(crate) fn open_unexamined(path: &Path, access: Access, sysfs: &Sysfs) -> Result<Self, HostError> {
         let name = printable(path);
         let metadata = metadata_of(path, &name)?;
         let kind = kind_of(&metadata, &name)?;
@@ -86,12 +97,7 @@ impl Device {
             identity.note_use(&refusal);
         }
         let (boot, counters) = (sysfs.boot_id(), Counters::default());
-        let mut device = Self { file, access, identity, node, boot, engine: None, counters };
-        if access == Access::DestroyData {
-            device.check_signatures()?;
-        }
-        device.prepare(&Needs { slots: 1, read_bytes: block.max(FIRST_BUFFER_BYTES), write_bytes: 0 })?;
-        Ok(device)
+        Ok(Self { file, access, identity, node, boot, engine: None, counters })
     }
 
     /// The identity of the target.
