@@ -20,7 +20,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::caching::Caching;
-use crate::device::{Access, Device};
+use crate::device::{Access, Content, Device};
 use crate::error::{EraseFailure, HostError, RefusalReason, printable, system_words};
 use crate::sg_io::SgIo;
 use crate::survey::bus_of;
@@ -235,7 +235,7 @@ fn unknown_drive() -> Fault {
 /// # Errors
 /// When the device is refused as for writing, or the password cannot be removed.
 pub fn unfinished(path: &Path, notes: &Path, sysfs: &Sysfs) -> Result<Option<Unfinished>, HostError> {
-    let device = Device::open_unexamined(path, Access::DestroyData, sysfs)?;
+    let device = Device::open_unexamined(path, Access::DestroyData, Content::Lost, sysfs)?;
     let Ok(eraser) = device.eraser(Erase::Sanitize) else { return Ok(None) };
     let name = printable(path);
     if let Some(key) = &device.identity().key {

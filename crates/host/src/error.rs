@@ -297,8 +297,8 @@ impl Reason {
 /// A failed I/O: the fault of the target, not of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{path}: {op} of {size} bytes at offset {offset} failed: {reason}; {mend}, then resume",
-    mend = reason.mend()
+    "{path}: {op} of {size} bytes at offset {offset}{lba} failed: {reason}; {mend}, then resume",
+    lba = lba_words(*lba), mend = reason.mend()
 )]
 pub struct Failure {
     /// The device.
@@ -309,8 +309,14 @@ pub struct Failure {
     pub offset: u64,
     /// Size in bytes.
     pub size: u32,
+    /// The logical block at that offset, of a block device.
+    pub lba: Option<u64>,
     /// The reason.
     pub reason: Reason,
+}
+
+fn lba_words(lba: Option<u64>) -> String {
+    lba.map_or_else(String::new, |lba| format!(" (LBA {lba})"))
 }
 
 /// A setting that could not be restored.

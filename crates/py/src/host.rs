@@ -125,17 +125,26 @@ impl HostDevice {
 
 #[pymethods]
 impl HostDevice {
-    /// Opens `path`; `root` replaces the root of `sys` and `proc` in tests.
+    /// Opens `path`, with `preserve` for writes that the caller puts back; `root` replaces the root of `sys` and
+    /// `proc` in tests.
     #[new]
-    #[pyo3(signature = (path, destroy_data, root=None))]
-    fn new(py: Python<'_>, path: PathBuf, destroy_data: bool, root: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (path, destroy_data, root=None, preserve=false))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        destroy_data: bool,
+        root: Option<PathBuf>,
+        preserve: bool,
+    ) -> PyResult<Self> {
         let access = match destroy_data {
             true => Access::DestroyData,
             false => Access::ReadOnly,
         };
         let sysfs = root.map_or_else(Sysfs::default, |root| Sysfs::at(&root));
-        let device =
-            py.detach(|| Device::open_with(&path, access, &sysfs)).map_err(|error| host_error(py, &error))?;
+        let opened = py.detach(|| {
+            if preserve { Device::open_kept(&path, &sysfs) } else { Device::open_with(&path, access, &sysfs) }
+        });
+        let device = opened.map_err(|error| host_error(py, &error))?;
         Ok(Self {
             identity: device.identity().clone(),
             device: Mutex::new(Some(device)),
