@@ -158,7 +158,7 @@ def test_one_that_takes_long_is_done_once_a_test(
 ) -> None:
     host = FakeHost(file)
     assert reset(host, "sanitize", tmp_path, times=3) == [State.CLEAN] * 3
-    monkeypatch.setattr("skylight.probe.reset.LONG_S", -1.0)
+    monkeypatch.setattr("skylight.probe.reset.LONG_S", 0.0)
     (tmp_path / "long").mkdir()
     assert reset(host, "sanitize", tmp_path / "long", times=3) == [
         State.CLEAN, State.UNKNOWN, State.UNKNOWN,

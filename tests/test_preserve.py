@@ -218,7 +218,7 @@ def test_a_probe_leaves_a_file_as_it_was(
     out = tmp_path / "out"
     assert run_cli(["probe", str(target), "--preserve", "--quick", "--out", str(out)]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "put back (--preserve)" in said and "TRIM" not in said
+    assert "put back (--preserve)" in said and "TRIM of the whole" not in said
     assert target.read_bytes() == before and not (out / JOURNAL).exists()
 
 
