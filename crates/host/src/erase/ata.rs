@@ -264,7 +264,9 @@ mod tests {
         let mut set = |number: usize, word: u16| {
             identity[2 * number..2 * number + 2].copy_from_slice(&word.to_le_bytes());
         };
-        (set(59, 0x5000), set(89, 0x8100), set(128, 0x0009));
+        set(59, 0x5000);
+        set(89, 0x8100);
+        set(128, 0x0009);
         let found = features(&identity);
         assert_eq!((found.block_erase, found.overwrite, found.crypto_scramble), (false, true, false));
         assert_eq!(
@@ -275,7 +277,9 @@ mod tests {
         let mut set = |number: usize, word: u16| {
             identity[2 * number..2 * number + 2].copy_from_slice(&word.to_le_bytes());
         };
-        (set(59, 0xe000), set(89, 0x0005), set(128, 0x0017));
+        set(59, 0xe000);
+        set(89, 0x0005);
+        set(128, 0x0017);
         let found = features(&identity);
         assert!(!found.block_erase && !found.overwrite && !found.crypto_scramble, "bit 12 is not set");
         assert!(found.password_set && found.locked && found.count_expired && !found.frozen);
