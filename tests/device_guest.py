@@ -2,7 +2,8 @@
 
 For each disk it switches the settings as a test does, by a process that ends, and by one that is killed,
 and says at each moment what the kernel and the drive report. Then fio does I/O on it, and scsi_debug has a
-sector that cannot be read. Every judgement is the test's. The drive's own
+sector that cannot be read or written; each disk is asked for its erases, and scsi_debug is unplugged
+while it is read. Every judgement is the test's. The drive's own
 answer comes by commands of this file, not of the code under test: IDENTIFY DEVICE by ATA PASS-THROUGH (16)
 and MODE SENSE (6) of the Caching mode page.
 """
@@ -14,10 +15,13 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from skylight.evidence import IoBatch
 
@@ -164,6 +168,59 @@ def medium_error(device: str) -> dict[str, Any]:
     return told
 
 
+def write_error(device: str) -> dict[str, Any]:
+    """How a write ends at that sector, which scsi_debug fails too."""
+    from skylight.engines.device import DeviceEngine, DeviceFailed
+
+    OPTS.write_text(str(MEDIUM_ERROR))
+    try:
+        with closing(DeviceEngine.open(device, destroy_data=True)) as engine:
+            try:
+                engine.run(IoBatch.writes([0, BAD_BYTES, 4096], 4096))
+            except DeviceFailed as error:
+                return {"line": str(error), "written": error.log.offset.tolist()}
+    finally:
+        OPTS.write_text("0")
+    return {"line": "", "written": []}
+
+
+def erases(device: str) -> dict[str, Any]:
+    """What a disk offers and refuses of each erase, and what came of one that it takes."""
+    from skylight.engines.device import DeviceEngine
+    from skylight.engines.erase import ERASES
+    from skylight.errors import SkylightError
+
+    told: dict[str, Any] = {}
+    with closing(DeviceEngine.open(device, destroy_data=True)) as engine:
+        for erase in ERASES:
+            try:
+                told[erase] = {"offer": engine.erase_offer(erase).command}
+                done = engine.erase_by(erase, lambda *_: None)
+                told[erase] |= {"gone": done.is_gone}
+            except SkylightError as error:
+                told[erase] = {**told.get(erase, {}), "line": str(error)}
+        told["trim"] = engine.trim()
+    return told
+
+
+def unplugged(device: str) -> dict[str, Any]:
+    """How a run ends when its disk is deleted below it, and whether a guard or note is left for good."""
+    from skylight.engines.device import DeviceEngine, DeviceFailed
+
+    where = np.arange(1 << 20, dtype=np.uint64) % np.uint64(1000) * np.uint64(4096)
+    delete = Path("/sys/block") / Path(device).name / "device/delete"
+    engine = DeviceEngine.open(device, destroy_data=True)
+    threading.Timer(2.0, lambda: delete.write_text("1")).start()
+    try:
+        engine.run(IoBatch.reads(where, 4096), depth=4)
+    except DeviceFailed as error:
+        told = {"line": str(error), "read": len(error.log)}
+    else:
+        told = {"line": "", "read": len(where)}
+    engine.close()
+    return told
+
+
 def main() -> None:
     """Waits for the disks, and goes through all of them."""
     from skylight.cli.devices import survey
@@ -182,8 +239,11 @@ def main() -> None:
         for disk, one, other, fio in zip(found, first, second, third, strict=True)
     ]
     for one in told:
+        one["erases"] = erases(one["disk"]["path"])
         if one["disk"]["model"] == "scsi_debug":
             one["medium error"] = medium_error(one["disk"]["path"])
+            one["write error"] = write_error(one["disk"]["path"])
+            one["unplugged"] = unplugged(one["disk"]["path"])
     print(json.dumps(told))
 
 

@@ -58,7 +58,9 @@ def test_a_backing_file_that_is_cut_while_it_is_read(tmp_path: Path, depth: int)
         batch = long_batch()
         timer = threading.Timer(0.5, os.truncate, (path, 8 * MIB))
         timer.start()
-        with pytest.raises(DeviceFailed, match=r"read of 4096 bytes at offset \d+ failed: ") as caught:
+        with pytest.raises(
+            DeviceFailed, match=r"read of 4096 bytes at offset \d+ \(LBA \d+\) failed: "
+        ) as caught:
             engine.run(batch, depth=depth)
         timer.join()
         assert str(caught.value).startswith(f"{device.path}: ")

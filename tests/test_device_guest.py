@@ -102,8 +102,35 @@ def test_the_first_medium_error_ends_a_run_with_its_place(
 ) -> None:
     ended = told["debug"]["medium error"][engine]
     place = f"{BAD_BYTES:,}" if engine == "fio" else str(BAD_BYTES)
-    assert place in ended["line"] and "\n" not in ended["line"]
+    assert place in ended["line"] and f"(LBA {BAD_BYTES // 512})" in ended["line"]
+    assert "\n" not in ended["line"]
     assert ended["read"] == [0], "what was read before it is evidence"
+
+
+def test_the_first_write_error_ends_a_run_with_its_place(told: dict[str, dict[str, Any]]) -> None:
+    ended = told["debug"]["write error"]
+    assert f"write of 4096 bytes at offset {BAD_BYTES} (LBA {BAD_BYTES // 512}) failed: " in ended["line"]
+    assert ended["written"] == [0]
+
+
+def test_what_a_disk_cannot_erase_is_refused(told: dict[str, dict[str, Any]]) -> None:
+    """QEMU's SATA disk has neither feature set; scsi_debug declares none of the commands."""
+    for name in ("ata", "debug"):
+        for erase in ("sanitize", "secure-erase", "format"):
+            said = told[name]["erases"][erase]
+            assert "offer" not in said and "cannot be erased: " in said["line"], (name, said)
+    assert "SCSI disks" in told["ata"]["erases"]["format"]["line"]
+    assert "ATA disks" in told["qemu"]["erases"]["secure-erase"]["line"]
+
+
+def test_a_format_that_leaves_the_data_is_noticed(told: dict[str, dict[str, Any]]) -> None:
+    """QEMU's SCSI disk completes FORMAT UNIT and does nothing."""
+    assert told["qemu"]["erases"]["format"] == {"offer": "FORMAT UNIT", "gone": False}
+
+
+def test_a_disk_that_is_unplugged_ends_a_run_in_one_line(told: dict[str, dict[str, Any]]) -> None:
+    ended = told["debug"]["unplugged"]
+    assert ended["read"] > 0 and "failed: " in ended["line"] and "\n" not in ended["line"], ended
 
 
 @pytest.mark.parametrize("end", ["ended", "killed"])

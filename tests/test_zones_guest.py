@@ -280,8 +280,8 @@ def test_a_write_beside_the_write_pointer_fails_in_one_line(
     at = FIRST * ZONE_BYTES + 8192
     assert failed.code == 3
     assert failed.err == (
-        f"{device}: write of 4096 bytes at offset {at} failed: {why}; check that it began at the write"
-        " pointer of its zone (skylight zones), or its health (smartctl -a), then resume\n"
+        f"{device}: write of 4096 bytes at offset {at} (LBA {at // 512}) failed: {why}; check that it began"
+        " at the write pointer of its zone (skylight zones), or its health (smartctl -a), then resume\n"
     )
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "conditions_toml",
     "cut_pieces",
     "host_survey",
+    "host_unfinished",
     "image_check",
     "image_compact",
     "image_info",
@@ -194,6 +195,10 @@ def host_survey(root: str | None = None) -> list[dict[str, str | int | bool | No
     """All disks of this machine: what each is and declares, its bus, and what a probe may do to it. Raises
     HostError."""
 
+def host_unfinished(path: str, notes: str, root: str | None = None) -> tuple[str, float | None] | None:
+    """What an earlier erase left on a device: "released" (its password, by a note in that folder, is off),
+    "running" with the share that is done, or None."""
+
 @final
 class HostSwitch:
     """A setting that was switched, until it is restored."""
@@ -211,7 +216,9 @@ class HostSwitch:
 class HostDevice:
     """A block device or regular file, opened for a test."""
 
-    def __new__(cls, path: str, destroy_data: bool, root: str | None = None) -> HostDevice: ...
+    def __new__(
+        cls, path: str, destroy_data: bool, root: str | None = None, preserve: bool = False
+    ) -> HostDevice: ...
     @property
     def size_bytes(self) -> int:
         """Size in bytes."""
@@ -245,6 +252,18 @@ class HostDevice:
         """The value of a setting in the words of the place where it is switched; None without one."""
     def discard(self, start_bytes: int, length_bytes: int) -> None:
         """Discards a part of a block device, bytes. An OSError says why not."""
+    def erase_offer(
+        self, erase: Literal["sanitize", "secure-erase", "format"]
+    ) -> dict[str, str | int | bool | None]:
+        """What an erase would be: `command`, `seconds`, `key_change`, `writes_all`."""
+    def erase(
+        self, erase: Literal["sanitize", "secure-erase", "format"], note: str
+    ) -> dict[str, str | int | bool | None]:
+        """Erases the drive, or begins it; `note` is where a password is noted meanwhile."""
+    def erase_progress(
+        self, erase: Literal["sanitize", "secure-erase", "format"]
+    ) -> tuple[bool, float | None]:
+        """Whether the erase that was begun is complete, and the share that is done."""
     def switch(
         self,
         setting: Literal["write cache", "look-ahead", "scheduler", "queue depth"],

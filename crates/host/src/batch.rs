@@ -160,7 +160,8 @@ fn of_zoned_write(reason: &Reason) -> Option<Reason> {
 
 /// The end of a batch by a zone command that failed for no reason of ZBC-2.
 fn ended(failure: ZoneFailure, op: Op, offset: u64, size: u32) -> End {
-    End::Failed(Failure { path: failure.path, op, offset, size, reason: Reason::Zone(failure.fault) })
+    let reason = Reason::Zone(failure.fault);
+    End::Failed(Failure { path: failure.path, op, offset, size, lba: None, reason })
 }
 
 /// The operation of a row that is not I/O of io_uring.

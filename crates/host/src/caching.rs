@@ -4,7 +4,7 @@
 //! (16): a translated mode page shows what the layer keeps, not what the disk has, and none known translates a
 //! change of look-ahead. A SCSI disk gets MODE SENSE (10) and MODE SELECT (10) of its Caching mode page.
 //!
-//! Invariants: only these four commands are sent, and only [`Caching::set_look_ahead`] changes anything. A change
+//! Invariants: only these four commands are sent from here, and only [`Caching::set_look_ahead`] changes anything. A change
 //! is of the current values alone (SP is zero), so that switching the drive off undoes it. The write cache is
 //! read here and never switched: the kernel has to know of it, because it decides by it whether to send flushes.
 //! A USB adapter that declares no translation is sent nothing: the kernel does not ask such adapters for the
@@ -20,7 +20,8 @@ use crate::sg_io::{CommandFault, Link, Transfer};
 use crate::survey::bus_of;
 use crate::sysfs::Node;
 
-const ATA_PASS_THROUGH_16: u8 = 0x85;
+/// The operation code of ATA PASS-THROUGH (16).
+pub const ATA_PASS_THROUGH_16: u8 = 0x85;
 const MODE_SELECT_10: u8 = 0x55;
 const MODE_SENSE_10: u8 = 0x5a;
 const IDENTIFY_DEVICE: u8 = 0xec;
@@ -29,7 +30,7 @@ const ENABLE_LOOK_AHEAD: u8 = 0xaa;
 const DISABLE_LOOK_AHEAD: u8 = 0x55;
 const CACHING_PAGE: u8 = 0x08;
 /// Identification data (ACS-4, IDENTIFY DEVICE), bytes.
-const IDENTITY_BYTES: usize = 512;
+pub const IDENTITY_BYTES: usize = 512;
 /// The header before the pages (SPC-5, mode parameter header (10)), bytes.
 const HEADER_BYTES: usize = 8;
 /// Header, one long block descriptor and the page with space to spare, bytes.
@@ -149,7 +150,11 @@ impl<L: Link> Caching<L> {
         Ok(answer?)
     }
 
-    fn identify(&self) -> io::Result<[u8; IDENTITY_BYTES]> {
+    /// The identification data of an ATA disk.
+    ///
+    /// # Errors
+    /// When the disk does not answer, or with something else.
+    pub fn identify(&self) -> io::Result<[u8; IDENTITY_BYTES]> {
         let mut data = [0; IDENTITY_BYTES];
         let got = self.patiently(|| self.link.send(&identify_device(), Transfer::In(&mut data)))?;
         if got == IDENTITY_BYTES && is_sound(&data) { Ok(data) } else { Err(nonsense("identification data")) }

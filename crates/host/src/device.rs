@@ -36,6 +36,15 @@ pub enum Access {
     DestroyData,
 }
 
+/// What becomes of what a target holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// It is lost where it is written.
+    Lost,
+    /// The caller puts back what it overwrites.
+    Kept,
+}
+
 /// An open target.
 pub struct Device {
     file: File,
@@ -55,6 +64,29 @@ impl Device {
 
     /// The same, with another view of sysfs and procfs.
     pub fn open_with(path: &Path, access: Access, sysfs: &Sysfs) -> Result<Self, HostError> {
+        let mut device = Self::open_unexamined(path, access, Content::Lost, sysfs)?;
+        if access == Access::DestroyData {
+            device.check_signatures()?;
+        }
+        device.prepare_first()?;
+        Ok(device)
+    }
+
+    /// Opens it for writes that the caller puts back: partitions and signatures are no reason to refuse it, its use
+    /// by others is.
+    pub fn open_kept(path: &Path, sysfs: &Sysfs) -> Result<Self, HostError> {
+        let mut device = Self::open_unexamined(path, Access::DestroyData, Content::Kept, sysfs)?;
+        device.prepare_first()?;
+        Ok(device)
+    }
+
+    /// Opens it with every check but that of what it holds, which is not read.
+    pub(crate) fn open_unexamined(
+        path: &Path,
+        access: Access,
+        content: Content,
+        sysfs: &Sysfs,
+    ) -> Result<Self, HostError> {
         let name = printable(path);
         let metadata = metadata_of(path, &name)?;
         let kind = kind_of(&metadata, &name)?;
@@ -62,7 +94,12 @@ impl Device {
             Kind::BlockDevice => sysfs.node(dev_number(metadata.rdev())),
             Kind::File => None,
         };
-        let used = user_of(&name, kind, &metadata, node.as_ref(), sysfs);
+        let mut used = user_of(&name, kind, &metadata, node.as_ref(), sysfs);
+        if let (Content::Kept, Ok(Some(Refusal { reason: RefusalReason::Partitioned(_), .. }))) =
+            (content, &used)
+        {
+            used = Ok(None);
+        }
         let protected = node.as_ref().is_some_and(is_protected);
         let refusal = match (access, protected, used) {
             (Access::DestroyData, true, _) => return Err(RefusalReason::ReadOnly.of(&name).into()),
@@ -86,12 +123,7 @@ impl Device {
             identity.note_use(&refusal);
         }
         let (boot, counters) = (sysfs.boot_id(), Counters::default());
-        let mut device = Self { file, access, identity, node, boot, engine: None, counters };
-        if access == Access::DestroyData {
-            device.check_signatures()?;
-        }
-        device.prepare(&Needs { slots: 1, read_bytes: block.max(FIRST_BUFFER_BYTES), write_bytes: 0 })?;
-        Ok(device)
+        Ok(Self { file, access, identity, node, boot, engine: None, counters })
     }
 
     /// The identity of the target.
@@ -168,6 +200,7 @@ impl Device {
             columns,
             counters: &mut self.counters,
             shrunk: &shrunk,
+            block_bytes: (self.identity.kind == Kind::BlockDevice).then_some(self.identity.block_bytes),
         };
         if let Some(size) = shrunk() {
             let failure = batch.failure(0, Reason::Shrunk(size));
@@ -213,6 +246,12 @@ impl Device {
         })?;
         self.engine = Some(engine);
         Ok(())
+    }
+
+    /// Allocates the ring and its first buffer.
+    fn prepare_first(&mut self) -> Result<(), HostError> {
+        let block = self.identity.block_bytes;
+        self.prepare(&Needs { slots: 1, read_bytes: block.max(FIRST_BUFFER_BYTES), write_bytes: 0 })
     }
 
     /// Refuses a target that holds a foreign signature.

@@ -102,6 +102,8 @@ pub struct Batch<'a> {
     pub counters: &'a mut Counters,
     /// The current size of the target if it has shrunk, bytes.
     pub shrunk: &'a dyn Fn() -> Option<u64>,
+    /// The logical block of a block device, bytes; `None` of a file.
+    pub block_bytes: Option<u32>,
 }
 
 /// An io_uring and its buffers.
@@ -348,6 +350,7 @@ impl Batch<'_> {
             op: code::decode(self.columns.op[row]).map_or(Op::Read, |(op, _)| op),
             offset: self.columns.offset[row],
             size: self.columns.size[row],
+            lba: self.block_bytes.map(|block| self.columns.offset[row] / u64::from(block)),
             reason,
         }
     }

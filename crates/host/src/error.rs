@@ -115,6 +115,9 @@ pub enum RefusalReason {
         "a killed run left it before the last boot, and somebody may have changed the settings since: {0}; set them by hand, or delete it to leave them as they are"
     )]
     OldNote(String),
+    /// Why the drive cannot be erased as asked, and the mend.
+    #[error("{0}")]
+    NotErasable(String),
     /// The first thing wrong with the columns of a batch.
     #[error(transparent)]
     Columns(ColumnError),
@@ -294,8 +297,8 @@ impl Reason {
 /// A failed I/O: the fault of the target, not of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{path}: {op} of {size} bytes at offset {offset} failed: {reason}; {mend}, then resume",
-    mend = reason.mend()
+    "{path}: {op} of {size} bytes at offset {offset}{lba} failed: {reason}; {mend}, then resume",
+    lba = lba_words(*lba), mend = reason.mend()
 )]
 pub struct Failure {
     /// The device.
@@ -306,8 +309,14 @@ pub struct Failure {
     pub offset: u64,
     /// Size in bytes.
     pub size: u32,
+    /// The logical block at that offset, of a block device.
+    pub lba: Option<u64>,
     /// The reason.
     pub reason: Reason,
+}
+
+fn lba_words(lba: Option<u64>) -> String {
+    lba.map_or_else(String::new, |lba| format!(" (LBA {lba})"))
 }
 
 /// A setting that could not be restored.
@@ -338,6 +347,16 @@ fn restore_mend(note: Option<&Path>) -> String {
     })
 }
 
+/// An erase that was begun and failed, with the mend.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {what}")]
+pub struct EraseFailure {
+    /// The device.
+    pub path: String,
+    /// What failed, what became of the drive, and what to do.
+    pub what: String,
+}
+
 /// Any error of this crate.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
@@ -353,6 +372,9 @@ pub enum HostError {
     /// A zone command failed.
     #[error(transparent)]
     Zone(#[from] ZoneFailure),
+    /// An erase failed.
+    #[error(transparent)]
+    Erase(#[from] EraseFailure),
 }
 
 /// An error of the system in its words, without its number.

@@ -1,5 +1,5 @@
 //! Access to real devices: finding them, opening them safely, identifying them, timed I/O, their zones, and
-//! switching their settings and restoring them.
+//! switching their settings and restoring them, and erasing them.
 //!
 //! Invariants:
 //! * With [`Access::ReadOnly`] the descriptor is `O_RDONLY`, so that the kernel itself guarantees that
@@ -14,6 +14,7 @@
 //! * I/O bypasses the page cache (`O_DIRECT`). Times are `CLOCK_MONOTONIC` nanoseconds, taken just before the
 //!   system call that submits (one time for all I/O that it submits) and just after the completion was seen.
 //! * A changed setting is restored on drop; a restore note on disk covers a killed process.
+//! * A drive is erased only by a call that names the command, and never left with a password that is not noted.
 //! * Zones change only by an action that names them, on a target opened with [`Access::DestroyData`].
 //!
 //! Sources: Linux `Documentation/ABI/stable/sysfs-block`, `Documentation/scsi/sd-parameters.rst`,
@@ -27,6 +28,7 @@ mod columns;
 mod device;
 mod device_stack;
 mod engine;
+mod erase;
 mod error;
 #[cfg(test)]
 #[path = "../tests/common/fake.rs"]
@@ -46,7 +48,8 @@ pub use claim::Claim;
 pub use columns::{Columns, MAX_BUFFERS_BYTES, MAX_DEPTH, MAX_IO_BYTES};
 pub use device::{Access, Counters, Device, MIN_SIZE_BYTES, now_ns};
 pub use engine::{End, Log, POLL_NS};
-pub use error::{ColumnError, Failure, HostError, NotRestored, Reason, Refusal, RefusalReason};
+pub use erase::{Erase, Offer, Progress, Unfinished, unfinished};
+pub use error::{ColumnError, EraseFailure, Failure, HostError, NotRestored, Reason, Refusal, RefusalReason};
 pub use identity::{Declared, Identity, Kind};
 pub use settings::{RestoreNote, Setting, State, Switch};
 pub use sg_io::CommandFault;

@@ -28,7 +28,7 @@ use crate::error::{HostError, NotRestored, RefusalReason, system_words};
 use crate::sg_io::{Link, SgIo};
 use crate::sysfs::Node;
 use knob::{Attribute, Knob};
-pub use note::RestoreNote;
+pub use note::{RestoreNote, write_durably};
 use note::{bad_note, note_error};
 
 const CACHE_ON: &str = "write back";

@@ -8,10 +8,10 @@
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
-/// Time that a command may take, ms: to finish a zone may be to write all of it, 2 GiB at 80 MB/s, four times
-/// over.
-const TIMEOUT_MS: u32 = 120_000;
+/// Time that a command may take: to finish a zone may be to write all of it, 2 GiB at 80 MB/s, four times over.
+pub const TIMEOUT: Duration = Duration::from_secs(120);
 /// A sense buffer as large as sense data can be (SPC-5, sense data), bytes.
 const SENSE_BYTES: usize = 252;
 
@@ -69,6 +69,30 @@ impl<L: Link + ?Sized> Link for Box<L> {
     }
 }
 
+/// How a command ended, with all that came back.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// Bytes of data that were transferred.
+    pub transferred: usize,
+    /// The SCSI status; the adapter's above it, from bit 8 on.
+    pub status: u32,
+    /// The sense data, empty without any.
+    pub sense: Vec<u8>,
+}
+
+impl Reply {
+    /// Why the command failed, if it did.
+    pub fn fault(&self) -> Option<CommandFault> {
+        (self.status != 0).then(|| sense_of(&self.sense).unwrap_or(CommandFault::Status(self.status)))
+    }
+}
+
+/// A link that returns the whole sense data, and waits for a command as long as is asked.
+pub trait Exchange: Link {
+    /// Sends a command with its data. An error is the kernel's: nothing reached the drive.
+    fn exchange(&self, command: &[u8], data: Transfer<'_>, timeout: Duration) -> Result<Reply, CommandFault>;
+}
+
 /// The SG_IO ioctl of a disk.
 #[derive(Debug)]
 pub struct SgIo<F> {
@@ -105,6 +129,13 @@ struct SgIoHeader {
 
 impl<F: AsFd + fmt::Debug> Link for SgIo<F> {
     fn send(&self, command: &[u8], data: Transfer<'_>) -> Result<usize, CommandFault> {
+        let reply = self.exchange(command, data, TIMEOUT)?;
+        reply.fault().map_or(Ok(reply.transferred), Err)
+    }
+}
+
+impl<F: AsFd + fmt::Debug> Exchange for SgIo<F> {
+    fn exchange(&self, command: &[u8], data: Transfer<'_>, timeout: Duration) -> Result<Reply, CommandFault> {
         const SG_IO: libc::c_ulong = 0x2285;
         const INTERFACE: libc::c_int = b'S' as libc::c_int;
         const NO_DATA: libc::c_int = -1;
@@ -126,7 +157,7 @@ impl<F: AsFd + fmt::Debug> Link for SgIo<F> {
             dxferp: pointer.cast(),
             cmdp: command.as_ptr(),
             sbp: sense.as_mut_ptr(),
-            timeout: TIMEOUT_MS,
+            timeout: u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX),
             flags: 0,
             pack_id: 0,
             usr_ptr: std::ptr::null_mut(),
@@ -148,16 +179,16 @@ impl<F: AsFd + fmt::Debug> Link for SgIo<F> {
             return Err(CommandFault::Errno(error.raw_os_error().unwrap_or(libc::EIO)));
         }
         let written = usize::from(header.sb_len_wr).min(SENSE_BYTES);
-        if header.status != 0 || header.host_status != 0 {
-            let status = u32::from(header.host_status) << 8 | u32::from(header.status);
-            return Err(sense_of(&sense[..written]).unwrap_or(CommandFault::Status(status)));
-        }
-        Ok(length.saturating_sub(usize::try_from(header.resid).unwrap_or(0)))
+        Ok(Reply {
+            transferred: length.saturating_sub(usize::try_from(header.resid).unwrap_or(0)),
+            status: u32::from(header.host_status) << 8 | u32::from(header.status),
+            sense: sense[..written].to_vec(),
+        })
     }
 }
 
 /// Sense key, additional sense code and qualifier of fixed or descriptor format sense data.
-fn sense_of(sense: &[u8]) -> Option<CommandFault> {
+pub fn sense_of(sense: &[u8]) -> Option<CommandFault> {
     let (key, code, qualifier) = match sense.first()? & 0x7f {
         0x70 | 0x71 => (sense.get(2)?, sense.get(12)?, sense.get(13)?),
         0x72 | 0x73 => (sense.get(1)?, sense.get(2)?, sense.get(3)?),

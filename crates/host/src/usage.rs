@@ -24,8 +24,9 @@ pub fn of_block_device(path: &str, node: &Node, sysfs: &Sysfs) -> Result<Option<
         .or_else(|| holder(path, &stack))
         .or(behind_loop(path, &stack, sysfs)?)
         .or_else(|| alias(path, &stack))
-        .or_else(|| partitioned(path, &node.partitions()))
-        .or_else(|| opened(path, &Targets { devices, files }, sysfs)))
+        .or_else(|| opened(path, &Targets { devices, files }, sysfs))
+        // Last, because what is put back is allowed to have partitions, and no other user.
+        .or_else(|| partitioned(path, &node.partitions())))
 }
 
 /// The first use of a regular file by others, as the refusal for writing.

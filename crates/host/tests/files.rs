@@ -262,8 +262,15 @@ fn a_probed_target_can_be_probed_again() -> Outcome {
 fn enospc_has_its_own_mend() {
     let said = |number| {
         let reason = Reason::Errno(number);
-        skylight_host::Failure { path: "image".into(), op: Op::Write, offset: 0, size: 4096, reason }
-            .to_string()
+        skylight_host::Failure {
+            path: "image".into(),
+            op: Op::Write,
+            offset: 0,
+            size: 4096,
+            lba: None,
+            reason,
+        }
+        .to_string()
     };
     assert!(said(28).contains("free space on the file system that holds it"));
     assert!(said(5).contains("check cables"));

@@ -13,8 +13,8 @@ use pyo3::exceptions::{PyException, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skylight_host::{
-    Access, Columns, Device, End, HostError as Error, Identity, Log, Refusal, RefusalReason, Setting, Switch,
-    Sysfs, Zone,
+    Access, Columns, Device, End, Erase, HostError as Error, Identity, Log, Progress, Refusal, RefusalReason,
+    Setting, Switch, Sysfs, Unfinished, Zone,
 };
 
 use crate::object_of;
@@ -40,6 +40,7 @@ pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HostDevice>()?;
     module.add_class::<HostSwitch>()?;
     module.add_function(wrap_pyfunction!(host_survey, module)?)?;
+    module.add_function(wrap_pyfunction!(host_unfinished, module)?)?;
     module.add("HostError", module.py().get_type::<HostError>())
 }
 
@@ -57,7 +58,7 @@ fn host_error(py: Python<'_>, error: &Error) -> PyErr {
     let kind = match error {
         Error::Refused(Refusal { reason: RefusalReason::Note(_), .. }) => "unkept",
         Error::Refused(_) => "refused",
-        Error::Failed(_) | Error::NotRestored(_) | Error::Zone(_) => "failed",
+        Error::Failed(_) | Error::NotRestored(_) | Error::Zone(_) | Error::Erase(_) => "failed",
     };
     error_of(py, kind, error.to_string(), None)
 }
@@ -69,6 +70,26 @@ fn host_survey(py: Python<'_>, root: Option<PathBuf>) -> PyResult<Bound<'_, PyAn
     let sysfs = root.map_or_else(Sysfs::default, |root| Sysfs::at(&root));
     let disks = py.detach(|| skylight_host::survey(&sysfs)).map_err(|error| host_error(py, &error))?;
     object_of(py, &disks)
+}
+
+/// What an earlier erase left on a device, by the notes in a folder: "released", "running", or None; with the share
+/// that is done.
+#[pyfunction]
+#[pyo3(signature = (path, notes, root=None))]
+fn host_unfinished(
+    py: Python<'_>,
+    path: PathBuf,
+    notes: PathBuf,
+    root: Option<PathBuf>,
+) -> PyResult<Option<(&'static str, Option<f64>)>> {
+    let sysfs = root.map_or_else(Sysfs::default, |root| Sysfs::at(&root));
+    let left = py
+        .detach(|| skylight_host::unfinished(&path, &notes, &sysfs))
+        .map_err(|error| host_error(py, &error))?;
+    Ok(left.map(|left| match left {
+        Unfinished::Released => ("released", None),
+        Unfinished::Running(share) => ("running", share),
+    }))
 }
 
 /// A block device or regular file, opened for a test.
@@ -104,17 +125,26 @@ impl HostDevice {
 
 #[pymethods]
 impl HostDevice {
-    /// Opens `path`; `root` replaces the root of `sys` and `proc` in tests.
+    /// Opens `path`, with `preserve` for writes that the caller puts back; `root` replaces the root of `sys` and
+    /// `proc` in tests.
     #[new]
-    #[pyo3(signature = (path, destroy_data, root=None))]
-    fn new(py: Python<'_>, path: PathBuf, destroy_data: bool, root: Option<PathBuf>) -> PyResult<Self> {
+    #[pyo3(signature = (path, destroy_data, root=None, preserve=false))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        destroy_data: bool,
+        root: Option<PathBuf>,
+        preserve: bool,
+    ) -> PyResult<Self> {
         let access = match destroy_data {
             true => Access::DestroyData,
             false => Access::ReadOnly,
         };
         let sysfs = root.map_or_else(Sysfs::default, |root| Sysfs::at(&root));
-        let device =
-            py.detach(|| Device::open_with(&path, access, &sysfs)).map_err(|error| host_error(py, &error))?;
+        let opened = py.detach(|| {
+            if preserve { Device::open_kept(&path, &sysfs) } else { Device::open_with(&path, access, &sysfs) }
+        });
+        let device = opened.map_err(|error| host_error(py, &error))?;
         Ok(Self {
             identity: device.identity().clone(),
             device: Mutex::new(Some(device)),
@@ -243,6 +273,27 @@ impl HostDevice {
         Ok(self.with(py, |device| Ok(py.detach(move || device.discard(start_bytes, length_bytes))))??)
     }
 
+    /// What an erase would be, as a dict; nothing is changed.
+    fn erase_offer<'py>(&self, py: Python<'py>, erase: &str) -> PyResult<Bound<'py, PyAny>> {
+        let erase = erase_of(erase)?;
+        object_of(py, &self.with(py, |device| py.detach(move || device.erase_offer(erase)))?)
+    }
+
+    /// Erases the drive, or begins it; `note` is the path of the erase note meanwhile.
+    fn erase<'py>(&self, py: Python<'py>, erase: &str, note: PathBuf) -> PyResult<Bound<'py, PyAny>> {
+        let erase = erase_of(erase)?;
+        object_of(py, &self.with(py, |device| py.detach(move || device.erase(erase, &note)))?)
+    }
+
+    /// Whether the erase that was begun is complete, and the share that is done, where the drive says one.
+    fn erase_progress(&self, py: Python<'_>, erase: &str) -> PyResult<(bool, Option<f64>)> {
+        let erase = erase_of(erase)?;
+        Ok(match self.with(py, |device| py.detach(move || device.erase_progress(erase)))? {
+            Progress::Running(share) => (false, share),
+            Progress::Done => (true, None),
+        })
+    }
+
     /// Switches a setting; `note` is the path of the restore note meanwhile.
     #[pyo3(signature = (setting, on, note=None))]
     fn switch(&self, py: Python<'_>, setting: &str, on: bool, note: Option<PathBuf>) -> PyResult<HostSwitch> {
@@ -263,6 +314,11 @@ impl HostDevice {
             *guard = None;
         }
     }
+}
+
+/// An erase by its name in Python.
+fn erase_of(name: &str) -> PyResult<Erase> {
+    Erase::of_word(name).ok_or_else(|| PyValueError::new_err(format!("{name}: is no erase")))
 }
 
 /// A setting by its name in Python.

@@ -35,6 +35,7 @@ from skylight.cli import (
     image,
     probe,
     reproduce,
+    restore,
     serve,
     status,
     zones,
@@ -83,6 +84,7 @@ cli.add_command(probe.probe)
 cli.add_command(drives.drives)
 cli.add_command(devices.devices)
 cli.add_command(reproduce.reproduce)
+cli.add_command(restore.restore_data)
 cli.add_command(serve.serve)
 cli.add_command(status.status)
 cli.add_command(control.control)

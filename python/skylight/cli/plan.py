@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from skylight.cli.console import line, paragraph, table
+from skylight.engines.erase import Offer
+from skylight.engines.preserve import MOST_BYTES
 from skylight.evidence import TargetFacts
 from skylight.probe import Cost, Test
 from skylight.probe.reset import words
@@ -29,9 +31,16 @@ _FILLED = (
 
 
 def print_plan(
-    facts: TargetFacts, can_write: bool, tests: Sequence[Test], options: SuiteOptions, model: str | None
+    facts: TargetFacts,
+    can_write: bool,
+    tests: Sequence[Test],
+    options: SuiteOptions,
+    model: str | None,
+    offer: Offer | None = None,
+    unkept: Sequence[Test] = (),
 ) -> None:
-    """Prints what will be done to a live target; ``model`` is its zone model, None where it has no zones."""
+    """Prints what will be done to a live target; ``model`` is its zone model, None where it has no zones,
+    ``offer`` the command that erases it, if one was chosen, ``unkept`` tests that --preserve leaves out."""
     costs = {test: cost_of(test, facts, writes=can_write, quick=options.quick) for test in tests}
     planned = {test: cost for test, cost in costs.items() if cost.ios}
     idle = [test.title for test in tests if test not in planned]
@@ -48,13 +57,22 @@ def print_plan(
     if left_out(model):
         titles = ", ".join(test.title for test in left_out(model))
         paragraph(f"left out, since {_LEFT_OUT}: {titles}", indent=2)
+    if unkept:
+        titles = ", ".join(test.title for test in unkept)
+        paragraph(f"left out, since they write more than {format_size(MOST_BYTES)}: {titles}", indent=2)
     if can_write:
         zoned = model is not None
-        paragraph(f"reset: {words(options.reset, virtual=facts.kind == 'sim', zoned=zoned)}", indent=2)
+        how = words(options.reset, virtual=facts.kind == "sim", zoned=zoned, offer=offer, kept=_keeps(facts))
+        paragraph(f"reset: {how}", indent=2)
         if zoned:
             paragraph(f"zones: {_FILLED}", indent=2)
     beside = ", zones beside this" if model is not None else ""
     paragraph(f"risk: {_risk(facts, can_write, whole.bytes_written, beside)}", indent=2)
+
+
+def _keeps(facts: TargetFacts) -> bool:
+    """Whether what is overwritten is put back."""
+    return facts.declared.get("preserved") is True
 
 
 def _row(title: str, cost: Cost) -> tuple[str, ...]:
@@ -82,4 +100,6 @@ def _risk(facts: TargetFacts, can_write: bool, bytes_written: int, beside: str) 
     if not can_write:
         return "none; nothing is written, so findings may be unknown (--destroy-data allows writes)"
     most = format_size(bytes_written)
+    if _keeps(facts):
+        return f"up to {most} are overwritten, kept in the results meanwhile, and put back (--preserve)"
     return f"DATA IS LOST: up to {most} are written all over {facts.name}{beside} (--destroy-data)"

@@ -12,7 +12,7 @@ import shlex
 import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -22,15 +22,18 @@ from skylight.cli.console import DeviceProgress, line
 from skylight.cli.plan import print_plan
 from skylight.cli.result import check_expected, csv_text, print_all, print_result
 from skylight.cli.targets import check_distinct, check_results_folder
-from skylight.engines import Engine, Target, open_target, parse_target
+from skylight.engines import Engine, Target, eraser_of, open_target, parse_target
 from skylight.engines.device import DeviceEngine
+from skylight.engines.erase import ERASES, Offer
 from skylight.engines.fio_log import DriveLogs, read_logs, short_name
 from skylight.engines.head_trace import HeadTraceFile
+from skylight.engines.preserve import JOURNAL, PreservingEngine
 from skylight.engines.scratch import ScratchFile
 from skylight.engines.sim import SimEngine
 from skylight.errors import INTERRUPTED, SkylightError, UsageError
+from skylight.probe import Test
 from skylight.probe.fragmented.keep import keep_logs
-from skylight.probe.reset import MEANS, Means
+from skylight.probe.reset import MEANS, QUICK, Means
 from skylight.probe.suite import (
     IN_A_FILE,
     TESTS,
@@ -40,6 +43,7 @@ from skylight.probe.suite import (
     chosen,
     infer_suite,
     run_suite,
+    within_journal,
 )
 from skylight.probe.zoned import model_of
 from skylight.recording import FIO_JOBS, RECORDING_DIR, Recording, recording_dir
@@ -75,6 +79,7 @@ Examples:
   skylight probe /dev/sdX --destroy-data      all, in hours; its data is lost
   skylight probe /dev/sdX --destroy-data --quick        its kind, in a minute
   skylight probe /dev/sdX --engine fio        reads, by fio; its jobs are kept
+  skylight probe /dev/sdX --preserve          writes, and puts the data back
   skylight probe --scratch /mnt/data          writes to a file of its own
   skylight probe sim:emulated-smr-1 --only band_size,zones
   skylight probe recording:skylight-report/sdX --out again
@@ -218,6 +223,7 @@ def _opened(
     stack: ExitStack,
     *,
     fio: bool = False,
+    preserve: bool = False,
 ) -> list[Engine | DriveLogs | None]:
     """An engine for each live target, closed by ``stack``; the logs of a log; None for a recording."""
     engines: list[Engine | DriveLogs | None] = []
@@ -228,6 +234,9 @@ def _opened(
             engines.append(None)
         elif job.target.kind == "fio-log":
             engines.append(read_logs(job.target.name))
+        elif preserve:
+            kept = PreservingEngine.keeping(job.target.name, job.folder / JOURNAL)
+            engines.append(stack.enter_context(closing(kept)))
         else:
             engine = open_target(
                 job.target.spec,
@@ -284,10 +293,20 @@ def _forget(job: Job, made: Sequence[Path]) -> None:
             folder.rmdir()
 
 
+def _offer(engine: Engine, reset: Means) -> Offer | None:
+    """What an erase that was chosen would be; refuses it where it cannot be done. None where none was."""
+    erase = next((one for one in ERASES if one == reset), None)
+    return None if erase is None else eraser_of(engine).erase_offer(erase)
+
+
 def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> SuiteResult:
     """Measures one live target: plan, progress, findings."""
     facts, model = engine.describe(), model_of(engine)
     tests = chosen(options.only, quick=options.quick, model=model)
+    unkept: tuple[Test, ...] = ()
+    if isinstance(engine, PreservingEngine):
+        tests, unkept = within_journal(tests, facts, quick=options.quick)
+        options = replace(options, only=tuple(test.name for test in tests)) if unkept else options
     if not tests:
         raise UsageError(
             f"{facts.name}: a {model} drive refuses the writes of the tests that were asked for; ask for"
@@ -298,10 +317,11 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
         kept = Recording.open(job.recording)
         kept.check_same_run(facts, options.to_json(engine.can_write), options.seed)
         done = all(kept.is_complete(test.name) for test in tests)
+    offer = None if done else _offer(engine, options.reset)
     if done and not quiet:
         line(f"{facts.name}: the run in {job.folder} is already complete; nothing is measured again")
     elif not quiet:
-        print_plan(facts, engine.can_write, tests, options, model)
+        print_plan(facts, engine.can_write, tests, options, model, offer, unkept)
     new = not Recording.is_begun(job.recording)
     made = [path for path in (job.folder, job.folder.parent) if not path.exists()]
     try:
@@ -411,6 +431,19 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
             )
 
 
+def _check_preserve(jobs: Sequence[Job], reset: Means, more: bool) -> None:
+    """Refuses --preserve beside what cannot be put back, and where nothing has to be."""
+    if more:
+        raise UsageError(
+            "--preserve goes without --destroy-data, --scratch and --engine fio; give one of them"
+        )
+    if reset in QUICK:
+        raise UsageError(f"--preserve: what --reset {reset} discards cannot be put back; omit one of them")
+    for job in jobs:
+        if job.target.kind != "device":
+            raise UsageError(f"--preserve: {job.target.spec} is no device or file; omit it")
+
+
 @click.command(epilog=_EPILOG)
 @click.argument("targets", nargs=-1, metavar="TARGET..", shell_complete=completion.targets)
 @click.option(
@@ -455,7 +488,8 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
     type=click.Choice(MEANS),
     default="auto",
     show_default=True,
-    help="How writes begin in a known state. auto: secure erase, else TRIM, else idle time, else rewriting.",
+    help="How writes begin in a known state. auto: erase of an emulated drive, else TRIM, else idle time,"
+    " else rewriting. sanitize, secure-erase, format: the whole drive by its own command; not in auto.",
 )
 @click.option(
     "--engine",
@@ -465,6 +499,12 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
     help="What does the I/O of a device or file: Skylight itself, or fio, whose job files are kept.",
 )
 @click.option("--destroy-data", is_flag=True, help="Allow writes to a device or file. Its data is lost.")
+@click.option(
+    "--preserve",
+    is_flag=True,
+    help="Allow writes and put the data back: what is overwritten is read first and kept in the results."
+    " Tests that write more than 4 GiB are left out.",
+)
 @click.option(
     "--scratch",
     type=click.Path(path_type=Path),
@@ -492,14 +532,15 @@ def probe(
     conditions: str | None,
     engine: str,
     destroy_data: bool,
+    preserve: bool,
     scratch: Path | None,
     head_trace: Path | None,
     reset: Means,
 ) -> None:
     """Measure what a drive is, and write a report.
 
-    Nothing is ever written to a device or a file without --destroy-data; with --scratch, only to the file
-    that it makes. Two or more targets give one report that compares them.
+    Nothing is ever written to a device or a file without --destroy-data or --preserve; with --scratch, only
+    to the file that it makes. Two or more targets give one report that compares them.
     """
     names, form = _only(only), _form(as_json, as_csv)
     if scratch is not None:
@@ -509,6 +550,8 @@ def probe(
         raise click.MissingParameter(param_hint="'TARGET..'", param_type="argument")
     jobs, page = _jobs(targets, out, resume)
     _check_choice(jobs, only is not None, quick, destroy_data)
+    if preserve:
+        _check_preserve(jobs, reset, destroy_data or scratch is not None or engine == FIO)
     check_distinct([job.target for job in jobs])
     if head_trace is not None:
         _check_head_trace(jobs, resume)
@@ -521,7 +564,8 @@ def probe(
         with ExitStack() as stack:
             engines: list[Engine | DriveLogs | None]
             if scratch is None:
-                engines = _opened(jobs, seed, destroy_data, conditions, stack, fio=engine == FIO)
+                fio = engine == FIO
+                engines = _opened(jobs, seed, destroy_data, conditions, stack, fio=fio, preserve=preserve)
             else:
                 engines = [_opened_scratch(scratch, stack, quiet=quiet)]
             if head_trace is not None and isinstance(engines[0], SimEngine):

@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol, runtime_checkable
 
+from skylight.engines.erase import Erase, Erased, Follow, Offer
 from skylight.errors import UsageError
 from skylight.evidence import U64, IoBatch, IoLog, SettingsReport, Stop, TargetFacts
 from skylight.zoned.zones import ZoneLayout, Zones
@@ -89,6 +90,28 @@ class Trims(Protocol):
     def trim(self) -> bool:
         """TRIM of the whole target; False if it has none or its data may not be destroyed."""
         ...
+
+
+@runtime_checkable
+class Erases(Protocol):
+    """An engine whose target may be erased by a command that a person asks for."""
+
+    def erase_offer(self, erase: Erase) -> Offer:
+        """What an erase would be. Raises `UsageError` where the target cannot be erased so."""
+        ...
+
+    def erase_by(self, erase: Erase, follow: Follow) -> Erased:
+        """Erases the whole target; `follow` is called as it goes on."""
+        ...
+
+
+def eraser_of(engine: Engine) -> Erases:
+    """The engine as one that erases. Raises `UsageError` where it is none."""
+    if isinstance(engine, Erases):
+        return engine
+    raise UsageError(
+        f"{engine.describe().name}: is no real drive, and takes no erase command; choose another --reset"
+    )
 
 
 @runtime_checkable

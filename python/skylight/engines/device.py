@@ -21,7 +21,7 @@ import mmap
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Protocol, Self
 
@@ -30,6 +30,16 @@ import numpy as np
 from skylight import _native
 from skylight.engines.declared import hints_of
 from skylight.engines.drive_lock import DriveLock
+from skylight.engines.erase import (
+    ErasableHost,
+    Erase,
+    Erased,
+    Follow,
+    Marks,
+    Offer,
+    followed,
+    still_erasing,
+)
 from skylight.engines.guard import Guard
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line
 from skylight.evidence import (
@@ -54,6 +64,10 @@ LOOKED_AT = 32
 BESIDE_BYTES = 1 << 20
 TRIM_BYTES = 64 << 30
 """Bytes discarded by one call: a signal is seen between two."""
+ERASE_NOTE = ".erase"
+"""Ending of the note of a password, beside that of the restore note."""
+PRESERVE_NOTE = ".preserve"
+"""Ending of the note that names the journal of kept data, beside the same."""
 ALL_ZONES = 1 << 32
 """More zones than there are."""
 _FACTS = ("kind", "path", "size_bytes", "block_bytes")
@@ -83,7 +97,7 @@ class Switch(Protocol):
         ...
 
 
-class Host(Protocol):
+class Host(ErasableHost, Protocol):
     """The interface of an open target; `skylight._native.HostDevice` is one."""
 
     @property
@@ -202,6 +216,22 @@ def _raise(error: _native.HostError, log: IoLog = EMPTY_LOG) -> NoReturn:
     raise DeviceInterrupted(line, log) from error
 
 
+def _opened(path: str, destroy_data: bool, root: str | None, preserve: bool) -> _native.HostDevice:
+    """Opens a device or file. To write, the password of an erase that was cut short is removed before; one
+    that goes on is the reason why the content cannot be examined."""
+    try:
+        if destroy_data and any(state_dir().glob(f"*{ERASE_NOTE}")):
+            still_erasing(path, state_dir(), root)
+        return _native.HostDevice(path, destroy_data, root, preserve)
+    except _native.HostError as error:
+        if destroy_data and "cannot be examined" in str(error):
+            with suppress(_native.HostError):
+                why = still_erasing(path, state_dir(), root)
+                if why is not None:
+                    raise UsageError(why) from error
+        _raise(error)
+
+
 def _is_hole(descriptor: int, offset: int) -> bool:
     """Whether a file has a hole at that offset, bytes."""
     try:
@@ -249,14 +279,19 @@ class DeviceEngine:
         destroy_data: bool = False,
         root: str | None = None,
         declared: Mapping[str, JsonScalar] | None = None,
+        preserve: bool = False,
+        restores: bool = True,
     ) -> Self:
         """Opens a device or file, and restores the settings that a killed run left changed.
 
-        `root` is the parent of `sys` and `proc`, for tests; `declared` is what else is known of it."""
-        try:
-            host = _native.HostDevice(path, destroy_data, root)
-        except _native.HostError as error:
-            _raise(error)
+        `root` is the parent of `sys` and `proc`, for tests; `declared` is what else is known of it. With
+        `preserve` what it holds is no reason to refuse writes, because the caller puts it back; `restores`
+        first puts back what an earlier run kept."""
+        if destroy_data and restores:
+            from skylight.engines.preserve import restore_left
+
+            restore_left(path, root)
+        host = _opened(path, destroy_data, root, preserve)
         identity = host.identity()
         known: dict[str, JsonScalar] = {
             k: v for k, v in identity.items() if v is not None and k not in _FACTS
@@ -269,6 +304,7 @@ class DeviceEngine:
         engine._path = path
         try:
             engine.put_back()
+            engine._check_password()
         except SkylightError:
             engine.close()
             raise
@@ -440,8 +476,47 @@ class DeviceEngine:
         return []
 
     def erase(self) -> bool:
-        """Secure erase of real devices is not supported by this version."""
+        """False: a real drive is erased only by a command that a person asks for (`erase_by`)."""
         return False
+
+    def erase_offer(self, erase: Erase) -> Offer:
+        """What an erase would be. Raises `UsageError` where the target cannot be erased so."""
+        try:
+            return Offer.of(self._host.erase_offer(erase), self.size)
+        except _native.HostError as error:
+            _raise(error)
+
+    def erase_by(self, erase: Erase, follow: Follow) -> Erased:
+        """Erases the whole drive, and looks whether it is. `follow` is called as it goes on."""
+        offer, note = self.erase_offer(erase), self.erase_note
+        assert note is not None  # a target without a key has no such command
+        self._take_lock()
+        self._start_guard()
+        marks = Marks(self._path, self.size, self._facts.block_bytes) if self.zone_layout() is None else None
+        if marks is not None:
+            self._run(marks.writes(), 1)
+            marks.look()
+        began = time.monotonic()
+        try:
+            followed(self._host, erase, note, offer.seconds, follow)
+        except _native.HostError as error:
+            _raise(error)
+        seconds = time.monotonic() - began
+        return Erased(offer.command, seconds, offer.key_change, marks is None or marks.are_gone())
+
+    @property
+    def erase_note(self) -> Path | None:
+        """Path of the note of this drive's password while SECURITY ERASE UNIT runs; None for a file."""
+        return None if self.note_path is None else self.note_path.with_suffix(ERASE_NOTE)
+
+    def _check_password(self) -> None:
+        """Refuses a drive on which an erase left its password: a run that may write has removed it."""
+        note = self.erase_note
+        if not self.can_write and note is not None and note.exists():
+            raise UsageError(
+                f"{self._path}: an erase that was cut short left its password on it ({note}); run again with"
+                " --destroy-data to remove it"
+            )
 
     def trim(self) -> bool:
         """TRIM of a whole block device (BLKDISCARD); False where it has none. Never of a file: that would
@@ -468,8 +543,7 @@ class DeviceEngine:
         finally:
             self._host.close()
             guard, self._guard = self._guard, None
-            note = self.note_path
-            if guard is not None and note is not None and note.exists():
+            if guard is not None and guard.has_work():
                 guard.release()
             elif guard is not None:
                 guard.dismiss()

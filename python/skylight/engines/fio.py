@@ -309,7 +309,8 @@ class FioEngine(DeviceEngine):
             row = min(len(log), len(io) - 1)
             op, at, size = _ACTIONS[int(io.op[row])], int(io.offset[row]), int(io.size[row])
             what = os.strerror(ran.error) if ran.error else "fio ended before it was done"
-        doing = f"{_DOING[op]} {size:,} bytes at {at:,}" if op in _DOING else "flushing it"
+        lba = f" (LBA {at // self._facts.block_bytes})" if self._facts.kind == "device" else ""
+        doing = f"{_DOING[op]} {size:,} bytes at {at:,}{lba}" if op in _DOING else "flushing it"
         return (
             f"{self._path}: {doing} failed: {what}; look at the kernel's log (dmesg); the job is {stem}.fio"
         )

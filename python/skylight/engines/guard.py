@@ -1,4 +1,5 @@
-"""A guard beside a run that changes the settings of a drive: it puts them back when the run could not.
+"""A guard beside a run that changes the settings of a drive, sets a password for its erase, or keeps its data
+to put it back: it does that when the run could not.
 
 What survives what: an error, Ctrl-C, SIGTERM and the end of the interpreter are for the engine itself; where
 it could not restore everything, it leaves the guard running. SIGKILL leaves it too, and it sees the pipe from
@@ -28,6 +29,8 @@ PATIENCE_S = 60.0
 """How long the guard tries. Chosen: a killed run is gone within seconds, also from a drive that recovers from
 an error; after that somebody else has the drive, whose start applies the note."""
 EVERY_S = 0.2
+NOTES = (".restore", ".erase", ".preserve")
+"""Endings of the notes of a drive (`device.py`, `preserve.py`)."""
 
 
 class Guard:
@@ -36,6 +39,7 @@ class Guard:
     def __init__(self, device: str, note: Path, root: str | None) -> None:
         """Starts the guard of a device with that restore note; `root` as in `DeviceEngine.open`."""
         paths = os.pathsep.join(path for path in sys.path if path)
+        self._note = note
         self._process = subprocess.Popen(
             [sys.executable, "-P", __file__, os.path.abspath(device), str(note.absolute()), root or ""],
             stdin=subprocess.PIPE,
@@ -45,6 +49,10 @@ class Guard:
             cwd="/",
             env={**os.environ, "PYTHONPATH": paths, "SKYLIGHT_STATE": str(note.parent.absolute())},
         )
+
+    def has_work(self) -> bool:
+        """Whether something is left to put back."""
+        return has_work(self._note)
 
     def dismiss(self) -> None:
         """Ends the guard; what it is to guard has been put back."""
@@ -62,13 +70,18 @@ class Guard:
         threading.Thread(target=self._process.wait, daemon=True).start()
 
 
+def has_work(note: Path) -> bool:
+    """Whether a note of the drive is there: of settings, of a password or of kept data."""
+    return any(note.with_suffix(ending).exists() for ending in NOTES)
+
+
 def put_back(device: str, note: Path, root: str | None) -> None:
     """Applies the note as the next run would, as soon as the device is free; gives up after `PATIENCE_S`."""
     from skylight.engines.device import DeviceEngine
     from skylight.errors import SkylightError
 
     until = time.monotonic() + PATIENCE_S
-    while note.exists() and time.monotonic() < until:
+    while has_work(note) and time.monotonic() < until:
         with suppress(SkylightError):
             DeviceEngine.open(device, destroy_data=True, root=root).close()
         time.sleep(EVERY_S)

@@ -37,7 +37,7 @@ from skylight.evidence import (
     TargetFacts,
 )
 from skylight.findings import Finding, Known, Property
-from skylight.probe.reset import Resets, State
+from skylight.probe.reset import Resets, State, state_after
 from skylight.probe.session import Session, StepNames
 from skylight.probe.zoned import FILLED, PART, ZonesSeen, is_filled
 
@@ -251,10 +251,8 @@ class Replay(StepNames):
         """The state that was reached, by the means that are kept."""
         del slow
         params = self._next_named(name, "erase").params
-        if params.get("erased") is True:
-            return State.NEW
-        if params.get("trimmed") is True or params.get("zones_reset") is True:
-            return State.CLEAN
+        if (state := state_after(params)) is not None:
+            return state
         left = params.get("left")
         return self._resets.reach(self, name, tuple(left.split()) if isinstance(left, str) else ())
 

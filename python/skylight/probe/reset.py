@@ -8,8 +8,12 @@
 | `idle` | idle time, until looks find marks that were written before it at their native place | `CLEAN` |
 | `rewrite` | one region is written over and over: a log moves on until nothing else is left in it | `CLEAN` |
 | `none` | nothing | `UNKNOWN` |
+| `secure-erase` | SECURITY ERASE UNIT of an ATA disk | `NEW` |
+| `sanitize` | SANITIZE; `UNKNOWN` where it changes the key of the data alone | `CLEAN` |
+| `format` | FORMAT UNIT of a SCSI disk | `CLEAN` |
 
-`auto` tries them in this order, which is that of their time, and ends with the first that succeeds. Idle time
+`auto` tries those down to `rewrite` in this order, which is that of their time, and ends with the first that
+succeeds; commands that erase a real drive are for a person to choose. Idle time
 counts only if the marks looked cached before it, which is its control, so a look that cannot tell never says
 that it succeeded; on a lazy drive it does not, and rewriting follows. Rewriting empties what the region is
 written through: the whole cache if that is one log, otherwise the cache band or the zone of that region.
@@ -26,29 +30,36 @@ Source: docs/reset.md.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from skylight.evidence import U64, IoBatch, Op, Step
+from skylight.engines import Engine, eraser_of
+from skylight.engines.erase import ERASES, LONG_S, Offer
+from skylight.evidence import U64, IoBatch, JsonScalar, Op, Step
 from skylight.findings import Finding
 from skylight.infer import cached_or_native
-from skylight.units import format_seconds, format_size
+from skylight.units import format_percent, format_seconds, format_size
 
 if TYPE_CHECKING:
     from skylight.probe.procedure import Steps
 
-Means = Literal["auto", "erase", "zones", "trim", "idle", "rewrite", "none"]
+Means = Literal[
+    "auto", "erase", "zones", "trim", "idle", "rewrite", "none", "sanitize", "secure-erase", "format"
+]
 """What a person may choose."""
 
-MEANS: tuple[Means, ...] = ("auto", "erase", "zones", "trim", "idle", "rewrite", "none")
+MEANS: tuple[Means, ...] = ("auto", "erase", "zones", "trim", "idle", "rewrite", "none", *ERASES)
 ORDER: tuple[Means, ...] = ("erase", "zones", "trim", "idle", "rewrite")
 """What `auto` tries: quick ones first."""
-QUICK = ORDER[:3]
-"""Those that take no time worth a thought."""
+QUICK = (*ORDER[:3], *ERASES)
+"""Those that are one command: `auto` has those that take no time worth a thought."""
+NEW_BY: tuple[Means, ...] = ("erase", "secure-erase")
+"""Those after which a drive is as new: after a secure erase the cache is empty, and the mapping in its
+default state (Aghayev and Desnoyers, FAST 2015, sections 4.8 and 4.9, rely on it)."""
 
 
 class State(IntEnum):
@@ -99,6 +110,47 @@ LONGEST_REWRITE_NS = 3_600_000_000_000
 SAME_PACE = 1.3
 """Times the quickest piece: of 2 GiB that take longer, some waited for bands to be cleaned. Merges of a map
 and outliers come alike in all pieces; zones of different speed are not passed through."""
+
+
+EMPTIED = ("erased", "zones_reset", "trimmed", "emptied")
+"""Parameters of the first step of a reset, each of which says that the target holds nothing."""
+
+
+class ChosenErase:
+    """The erase by a command that a person chose. One that takes long is done once a test."""
+
+    def __init__(self) -> None:
+        """None was done yet."""
+        self._seconds = 0.0
+
+    def done(
+        self, engine: Engine, means: Sequence[Means], say: Callable[[str], None]
+    ) -> dict[str, JsonScalar]:
+        """Erases the target if the command is among the means; what became of it: `erased` if the target is
+        as new, `emptied` if its cache is empty. It is neither if data outlived it, or if the key of the data
+        alone was changed. `say` takes how far it is."""
+        chosen = next((one for one in ERASES if one in means), None)
+        if chosen is None or self._seconds > LONG_S:
+            return {}
+
+        def follow(share: float | None, seconds: float) -> None:
+            left = f", {format_seconds(seconds * (1 - share) / share)} left" if share else ""
+            say(f"{chosen}{'' if share is None else f' {format_percent(share)}'}{left}")
+
+        erased = eraser_of(engine).erase_by(chosen, follow)
+        self._seconds = erased.seconds
+        counts = erased.is_gone and not erased.key_change
+        return {
+            "erased": counts and chosen in NEW_BY, "emptied": counts, "command": erased.command,
+            "seconds": erased.seconds, "gone": erased.is_gone,
+        }  # fmt: skip
+
+
+def state_after(params: Mapping[str, JsonScalar]) -> State | None:
+    """The state after the first step of a reset; None if the target holds what it held."""
+    if params.get("erased") is True:
+        return State.NEW
+    return State.CLEAN if any(params.get(each) is True for each in EMPTIED) else None
 
 
 def first_means(chosen: Means) -> tuple[Means, ...]:
@@ -197,8 +249,11 @@ def with_state(findings: list[Finding], state: State) -> list[Finding]:
     return [replace(each, why=f"{each.why} What the drive held before is not known.") for each in findings]
 
 
-def words(chosen: Means, *, virtual: bool, zoned: bool = False) -> str:
-    """What resets do, for the plan that is printed.
+def words(
+    chosen: Means, *, virtual: bool, zoned: bool = False, offer: Offer | None = None, kept: bool = False
+) -> str:
+    """What resets do, for the plan that is printed; `offer` is that of an erase by a command, and `kept` says
+    that nothing may be discarded.
 
     >>> words("trim", virtual=False)
     'TRIM of the whole target'
@@ -206,14 +261,20 @@ def words(chosen: Means, *, virtual: bool, zoned: bool = False) -> str:
     idle = "idle time" if virtual else f"idle time of up to {format_seconds(LONGEST_IDLE_S)} each"
     rewrite = f"{format_size(MOST_REWRITTEN)} written over and over in one place"
     rewrite += "" if virtual else f", at most {MOST_REWRITES} times a test"
-    each: dict[Means, str] = {
+    each: dict[str, str] = {
         "erase": "secure erase", "zones": "reset of all zones", "trim": "TRIM of the whole target",
         "idle": idle, "rewrite": rewrite, "none": "none; what needs a known state may be unknown",
     }  # fmt: skip
+    if offer is not None:
+        once = "once a test" if offer.seconds is not None and offer.seconds > LONG_S else "before each fill"
+        after = "; only the key of the data changes, so what a cache holds stays unknown" * offer.key_change
+        return f"{offer.words}, {once}; ALL DATA IS LOST, and it cannot be stopped{after}"
     most = (
         f"at most {format_seconds(MOST_S[virtual])} and {format_size(MOST_BYTES)} written each, beside this"
     )
     if chosen == "auto":
-        tried = ", ".join(each[one] for one in ORDER if zoned or one != "zones")
+        tried = ", ".join(
+            each[one] for one in ORDER if (zoned or one != "zones") and not (kept and one in QUICK)
+        )
         return f"by the first that the target has of {tried}; {most}"
     return each[chosen] if chosen not in ("idle", "rewrite") else f"{each[chosen]}; {most}"

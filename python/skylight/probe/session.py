@@ -35,7 +35,7 @@ import numpy as np
 
 from skylight.engines import Engine, RunsJobs, TellsHoles, Trims, ZonedEngine
 from skylight.engines.host_time import HostTime
-from skylight.errors import KeepError, SkylightError, UsageError
+from skylight.errors import KeepError, SkylightError, TargetError, UsageError
 from skylight.evidence import (
     EMPTY_LOG,
     U64,
@@ -53,14 +53,18 @@ from skylight.findings import Known
 from skylight.probe.bound import Bound, BoundReached
 from skylight.probe.budget import Budget
 from skylight.probe.reset import (
+    EMPTIED,
     MOST_BYTES,
     MOST_S,
+    NEW_BY,
     ORDER,
     QUICK,
+    ChosenErase,
     Means,
     Resets,
     State,
     first_means,
+    state_after,
 )
 from skylight.probe.zoned import (
     FILLED,
@@ -86,9 +90,6 @@ PIECE_NS = 500_000_000
 JOB_PIECE_NS = 30_000_000_000
 """A piece of such an engine that took longer is halved, not doubled. Chosen: what may be lost by a cut, and
 how long progress may stand still; a start is a hundredth of it."""
-
-EMPTIED = ("erased", "zones_reset", "trimmed")
-"""Parameters of the first step of a reset, each of which says that the target holds nothing."""
 
 BOUND = "bound"
 """The name of the step that ends the evidence of a test at its bound."""
@@ -174,6 +175,7 @@ class Session(StepNames):
         self._filling_bound = Bound(round(MOST_FILLING_S * 1e9), MOST_FILLED_BY_TEST_BYTES)
         self._cut_fillings: frozenset[str] = frozenset()
         self._means = first_means(reset)
+        self._chosen = ChosenErase()
         self._resets = Resets()
         self._part = part
         self._engine = engine = engine if part is None else UsablePart(engine, part)
@@ -302,16 +304,14 @@ class Session(StepNames):
     def erase(self, name: str) -> bool:
         """Secure erase, as one step: the target is as new. False where it has none, or may not be erased: it
         is as it was."""
-        return self._emptied(name, ("erase",)).get("erased") is True
+        return self._emptied(name, NEW_BY).get("erased") is True
 
     def reset(self, name: str, *, slow: bool = True) -> State:
         """Brings the target to a known state (`skylight.probe.reset`); an erase or a TRIM is one step, the
         slow means are steps of their own."""
-        done = self._emptied(name, ORDER if slow else QUICK)
-        if done.get("erased") is True:
-            return State.NEW
-        if done.get("trimmed") is True or done.get("zones_reset") is True:
-            return State.CLEAN
+        done = self._emptied(name, (*ORDER, *QUICK) if slow else QUICK)
+        if (state := state_after(done)) is not None:
+            return state
         with self._bounded(Bound(round(MOST_S[self.target.kind == "sim"] * 1e9), MOST_BYTES)):
             return self._resets.reach(self, name, tuple(str(done.get("left", "")).split()))
 
@@ -338,6 +338,9 @@ class Session(StepNames):
             return kept.params
         allowed = [one for one in means if one in self._means]
         done: dict[str, JsonScalar] = {"erased": "erase" in allowed and self._engine.erase()}
+        done |= self._chosen.done(
+            self._engine, allowed, lambda said: self._advance(f"{name}, {said}", EMPTY_LOG)
+        )
         if not done["erased"] and "zones" in allowed:
             done |= self._reset_zones()
         if not done["erased"] and not done.get("zones_reset") and "trim" in allowed:
@@ -573,6 +576,8 @@ class Session(StepNames):
             if order.writer is not None and len(log):
                 with suppress(KeepError):  # the first error is the one to report
                     order.writer.rows(log)
+            if isinstance(error, TargetError):
+                error.args = (f"{error}; it was in {order.name} of {self._test}",)
             raise
         if order.writer is not None:
             order.writer.rows(log)
@@ -586,8 +591,8 @@ class Session(StepNames):
         self._done_ios += len(log)
         self._device_ns += log.span_ns
         self._total_ios = max(self._total_ios, self._done_ios)
-        if self._progress is not None and self._done_ios:
-            left = self._device_ns * (self._total_ios - self._done_ios) // self._done_ios
+        if self._progress is not None:
+            left = self._device_ns * (self._total_ios - self._done_ios) // max(self._done_ios, 1)
             if self._bound is not None:
                 left = min(left, self._bound.left_ns)
             report = ProgressReport(

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from skylight.engines import Engine
+from skylight.engines.preserve import MOST_BYTES as MOST_KEPT_BYTES
 from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, Op, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
@@ -195,6 +196,26 @@ def chosen(only: Sequence[str], *, quick: bool = False, model: str | None = None
     tests = (*TESTS, *(ZONED_TESTS if model is not None or only else ()))
     asked = tuple(test for test in tests if whole or test.name in wanted)
     return tuple(test for test in asked if test not in left_out(model))
+
+
+def within_journal(
+    tests: Sequence[Test], facts: TargetFacts, *, quick: bool
+) -> tuple[tuple[Test, ...], tuple[Test, ...]]:
+    """Those of some tests that write no more than a journal of kept data holds, and build on such tests
+    alone; and the others."""
+    left = set[str]()
+    for test in tests:
+        cost = cost_of(test, facts, writes=True, quick=quick)
+        if cost.bytes_written > MOST_KEPT_BYTES or left.intersection(test.needs):
+            left.add(test.name)
+    kept = tuple(test for test in tests if test.name not in left)
+    if not kept:
+        most = format_size(MOST_KEPT_BYTES)
+        raise UsageError(
+            f"{facts.name}: each test that was asked for writes more than --preserve keeps ({most}); ask for"
+            " others with --only"
+        )
+    return kept, tuple(test for test in tests if test.name in left)
 
 
 WHOLE = ("rotation", "cache_location", "zones")

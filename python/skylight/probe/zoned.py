@@ -23,7 +23,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 
 import numpy as np
 
-from skylight.engines import Engine, TellsHoles, Trims, ZonedEngine
+from skylight.engines import Engine, TellsHoles, Trims, ZonedEngine, eraser_of
+from skylight.engines.erase import Erase, Erased, Follow, Offer
 from skylight.errors import UsageError
 from skylight.evidence import (
     I64,
@@ -248,6 +249,14 @@ class UsablePart:
     def erase(self) -> bool:
         """Erases the whole target."""
         return self._engine.erase()
+
+    def erase_offer(self, erase: Erase) -> Offer:
+        """What an erase of the whole target would be."""
+        return eraser_of(self._engine).erase_offer(erase)
+
+    def erase_by(self, erase: Erase, follow: Follow) -> Erased:
+        """Erases the whole target."""
+        return eraser_of(self._engine).erase_by(erase, follow)
 
     def trim(self) -> bool:
         """TRIM of the whole target."""

@@ -67,18 +67,23 @@ impl RestoreNote {
                 _ => Ok(()),
             };
         }
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(dir)?;
         let lines = self.settings.iter().map(|(setting, value)| format!("{} = {value}\n", setting.key()));
         let boot = self.boot.as_ref().map(|boot| format!("{BOOT}{boot}\n")).unwrap_or_default();
         let text = format!("{NOTE_TITLE}\ndrive = {}\n{boot}{}", self.drive, lines.collect::<String>());
-        let draft = path.with_extension("draft");
-        let mut file = File::create(&draft)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&draft, path)?;
-        File::open(dir)?.sync_all()
+        write_durably(path, &text)
     }
+}
+
+/// Writes a file and its directory durably: the whole text, or what was there before.
+pub fn write_durably(path: &Path, text: &str) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(dir)?;
+    let draft = path.with_extension("draft");
+    let mut file = File::create(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    File::open(dir)?.sync_all()
 }
 
 pub(super) fn note_error(note: &Path, source: io::Error) -> HostError {

@@ -1,0 +1,33 @@
+"""``skylight restore RECORDING``: puts back what a probe with --preserve overwrote and could not put back.
+
+A run puts its data back when it ends, and a guard does after a kill; this is for what both missed: a power
+cut, a drive that was pulled out. ``skylight.engines.preserve`` does the work.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from skylight.cli.console import line
+from skylight.engines.preserve import JOURNAL, restore
+from skylight.errors import UsageError
+
+__all__ = ["restore_data"]
+
+
+@click.command("restore")
+@click.argument("recording", type=click.Path(path_type=Path))
+@click.option("--on", "device", metavar="DEVICE", help="The drive, where it has another path by now.")
+def restore_data(recording: Path, device: str | None) -> None:
+    """Put back the data that an interrupted probe with --preserve overwrote.
+
+    RECORDING is the folder of its results. Sectors that somebody else wrote since are left as they are.
+    """
+    for folder in (recording, recording.parent):
+        if (folder / JOURNAL).is_file():
+            done = restore(folder / JOURNAL, device)
+            line(f"{recording}: {done.words}")
+            return
+    raise UsageError(f"{recording}: holds no kept data ({JOURNAL}); name the folder that --out named")
