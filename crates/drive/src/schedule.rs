@@ -207,7 +207,7 @@ pub(crate) struct SptfQueue {
     free: Vec<u32>,
     /// Indices of candidates that are not on the platters.
     off_platter: Vec<u32>,
-    /// The last address that was located, and its location.
+    /// The last address that was located for a write, and its location.
     latest: Option<(Pba, AccessStart)>,
     /// Number of located commands in each group, with groups hashed by their low bits. A plan usually changes
     /// a group without any.
@@ -335,7 +335,7 @@ impl SptfQueue {
         target.group = 0;
         if matches!(command.op, Op::Read | Op::Write) {
             let (medium, first) = layer.locate_first(command.extent, direction == Direction::Write);
-            start = (medium == Medium::Platter).then(|| (first, self.locate_start(media, first)));
+            start = (medium == Medium::Platter).then(|| (first, self.locate_start(media, first, direction)));
             target.group = layer.location_group(command.extent.start);
         }
         self.unknown -= 1;
@@ -351,12 +351,14 @@ impl SptfQueue {
 
     /// Location of an address. Many consecutive writes have the same one: the end of a log.
     #[inline]
-    fn locate_start(&mut self, media: &Media, first: Pba) -> AccessStart {
+    fn locate_start(&mut self, media: &Media, first: Pba, direction: Direction) -> AccessStart {
         match self.latest {
             Some((latest, start)) if latest == first => start,
             _ => {
                 let start = media.disk.access_start(first);
-                self.latest = Some((first, start));
+                if direction == Direction::Write {
+                    self.latest = Some((first, start));
+                }
                 start
             }
         }
