@@ -186,7 +186,7 @@ def guests(
     base = tmp_path_factory.getbasetemp()
     # Each worker of xdist has a folder in that of the run.
     shared = base.parent if hasattr(request.config, "workerinput") else base
-    return booted_once(wanted, shared / "guests")
+    return booted_once(wanted, shared / "guests", is_long=request.config.option.long)
 
 
 @pytest.fixture(scope="session")

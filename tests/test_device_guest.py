@@ -33,7 +33,8 @@ def disks(folder: Path) -> list[str]:
     return words
 
 
-def steps() -> list[Step]:
+def steps(is_long: bool) -> list[Step]:
+    del is_long
     modules = ("ahci", "sd_mod", "virtio_scsi")
     return [
         {"name": "modules", "tool": ["modprobe", "--all", *modules]},

@@ -33,8 +33,8 @@ def test_the_files_that_begin_first_are_there() -> None:
     assert LONG_FILES_S.keys() <= here
 
 
-DISKS = Guest("disks", lambda: [{"name": "look"}], (), hardware=lambda folder: ["-device", folder.name])
-ZONES = Guest("zones", lambda: [{"name": "look"}, {"name": "reset"}], ())
+DISKS = Guest("disks", lambda _: [{"name": "look"}], (), hardware=lambda folder: ["-device", folder.name])
+ZONES = Guest("zones", lambda is_long: [{"name": "look"}, {"name": "reset"}] if is_long else [], ())
 
 
 def test_a_guest_is_booted_once_for_all_who_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_guest_is_booted_once_for_all_who_ask(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(shared, "boot", boot)
     for _ in range(2):
-        said = booted_once([DISKS, ZONES], tmp_path / "guests")
+        said = booted_once([DISKS, ZONES], tmp_path / "guests", is_long=True)
         assert said["disks"] == {"look": Said(0, "disks/look", "")}
         assert said["zones"]["look"] == Said(0, "zones/look", "") and len(said["zones"]) == 2
     assert boots == [(["zones/look", "zones/reset", "disks/look"], ["-device", "run"])]
@@ -62,4 +62,4 @@ def test_a_guest_that_failed_is_not_booted_again(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(shared, "boot", boot)
     for why in ("did not end", "failed for another process"):
         with pytest.raises(BurnInError, match=why):
-            booted_once([ZONES], tmp_path / "guests")
+            booted_once([ZONES], tmp_path / "guests", is_long=False)

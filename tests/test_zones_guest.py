@@ -82,7 +82,8 @@ def life_of_zones(kind: str, device: str) -> list[Step]:
     ]  # fmt: skip
 
 
-def steps() -> list[Step]:
+def steps(is_long: bool) -> list[Step]:
+    del is_long
     null_blk = (
         "modprobe", "null_blk", "nr_devices=1", "gb=1", "zoned=1", "zone_size=4", "zone_capacity=3",
         "zone_nr_conv=4", f"zone_max_open={MAX_OPEN}", "zone_max_active=8", "memory_backed=1",

@@ -24,16 +24,16 @@ def no_hardware(folder: Path) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Guest:
-    """The steps of a module, the tools of the host that they need besides `TOOLS`, and QEMU's words for their
-    hardware, with its files in a folder."""
+    """The steps of a module, by whether long tests are run too; the tools of the host that they need besides
+    `TOOLS`; and QEMU's words for their hardware, with its files in a folder."""
 
     name: str
-    steps: Callable[[], Sequence[Step]]
+    steps: Callable[[bool], Sequence[Step]]
     tools: tuple[str, ...]
     hardware: Callable[[Path], Sequence[str]] = no_hardware
 
 
-def booted_once(guests: Iterable[Guest], folder: Path) -> dict[str, dict[str, Said]]:
+def booted_once(guests: Iterable[Guest], folder: Path, *, is_long: bool) -> dict[str, dict[str, Said]]:
     """What each step said, by the names of guest and step; boots in the folder unless that has been done."""
     # Steps with hardware come last: they load its drivers, and from then on it has the first names of disks.
     ordered = sorted(guests, key=lambda guest: (guest.hardware is not no_hardware, guest.name))
@@ -46,7 +46,7 @@ def booted_once(guests: Iterable[Guest], folder: Path) -> dict[str, dict[str, Sa
             steps = [
                 {**step, "name": f"{guest.name}/{step['name']}"}
                 for guest in ordered
-                for step in guest.steps()
+                for step in guest.steps(is_long)
             ]
             boot(run, PACKAGES, steps, [word for guest in ordered for word in guest.hardware(run)])
     try:
