@@ -34,7 +34,7 @@ def test_the_files_that_begin_first_are_there() -> None:
 
 
 DISKS = Guest("disks", lambda _: [{"name": "look"}], (), hardware=lambda folder: ["-device", folder.name])
-ZONES = Guest("zones", lambda _: [{"name": "look"}, {"name": "reset"}], ())
+ZONES = Guest("zones", lambda is_long: [{"name": "look"}, {"name": "reset"}] if is_long else [], ())
 
 
 def test_a_guest_is_booted_once_for_all_who_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_a_guest_is_booted_once_for_all_who_ask(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(shared, "boot", boot)
     for _ in range(2):
-        said = booted_once([DISKS, ZONES], tmp_path / "guests", is_long=False)
+        said = booted_once([DISKS, ZONES], tmp_path / "guests", is_long=True)
         assert said["disks"] == {"look": Said(0, "disks/look", "")}
         assert said["zones"]["look"] == Said(0, "zones/look", "") and len(said["zones"]) == 2
     assert boots == [(["zones/look", "zones/reset", "disks/look"], ["-device", "run"])]

@@ -24,8 +24,8 @@ def no_hardware(folder: Path) -> Sequence[str]:
 
 @dataclass(frozen=True)
 class Guest:
-    """The steps of a module, those of tests marked long among them if asked for, the tools of the host that
-    they need besides `TOOLS`, and QEMU's words for their hardware, with its files in a folder."""
+    """The steps of a module, by whether long tests are run too; the tools of the host that they need besides
+    `TOOLS`; and QEMU's words for their hardware, with its files in a folder."""
 
     name: str
     steps: Callable[[bool], Sequence[Step]]

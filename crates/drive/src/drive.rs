@@ -318,7 +318,7 @@ impl Drive {
             let submits_at = host.submits_at();
             match (submits_at, event) {
                 (Some(at), event) if event.is_none_or(|(time, _)| at <= time) => self.submit(&mut host, at),
-                (None, _) if self.pending.commands().is_empty() => return Ok(self.finish(host)),
+                (None, _) if self.pending.is_empty() => return Ok(self.finish(host)),
                 (_, Some((time, event))) => self.process(time, event, &mut host),
                 (_, None) => debug_assert!(false, "an outstanding command waits for an event"),
             }
@@ -337,7 +337,7 @@ impl Drive {
         if self.is_idle_before(at) {
             self.idle_until(at, host);
         }
-        if self.pending.commands().is_empty() {
+        if self.pending.is_empty() {
             self.wake(at);
         }
         let command = host.batch.command(index, || self.capacity());
@@ -351,12 +351,12 @@ impl Drive {
     /// Whether no command is outstanding and the media are free before `at`.
     #[inline]
     pub(crate) fn is_idle_before(&self, at: Time) -> bool {
-        self.busy_until < at && self.pending.commands().is_empty()
+        self.busy_until < at && self.pending.is_empty()
     }
 
     /// When background work starts if nothing else happens; `None` if the layer has none.
     pub(crate) fn idle_begins(&self) -> Option<Time> {
-        let after = self.layer.idle_after().filter(|_| self.pending.commands().is_empty())?;
+        let after = self.layer.idle_after().filter(|_| self.pending.is_empty())?;
         Some(self.busy_until.max(self.idle_since + after).max(self.idle_refused_until))
     }
 
@@ -372,7 +372,7 @@ impl Drive {
         if self.cache.is_on() {
             return self.next_event_with_cache();
         }
-        let oldest = self.pending.arrivals().first()?;
+        let oldest = self.pending.oldest()?;
         Some((self.busy_until.max(oldest.queued_at), Event::Media))
     }
 
@@ -389,7 +389,7 @@ impl Drive {
             propose(at, Event::Destaged);
         }
         if let Some((begin, index)) = outlook.arrival {
-            let ready = begin + self.interface.overhead(&self.pending.commands()[index]);
+            let ready = begin + self.interface.overhead(self.pending.command(index));
             propose(ready.max(self.clock), Event::CacheCompletion(index));
         }
         let rest = self.interface.write_back_after.map_or(Time(0), |after| self.cache_busy_until + after);
@@ -422,9 +422,9 @@ impl Drive {
 
     /// The volatile cache completes a command.
     fn complete_from_cache(&mut self, index: usize, time: Time, host: &mut impl Observer) {
-        let command = self.pending.commands()[index];
+        let command = *self.pending.command(index);
         let Command { id, op, extent, .. } = command;
-        let came = self.pending.arrivals()[index].queued_at;
+        let came = self.pending.arrival(index).queued_at;
         let (time, admitted) = self.admit(&command, time, host);
         if op == Op::Write && admitted.is_ok() {
             self.cache_busy_until = time;
@@ -454,7 +454,7 @@ impl Drive {
         else {
             return self.destage(dirty, host);
         };
-        let Command { id, op, .. } = self.pending.commands()[first];
+        let Command { id, op, .. } = *self.pending.command(first);
         match queued[first].served {
             Served::Flush(number) => match self.cache.older_than(number) {
                 0 => self.complete_flush(id, queued[first].queued_at, time, host),
@@ -465,7 +465,7 @@ impl Drive {
             Served::Destaged if refused && op == Op::Read => self.serve(first, 1, host),
             Served::Destaged if refused => self.refuse(first, time, host),
             Served::Destaged => {
-                let touched = self.pending.touched(&self.pending.commands()[first]);
+                let touched = self.pending.touched(self.pending.command(first));
                 let first = self.cache.first_to_destage(touched).unwrap_or(0);
                 self.destage_from(first, true, host);
             }
@@ -481,7 +481,7 @@ impl Drive {
 
     /// Completes a command that waits for destaging while the media have no space for it.
     fn refuse(&mut self, index: usize, time: Time, host: &mut impl Observer) {
-        let (id, came) = (self.pending.commands()[index].id, self.pending.arrivals()[index].queued_at);
+        let (id, came) = (self.pending.command(index).id, self.pending.arrival(index).queued_at);
         let at = (came + self.interface.command_overhead).max(time);
         self.complete(Answered { id, at, outcome: Outcome::Failed(self.refused_by) }, host);
     }
@@ -497,8 +497,8 @@ impl Drive {
     #[inline]
     fn serve(&mut self, first: usize, run: usize, host: &mut impl Observer) {
         let next = self.choose(first, run);
-        let command = self.pending.commands()[first + next];
-        let arrival = self.pending.arrivals()[first + next];
+        let command = *self.pending.command(first + next);
+        let arrival = *self.pending.arrival(first + next);
         // A command that the link held back has not been decoded meanwhile.
         let arrived = if self.environment.is_some() { arrival.queued_at } else { arrival.submitted_at };
         let ready = arrived + self.interface.overhead(&command);

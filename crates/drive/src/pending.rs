@@ -122,7 +122,7 @@ impl Pending {
 
     /// Limits the queue; a command that was held back takes `turnaround` to arrive.
     pub(crate) fn limit(&mut self, queue_depth: usize, turnaround: Nanos) {
-        debug_assert!(self.commands().is_empty(), "no command is outstanding");
+        debug_assert!(self.is_empty(), "no command is outstanding");
         self.queue_depth = self.queue_depth.min(queue_depth.max(1));
         self.turnaround = turnaround;
     }
@@ -135,6 +135,30 @@ impl Pending {
     #[inline]
     pub(crate) fn arrivals(&self) -> &[Arrival] {
         &self.arrivals[self.first..]
+    }
+
+    /// A command, counted from the oldest.
+    #[inline]
+    pub(crate) fn command(&self, index: usize) -> &Command {
+        &self.commands[self.first + index]
+    }
+
+    /// How a command came, counted from the oldest.
+    #[inline]
+    pub(crate) fn arrival(&self, index: usize) -> &Arrival {
+        &self.arrivals[self.first + index]
+    }
+
+    /// How the oldest command came.
+    #[inline]
+    pub(crate) fn oldest(&self) -> Option<&Arrival> {
+        self.arrivals.get(self.first)
+    }
+
+    /// Whether no command is outstanding.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first == self.commands.len()
     }
 
     /// The command of a run that the heads reach first, and the start of its access on the platters.
@@ -169,7 +193,7 @@ impl Pending {
     /// Index of the first write without space in the volatile cache, counted from the oldest command.
     pub(crate) fn first_without_space(&self, cache: &WriteCache) -> Option<usize> {
         let lacks_space = |index: &usize| {
-            let (command, arrival) = (&self.commands()[*index], &self.arrivals()[*index]);
+            let (command, arrival) = (self.command(*index), self.arrival(*index));
             let arrives = command.op == Op::Write && arrival.served == Served::OnArrival;
             arrives && !arrival.blocked && !cache.has_space(command.extent)
         };
@@ -179,7 +203,7 @@ impl Pending {
     /// Number of commands in the drive's queue.
     #[inline]
     pub(crate) fn queued(&self) -> usize {
-        self.commands().len().min(self.queue_depth)
+        (self.commands.len() - self.first).min(self.queue_depth)
     }
 
     /// How many of the oldest queued commands are queued by `time` and can be served in any order.
@@ -217,7 +241,7 @@ impl Pending {
     /// Whether a command that comes now conflicts with an outstanding one; counts it as outstanding.
     #[inline]
     fn conflicts(&mut self, command: &Command) -> bool {
-        if self.first == self.commands.len() {
+        if self.is_empty() {
             self.lone = true;
             return false;
         }
@@ -234,13 +258,14 @@ impl Pending {
     /// Removes a command that completes at `at`, which lets another one into the queue.
     #[inline]
     pub(crate) fn complete(&mut self, id: CommandId, at: Time) -> Command {
+        if std::mem::take(&mut self.lone) {
+            return self.complete_lone();
+        }
         let index = self.first + self.index_of(id);
         let command = self.commands[index];
         debug_assert!(!self.arrivals[index].blocked, "an older command that conflicts is outstanding");
         self.sptf.remove(self.targets[index]);
-        if !std::mem::take(&mut self.lone) {
-            self.footprint.remove(&command);
-        }
+        self.footprint.remove(&command);
         self.close_gap(index);
         if self.blocked > 0 {
             self.unblock(&command);
@@ -252,6 +277,26 @@ impl Pending {
             self.last_queued_at = self.last_queued_at.max(arrives);
         }
         command
+    }
+
+    /// Removes the command that has been alone since it came: it blocked none, and none waits for its place.
+    #[inline]
+    fn complete_lone(&mut self) -> Command {
+        let (command, target) = (self.commands[self.first], self.targets[self.first]);
+        debug_assert!(self.commands().len() == 1 && self.blocked == 0, "one command is outstanding");
+        self.sptf.remove(target);
+        self.clear();
+        self.dependents = 0;
+        command
+    }
+
+    /// Forgets the unused entries when there are no others; cheaper than to drain them.
+    #[inline]
+    fn clear(&mut self) {
+        self.commands.clear();
+        self.arrivals.clear();
+        self.targets.clear();
+        self.first = 0;
     }
 
     /// Unblocks the commands that only `answered` blocked.
@@ -294,11 +339,7 @@ impl Pending {
             self.targets.copy_within(first..index, first + 1);
         }
         if self.first == len {
-            // Cheaper than to drain what is nothing but unused: at depth 1 this happens with every command.
-            self.commands.clear();
-            self.arrivals.clear();
-            self.targets.clear();
-            self.first = 0;
+            self.clear();
         } else if self.first >= SPARE && 2 * self.first > len {
             self.commands.drain(..self.first);
             self.arrivals.drain(..self.first);
@@ -324,7 +365,7 @@ impl Pending {
                 outlook.media.get_or_insert(arrival.queued_at);
                 continue;
             }
-            let command = &self.commands()[index];
+            let command = self.command(index);
             if command.op == Op::Write {
                 if outlook.full.is_none() && !cache.has_space(command.extent) {
                     outlook.full = Some(arrival.queued_at);

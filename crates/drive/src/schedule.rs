@@ -105,12 +105,20 @@ struct Row {
     track: [f32; LANES],
     /// The settling of a write: see [`SeekFloor::settle`].
     settle: [f32; LANES],
-    /// Output of a choice: the rotation until the candidate passes, in 31 bits of a revolution, with the
-    /// candidate's index in the low bits; [`TOO_LATE`] if the arm is not there in time.
-    rotation: [i32; LANES],
+    /// Output of a choice: the rotation until the candidate passes, in 30 bits of a revolution, with the
+    /// candidate's index in the low bits; [`TOO_LATE`] if the arm is not there in time. They are the bits of a
+    /// float: positive floats are in the order of their bits, and every processor has an instruction for the
+    /// lesser of floats, but not for that of integers.
+    rotation: [f32; LANES],
 }
 
-const TOO_LATE: i32 = i32::MAX;
+/// Above all others: their bits are below 2^30, those of 2.0.
+const TOO_LATE: f32 = 2.0;
+
+#[inline]
+fn lesser(a: f32, b: f32) -> f32 {
+    if a < b { a } else { b }
+}
 
 /// A row without candidates.
 const EMPTY: Row = Row {
@@ -125,7 +133,7 @@ const EMPTY: Row = Row {
 struct Rows {
     rows: Vec<Row>,
     /// Mask of the bits of `rotation` that contain the index.
-    index_mask: i32,
+    index_mask: u32,
 }
 
 impl Rows {
@@ -134,7 +142,7 @@ impl Rows {
     fn set(&mut self, index: usize, angle: Angle, track: f32, settle: f32) {
         if index / LANES >= self.rows.len() {
             self.rows.resize(index / LANES + 1, EMPTY);
-            self.index_mask = ((self.rows.len() * LANES).next_power_of_two() - 1) as i32;
+            self.index_mask = ((self.rows.len() * LANES).next_power_of_two() - 1) as u32;
         }
         let (row, lane) = (&mut self.rows[index / LANES], index % LANES);
         row.angle[lane] = (angle.0 >> 32) as u32;
@@ -158,10 +166,10 @@ impl Rows {
                 let ahead = row.angle[lane].wrapping_sub(from);
                 let in_time =
                     (ahead >> 8) as i32 as f32 >= floor.between(track, row.track[lane], row.settle[lane]);
-                let rotation = ((ahead >> 1) as i32 & !index_mask) | (first + lane as i32);
+                let rotation = f32::from_bits(((ahead >> 2) & !index_mask) | (first + lane as u32));
                 row.rotation[lane] = if in_time { rotation } else { TOO_LATE };
             }
-            first += LANES as i32;
+            first += LANES as u32;
         }
     }
 
@@ -172,16 +180,17 @@ impl Rows {
         let mut firsts = [TOO_LATE; LANES];
         for row in &self.rows {
             for (first, &rotation) in firsts.iter_mut().zip(&row.rotation) {
-                *first = rotation.min(*first);
+                *first = lesser(rotation, *first);
             }
         }
-        let first = firsts.into_iter().fold(TOO_LATE, i32::min);
+        let first = firsts.into_iter().fold(TOO_LATE, lesser);
         if first == TOO_LATE {
             return None;
         }
+        let first = first.to_bits();
         let index = (first & self.index_mask) as usize;
         self.rows[index / LANES].rotation[index % LANES] = TOO_LATE;
-        Some((index, Angle(u64::from((first & !self.index_mask) as u32) << 33)))
+        Some((index, Angle(u64::from(first & !self.index_mask) << 34)))
     }
 }
 
@@ -198,7 +207,7 @@ pub(crate) struct SptfQueue {
     free: Vec<u32>,
     /// Indices of candidates that are not on the platters.
     off_platter: Vec<u32>,
-    /// The last address that was located, and its location.
+    /// The last address that was located for a write, and its location.
     latest: Option<(Pba, AccessStart)>,
     /// Number of located commands in each group, with groups hashed by their low bits. A plan usually changes
     /// a group without any.
@@ -326,7 +335,7 @@ impl SptfQueue {
         target.group = 0;
         if matches!(command.op, Op::Read | Op::Write) {
             let (medium, first) = layer.locate_first(command.extent, direction == Direction::Write);
-            start = (medium == Medium::Platter).then(|| (first, self.locate_start(media, first)));
+            start = (medium == Medium::Platter).then(|| (first, self.locate_start(media, first, direction)));
             target.group = layer.location_group(command.extent.start);
         }
         self.unknown -= 1;
@@ -342,12 +351,14 @@ impl SptfQueue {
 
     /// Location of an address. Many consecutive writes have the same one: the end of a log.
     #[inline]
-    fn locate_start(&mut self, media: &Media, first: Pba) -> AccessStart {
+    fn locate_start(&mut self, media: &Media, first: Pba, direction: Direction) -> AccessStart {
         match self.latest {
             Some((latest, start)) if latest == first => start,
             _ => {
                 let start = media.disk.access_start(first);
-                self.latest = Some((first, start));
+                if direction == Direction::Write {
+                    self.latest = Some((first, start));
+                }
                 start
             }
         }
