@@ -123,6 +123,15 @@ def test_what_a_disk_cannot_erase_is_refused(told: dict[str, dict[str, Any]]) ->
     assert "ATA disks" in told["qemu"]["erases"]["secure-erase"]["line"]
 
 
+def test_trim_is_done_where_a_disk_has_it(told: dict[str, dict[str, Any]]) -> None:
+    """scsi_debug has none unless it is asked for, and a reset then goes on to the next means."""
+    assert {name: told[name]["erases"]["trim"] for name in NAMES} == {
+        "ata": True,
+        "qemu": True,
+        "debug": False,
+    }
+
+
 def test_a_format_that_leaves_the_data_is_noticed(told: dict[str, dict[str, Any]]) -> None:
     """QEMU's SCSI disk completes FORMAT UNIT and does nothing."""
     assert told["qemu"]["erases"]["format"] == {"offer": "FORMAT UNIT", "gone": False}

@@ -4,6 +4,7 @@ The drive is a loop device; its sysfs is a tree of plain files, in which it look
 """
 
 import os
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -194,7 +195,7 @@ def test_a_probe_of_a_drive_that_vanishes_ends_with_3_and_can_go_on(
     assert _run(["probe", disk.path, "--destroy-data", "--json", "--out", out]) == 3
     said = capsys.readouterr().err.splitlines()
     (line,) = (line for line in said if not line.startswith("progress: "))
-    assert "No such device; also: " in line
+    assert re.search(r"No such device; it was in \S+ of drive_type; also: ", line)
     put(disk.file, "write through")
     evidence = Recording.open(Path(out) / "recording").evidence("drive_type")
     assert evidence is not None and evidence.step("reads") is not None

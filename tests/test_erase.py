@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -95,12 +95,12 @@ class FakeHost:
 
 def _host_error(kind: str, line: str) -> _native.HostError:
     error = _native.HostError(line)
-    error.kind, error.times = kind, None  # type: ignore[assignment]
+    error.kind, error.times = kind, None  # type: ignore[assignment]  # any word
     return error
 
 
 @pytest.fixture
-def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SKYLIGHT_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(erase, "FIRST_POLL_S", 0.001)
     path = tmp_path / "drive"
@@ -110,7 +110,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def over(host: FakeHost) -> DeviceEngine:
     facts = TargetFacts("device", str(host.path), SIZE, 512, {})
-    return DeviceEngine(host, facts, can_write=True)  # type: ignore[arg-type]
+    return DeviceEngine(host, facts, can_write=True)  # type: ignore[arg-type]  # the part that erases
 
 
 def reset(host: FakeHost, means: Means, folder: Path, *, times: int = 1) -> list[State]:

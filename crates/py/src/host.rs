@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use numpy::{PyArray1, PyReadonlyArray1};
-use pyo3::exceptions::{PyException, PyValueError};
+use pyo3::exceptions::{PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skylight_host::{
@@ -270,7 +270,10 @@ impl HostDevice {
 
     /// Discards a part of a block device, bytes. An OSError says why not.
     fn discard(&self, py: Python<'_>, start_bytes: u64, length_bytes: u64) -> PyResult<()> {
-        Ok(self.with(py, |device| Ok(py.detach(move || device.discard(start_bytes, length_bytes))))??)
+        let done =
+            self.with(py, |device| Ok(py.detach(move || device.discard(start_bytes, length_bytes))))?;
+        // The conversion of an io::Error leaves its number out.
+        done.map_err(|error| PyOSError::new_err((error.raw_os_error(), error.to_string())))
     }
 
     /// What an erase would be, as a dict; nothing is changed.

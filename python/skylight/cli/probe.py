@@ -219,11 +219,10 @@ def _opened(
     jobs: Sequence[Job],
     seed: int,
     destroy_data: bool,
+    preserve: bool,
+    fio: bool,
     conditions: str | None,
     stack: ExitStack,
-    *,
-    fio: bool = False,
-    preserve: bool = False,
 ) -> list[Engine | DriveLogs | None]:
     """An engine for each live target, closed by ``stack``; the logs of a log; None for a recording."""
     engines: list[Engine | DriveLogs | None] = []
@@ -431,8 +430,10 @@ def _check_choice(jobs: Sequence[Job], only: bool, quick: bool, destroy_data: bo
             )
 
 
-def _check_preserve(jobs: Sequence[Job], reset: Means, more: bool) -> None:
+def _check_preserve(preserve: bool, jobs: Sequence[Job], reset: Means, more: bool) -> None:
     """Refuses --preserve beside what cannot be put back, and where nothing has to be."""
+    if not preserve:
+        return
     if more:
         raise UsageError(
             "--preserve goes without --destroy-data, --scratch and --engine fio; give one of them"
@@ -550,8 +551,7 @@ def probe(
         raise click.MissingParameter(param_hint="'TARGET..'", param_type="argument")
     jobs, page = _jobs(targets, out, resume)
     _check_choice(jobs, only is not None, quick, destroy_data)
-    if preserve:
-        _check_preserve(jobs, reset, destroy_data or scratch is not None or engine == FIO)
+    _check_preserve(preserve, jobs, reset, destroy_data or scratch is not None or engine == FIO)
     check_distinct([job.target for job in jobs])
     if head_trace is not None:
         _check_head_trace(jobs, resume)
@@ -564,8 +564,7 @@ def probe(
         with ExitStack() as stack:
             engines: list[Engine | DriveLogs | None]
             if scratch is None:
-                fio = engine == FIO
-                engines = _opened(jobs, seed, destroy_data, conditions, stack, fio=fio, preserve=preserve)
+                engines = _opened(jobs, seed, destroy_data, preserve, engine == FIO, conditions, stack)
             else:
                 engines = [_opened_scratch(scratch, stack, quiet=quiet)]
             if head_trace is not None and isinstance(engines[0], SimEngine):

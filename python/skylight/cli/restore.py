@@ -17,11 +17,18 @@ from skylight.errors import UsageError
 __all__ = ["restore_data"]
 
 
-@click.command("restore")
+_EPILOG = """\b
+Examples:
+  skylight restore skylight-report/sdX
+  skylight restore skylight-report/sdX --on /dev/sdY
+"""
+
+
+@click.command("restore", epilog=_EPILOG)
 @click.argument("recording", type=click.Path(path_type=Path))
 @click.option("--on", "device", metavar="DEVICE", help="The drive, where it has another path by now.")
 def restore_data(recording: Path, device: str | None) -> None:
-    """Put back the data that an interrupted probe with --preserve overwrote.
+    """Put back what an interrupted probe --preserve overwrote.
 
     RECORDING is the folder of its results. Sectors that somebody else wrote since are left as they are.
     """

@@ -191,6 +191,14 @@ def state_dir() -> Path:
     return (Path(base) if base else Path.home() / ".local" / "state") / "skylight"
 
 
+def notes(ending: str) -> list[Path]:
+    """The notes of that ending, of all drives; none where they cannot be listed, and so not kept either."""
+    try:
+        return list(state_dir().glob(f"*{ending}"))
+    except OSError:
+        return []
+
+
 def log_of(io: IoBatch, times: tuple[U64, U64], results: tuple[U64, U64]) -> IoLog:
     """The log of the rows that completed, in submission order; the others have a completion time of 0.
 
@@ -220,7 +228,7 @@ def _opened(path: str, destroy_data: bool, root: str | None, preserve: bool) -> 
     """Opens a device or file. To write, the password of an erase that was cut short is removed before; one
     that goes on is the reason why the content cannot be examined."""
     try:
-        if destroy_data and any(state_dir().glob(f"*{ERASE_NOTE}")):
+        if destroy_data and notes(ERASE_NOTE):
             still_erasing(path, state_dir(), root)
         return _native.HostDevice(path, destroy_data, root, preserve)
     except _native.HostError as error:

@@ -23,7 +23,7 @@ from typing import Self
 import numpy as np
 
 from skylight import _native
-from skylight.engines.device import PRESERVE_NOTE, DeviceEngine, state_dir
+from skylight.engines.device import PRESERVE_NOTE, DeviceEngine, notes, state_dir
 from skylight.engines.erase import Erase, Offer
 from skylight.engines.guard import Guard
 from skylight.engines.journal import Journal, PutBack, header_of, put_back, sync_folder
@@ -134,7 +134,7 @@ def _finish(journal: Path, path: str, key: str) -> PutBack:
 
 
 def restore(journal: Path, target: str | None = None, root: str | None = None) -> PutBack:
-    """Puts back what a run that was cut short overwrote; `target` is the drive's path if it has another one by
+    """Puts back what a run that was cut short overwrote; `target` is the drive's path if that is another one
     now. The drive is opened as for writing, and refused where it is in use or another one."""
     header = header_of(journal)
     path = target or header["target"]
@@ -149,7 +149,7 @@ def restore(journal: Path, target: str | None = None, root: str | None = None) -
 
 def restore_left(path: str, root: str | None) -> None:
     """Puts back what a run of this target left, if a note says so; refused where its journal is gone."""
-    if not any(state_dir().glob(f"*{PRESERVE_NOTE}")):
+    if not notes(PRESERVE_NOTE):
         return
     try:
         host = _native.HostDevice(path, False, root)

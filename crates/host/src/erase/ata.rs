@@ -116,6 +116,25 @@ pub struct Features {
     pub erase_minutes: Option<u32>,
 }
 
+impl Features {
+    /// Why a drive is not given a password.
+    pub fn forbids_password(&self) -> Option<&'static str> {
+        if !self.security {
+            Some("it does not have the SECURITY feature set; choose another --reset")
+        } else if self.locked || self.password_set {
+            Some("it has a password already, which is not ours; remove it first (hdparm --security-disable)")
+        } else if self.count_expired {
+            Some("it takes no password after too many wrong ones; switch it off and on")
+        } else if self.frozen {
+            Some(
+                "its security is frozen, as the firmware of most machines leaves it; suspend and wake the machine, or plug the disk in again while it runs",
+            )
+        } else {
+            None
+        }
+    }
+}
+
 /// Decodes the words.
 pub fn features(identity: &[u8; IDENTITY_BYTES]) -> Features {
     let word = |number: usize| u16::from_le_bytes([identity[2 * number], identity[2 * number + 1]]);

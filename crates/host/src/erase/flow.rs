@@ -7,7 +7,6 @@ use std::io;
 
 use super::ata::{self, Features, SanitizeState, registers, sanitize_state};
 use super::scsi::{self, Action, Sensed, sensed};
-use super::security::refusal;
 use super::{Command, Erase, Fault, Offer, Progress};
 use crate::caching::{Caching, Dialect};
 use crate::error::system_words;
@@ -36,7 +35,7 @@ impl<L: Exchange> Eraser<L> {
             (Dialect::Ata, Erase::Sanitize) => self.offer_ata_sanitize(),
             (Dialect::Ata, Erase::SecureErase) => {
                 let has = self.identified()?;
-                if let Some(why) = refusal(&has) {
+                if let Some(why) = has.forbids_password() {
                     return refused(why);
                 }
                 Ok(Offer::of(Command::Security, has.erase_minutes.map(|minutes| 60 * u64::from(minutes))))

@@ -86,23 +86,6 @@ impl Note<'_> {
     }
 }
 
-/// Why a drive is not given a password.
-pub fn refusal(has: &Features) -> Option<&'static str> {
-    if !has.security {
-        Some("it does not have the SECURITY feature set; choose another --reset")
-    } else if has.locked || has.password_set {
-        Some("it has a password already, which is not ours; remove it first (hdparm --security-disable)")
-    } else if has.count_expired {
-        Some("it takes no password after too many wrong ones; switch it off and on")
-    } else if has.frozen {
-        Some(
-            "its security is frozen, as the firmware of most machines leaves it; suspend and wake the machine, or plug the disk in again while it runs",
-        )
-    } else {
-        None
-    }
-}
-
 impl<L: Exchange> Eraser<L> {
     /// Erases; `seconds` is what the drive declares. The password is off when this returns, or the error names the
     /// note.
