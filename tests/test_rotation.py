@@ -217,18 +217,19 @@ WHOLE, CUT = [0.4, *[1.0] * 9, 0.3], [0.4, 0.5, 0.4, 1.0, 1.0, 0.6, 0.3, 1.0, 1.
 
 
 @pytest.mark.parametrize(
-    ("middle", "last", "at_home", "likely"),
-    [(WHOLE, WHOLE, False, 1.0), (WHOLE, CUT, False, 0.0), (CUT, CUT, False, 1.0), (WHOLE, CUT, True, 1.0)],
+    ("middle", "last", "at_home", "logged"),
+    [(WHOLE, WHOLE, 0, False), (WHOLE, CUT, 0, True), (CUT, CUT, 0, False), (WHOLE, CUT, 1, False)],
 )
 def test_tracks_that_are_cut_up_at_the_end_alone_lie_in_a_log(
-    middle: list[float], last: list[float], at_home: bool, likely: float
+    middle: list[float], last: list[float], at_home: float, logged: bool
 ) -> None:
     found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, at_home=at_home)
     vars(found).update(
         near=tracks_of(1e6, WHOLE), middle=tracks_of(8e5, middle), last=tracks_of(6e5, last), places=[],
         rough=tracks_of(1e6, WHOLE), turn=places.Turn(TURN_NS, NONE, 1e-6, 1e-6),
     )  # fmt: skip
-    assert found.end_at_home == likely
+    assert found.ends_in_log == logged
+    assert found.end_at_home == 1.0  # as far in as the end of a drive
 
 
 def test_no_stroke_where_the_last_addresses_lie_in_a_cache(tmp_path: Path) -> None:

@@ -67,10 +67,11 @@ class Analysis:
     """See the module's page. `log` gives the log of a step by its name."""
 
     def __init__(
-        self, log: Callable[[str], IoLog], io_bytes: int, size_bytes: int, *, at_home: bool = False
+        self, log: Callable[[str], IoLog], io_bytes: int, size_bytes: int, *, at_home: float = 0.0
     ) -> None:
-        """Takes what gives the log of a step: empty for one that has not been run; and whether all blocks are
-        known to lie at their place, as on a drive without a persistent cache, or as new."""
+        """Takes what gives the log of a step: empty for one that has not been run; and how sure it is,
+        whatever tracks say, that all blocks lie at their place: on a drive as new, or without a persistent
+        cache."""
         self._log = log
         self._io_bytes = io_bytes
         self._size = size_bytes
@@ -121,12 +122,22 @@ class Analysis:
         """Tracks up to the last address."""
         return self._around("id", 0.25, 1.3)
 
-    @cached_property
+    @property
     def start_at_home(self) -> bool:
+        """Whether blocks at the start lie there: nothing says otherwise, or they have to."""
+        return self._starts_at_home or self._at_home > 0.0
+
+    @property
+    def end_at_home(self) -> float:
+        """How likely blocks up to the last address, and at the start if it does not look so, lie there."""
+        return max(self._ends_at_home if self._starts_at_home else 0.0, self._at_home)
+
+    @cached_property
+    def _starts_at_home(self) -> bool:
         """Whether blocks at the start lie there, as far as larger tracks behind them, or at several places
         all over the drive, would show: a drive that places data anywhere may have moved what others wrote."""
         log, near = self._log("od-behind"), self.near
-        if self._at_home or near is None or self.middle is None or self.middle.slope < near.slope:
+        if near is None or self.middle is None or self.middle.slope < near.slope:
             return True
         larger = [place for place in self.places if near.slope / place.slope - 1.0 > SURFACES_DIFFER]
         if len(larger) >= FEWEST_LARGER:
@@ -141,19 +152,14 @@ class Analysis:
         return True
 
     @cached_property
-    def end_at_home(self) -> float:
+    def _ends_at_home(self) -> float:
         """How likely blocks up to the last address lie there.
 
         What was written last may lie in a cache. Then tracks there hold more than those just before the end,
-        or hardly less than in the middle of the drive; or they are cut up more than there, as what a log
-        holds is. Where they hold less than just before, a zone ends between, or they were moved further
-        in."""
-        end, before = self.last, self._around("id-before", 0.25, 1.3)
+        or hardly less than in the middle of the drive. Where they hold less than just before, a zone ends
+        between, or they were moved further in."""
+        end, before = self.last, self._before
         if end is None or self.near is None or self.middle is None:
-            return 0.0
-        if self._at_home:
-            return 1.0
-        if _parts(self.middle) <= MOST_PARTS < max(_parts(end), 0 if before is None else _parts(before)) - 1:
             return 0.0
         falls = self.middle.slope > self.near.slope
         if falls and end.slope < LEAST_SHRINKING * self.middle.slope:
@@ -161,6 +167,20 @@ class Analysis:
         if before is None or abs(end.slope / before.slope - 1.0) <= MOST_DIFFERENCE:
             return 1.0
         return 0.0 if end.slope < before.slope else ZONE_ENDS
+
+    @property
+    def ends_in_log(self) -> bool:
+        """Whether tracks up to the last address, or just before, are cut up more than in the middle, as what
+        a log holds is: whose tracks they are is not known, though they may be as far in as the end."""
+        ends = [_parts(tracks) for tracks in (self.last, self._before) if tracks is not None]
+        if self._at_home or self.middle is None or not ends:
+            return False
+        return _parts(self.middle) <= MOST_PARTS < max(ends) - 1
+
+    @cached_property
+    def _before(self) -> Tracks | None:
+        """Tracks 1 GiB before the last address."""
+        return self._around("id-before", 0.25, 1.3)
 
     @cached_property
     def stripe(self) -> int | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
+from skylight.findings import Known
 from skylight.infer.track_phases import Tracks
 from skylight.probe.drive_type.plan import SUSTAINED_REGION_BYTES
 from skylight.probe.procedure import Steps
@@ -70,8 +71,8 @@ class Seen:
 
     logs: dict[str, IoLog] = field(default_factory=dict)
     analysis: Analysis | None = None
-    at_home: bool = False
-    """Whether all blocks are known to lie at their place: nothing was cached or moved."""
+    at_home: float = 0.0
+    """How sure it is that all blocks lie at their place, for nothing was cached or moved."""
     unreadable: bool = False
     packed: Packed = field(default_factory=lambda: Packed(0, 1, 1, 0))
 
@@ -193,9 +194,7 @@ def measure(steps: Steps, seen: Seen) -> None:
     # What is read in zones is written in place before.
     erased = steps.can_write and steps.erase("erase")
     clean = erased or not steps.can_write or zones is not None
-    seen.at_home = erased or (
-        steps.known.word("drive_type") == "cmr" and steps.known.word("cache_medium") == "none"
-    )
+    seen.at_home = 1.0 if erased else _in_place(steps.known)
     plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen)
     found = seen.analysis = plan.analysis()
     with steps.settings("settings", write_cache=False, look_ahead=False):
@@ -207,6 +206,14 @@ def measure(steps: Steps, seen: Seen) -> None:
             plan.base = ALL_AVOIDED_BYTES
             plan.scattered(BEHIND, [plan.base], FIRST_BYTES, FIRST_READS)
         _measure_tracks(plan, found)
+
+
+def _in_place(known: Known) -> float:
+    """How sure it is that the drive writes everything at its place; 0 where it is not said to."""
+    found = [known.get(name) for name in ("drive_type", "cache_medium")]
+    if (known.word("drive_type"), known.word("cache_medium")) != ("cmr", "none"):
+        return 0.0
+    return min(each.confidence for each in found if each is not None)
 
 
 def _measure_tracks(plan: Plan, found: Analysis) -> None:

@@ -73,7 +73,7 @@ def _tracks(found: Analysis) -> Finding:
     if not found.start_at_home:
         why = f"{_START_ELSEWHERE}."
         return TRACK.unknown(why, ("od", "od-behind"))
-    if found.last is not None and found.end_at_home == 0.0:
+    if found.last is not None and (found.end_at_home == 0.0 or found.ends_in_log):
         why = "Tracks under the last addresses are not those of the end of a drive: they may lie in a cache."
         return TRACK.unknown(why, ("md", "id", "id-before"))
     sizes, confidence = dict[str, int | float | bool | str](), found.end_at_home
