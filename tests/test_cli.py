@@ -428,13 +428,18 @@ sys.meta_path.insert(0, Finder())
 @pytest.mark.parametrize("module", ["click", "numpy", "pyarrow", "skylight.cli.probe"])
 def test_an_interrupt_while_it_starts_is_one_line(here: Path, module: str, name: str) -> None:
     before = SIGNAL_WHILE_IMPORTING.format(module=module, name=name)
-    finished(process("--version", before=before, cwd=here)).one_line(130, "interrupted")
+    finished(process("probe", "--help", before=before, cwd=here)).one_line(130, "interrupted")
 
 
 def test_starting_imports_nothing_large(here: Path) -> None:
-    code = "import sys, skylight.cli.app; print({'scipy', 'matplotlib'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    for imported, large in (
+        ("skylight.cli.app", {"numpy", "pyarrow", "rich"}),
+        ("skylight.cli.status", {"pyarrow", "skylight.probe"}),
+        ("skylight.cli.probe", {"scipy", "matplotlib"}),
+    ):
+        code = f"import sys, {imported}; print({large} & set(sys.modules))"
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert done.stdout == "set()\n", imported
 
 
 AGAIN_WHILE_ENDING = """

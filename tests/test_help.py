@@ -13,13 +13,17 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import lacking
-from skylight.cli.app import cli
+from skylight.cli.app import VERBS, cli
 
 
 def verbs(command: click.Command = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
     yield path
-    for name, verb in getattr(command, "commands", {}).items():
-        yield from verbs(verb, (*path, name))
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            verb = command.get_command(context, name)
+            assert verb is not None
+            yield from verbs(verb, (*path, name))
 
 
 def shown(*verb: str) -> str:
@@ -27,6 +31,14 @@ def shown(*verb: str) -> str:
     ended = CliRunner().invoke(cli, [*verb, "--help"], prog_name="skylight", terminal_width=80)
     assert ended.exit_code == 0
     return ended.output
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_the_list_of_verbs_says_what_each_says_of_itself(name: str) -> None:
+    verb = cli.get_command(click.Context(cli), name)
+    assert verb is not None
+    assert verb.name == name
+    assert verb.get_short_help_str(limit=200) == VERBS[name]
 
 
 @pytest.mark.parametrize("verb", [*verbs()], ids=lambda verb: " ".join(verb) or "skylight")

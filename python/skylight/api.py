@@ -28,7 +28,7 @@ from numpy.typing import ArrayLike
 
 from skylight.engines import Engine, open_target
 from skylight.engines.sim import profile_names, read_profile
-from skylight.errors import KeepError, SkylightError, TargetError, UsageError
+from skylight.errors import KeepError, SkylightError, TargetError, UsageError, serve_error
 from skylight.evidence import LOG_COLUMNS, Evidence, IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
 from skylight.findings import Finding, findings_json
 from skylight.probe import Figure
@@ -329,9 +329,3 @@ def serve(
         folder.cleanup()
         raise serve_error(error) from error
     return Served(server, folder)
-
-
-def serve_error(error: Exception) -> SkylightError:
-    """An error of the native module's server as one with a line for people and an exit code."""
-    kind = getattr(error, "kind", "refused")
-    return TargetError(str(error)) if kind == "failed" else UsageError(str(error))

@@ -60,3 +60,9 @@ class KeepError(SkylightError):
     """Evidence or report could not be stored: disk full, no permission."""
 
     exit_code = 4
+
+
+def serve_error(error: Exception) -> SkylightError:
+    """An error of the native module's server as one with a line for people and an exit code."""
+    kind = getattr(error, "kind", "refused")
+    return TargetError(str(error)) if kind == "failed" else UsageError(str(error))

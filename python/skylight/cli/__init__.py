@@ -1,7 +1,7 @@
 """The command line: ``skylight VERB``.
 
-What for: the entry point, and what signals do. Everything else is in ``app.py`` and the verbs; it is imported
-only once a signal can no longer end in a traceback.
+What for: the entry point, and what signals do. Everything else is in ``app.py`` and the verbs; both are
+imported only once a signal can no longer end in a traceback, and the verb before it counts as Ctrl-C.
 
 Invariants:
 - Ctrl-C, SIGTERM and SIGHUP end a run with exit code 130 and one line, at any moment.
@@ -84,11 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     _on(names, _leave)
     import warnings
 
-    from skylight.cli.app import run
+    from skylight.cli.app import import_verb, run
 
+    arguments = sys.argv[1:] if arguments is None else arguments
+    import_verb(arguments)
     if not sys.warnoptions:
         warnings.simplefilter("ignore")  # for developers, not for people
     _on(names, _Ending())
-    code = run(sys.argv[1:] if arguments is None else arguments)
+    code = run(arguments)
     _on(names, signal.SIG_IGN)  # the end is decided
     sys.exit(code)

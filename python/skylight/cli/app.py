@@ -1,7 +1,8 @@
 """The group of verbs, and the exit of a command.
 
 The verbs live one per file (``probe.py``, ``drives.py``) and contain no logic; this module defines the group,
-and turns every failure into one line on standard error with a documented exit code.
+which imports a verb once it is asked for, and turns every failure into one line on standard error with a
+documented exit code.
 
 Invariants:
 - Users never see a traceback, unless SKYLIGHT_DEBUG=1 requests it.
@@ -21,28 +22,15 @@ import select
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib import import_module
 
 import click
 
 from skylight import __version__
-from skylight.cli import (
-    camera,
-    completion,
-    control,
-    devices,
-    drives,
-    geometry,
-    image,
-    probe,
-    reproduce,
-    restore,
-    serve,
-    status,
-    zones,
-)
+from skylight.cli import completion
 from skylight.errors import INTERNAL, INTERRUPTED, PIPE, UNDETERMINED, SkylightError, one_line
 
-__all__ = ["EXIT_CODES", "cli", "run"]
+__all__ = ["EXIT_CODES", "VERBS", "cli", "import_verb", "run"]
 
 USAGE, KEEP = 2, 4
 # How long the final message waits for a blocked reader of standard error.
@@ -72,27 +60,60 @@ _EPILOG = (
 )
 
 
+VERBS = {
+    "probe": "Measure what a drive is, and write a report.",
+    "drives": "List, show, check or draw emulated drives, and their truth.",
+    "devices": "List the disks here, and which of them may be probed.",
+    "reproduce": "Repeat a paper's measurements on emulated drives.",
+    "restore": "Put back what an interrupted probe --preserve overwrote.",
+    "serve": "Serve a drive that keeps its data, over NBD.",
+    "status": "Say how a served drive does.",
+    "control": "Change how a served drive works.",
+    "image": "Images of drives: show, check, repair or compact one.",
+    "geometry": "Find a disk's tracks by reads alone; make a profile of it.",
+    "camera": "Follow a drive's head on film, or film an emulated one.",
+    "zones": "Report, reset, open, close or finish the zones of a drive.",
+    "completion": "Print a script that makes a shell complete skylight's words.",
+}
+"""The verbs and the first sentence of each one's help: the list of them needs no more, and what they all
+import takes a second of a processor."""
+
+
+class _Verbs(click.Group):
+    """The verbs, each imported when it is asked for: the command ``NAME`` of the module of that name."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, sorted."""
+        return sorted(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The verb of that name; None if there is none."""
+        if cmd_name not in VERBS:
+            return None
+        verb = getattr(import_module(f"skylight.cli.{cmd_name}"), cmd_name)
+        assert isinstance(verb, click.Command)
+        return verb
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Lists them by the table, without importing any."""
+        listed = [click.Command(name, help=words) for name, words in VERBS.items()]
+        click.Group(commands=listed).format_commands(ctx, formatter)
+
+
+def import_verb(arguments: Sequence[str]) -> None:
+    """Imports the verb of a command line, if it names one: while it may still end at any moment."""
+    if arguments and arguments[0] in VERBS:
+        import_module(f"skylight.cli.{arguments[0]}")
+
+
 @click.group(
-    epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
+    cls=_Verbs,
+    epilog=_EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(__version__, "-V", "--version", prog_name="skylight", message="%(prog)s %(version)s")
 def cli() -> None:
     """A window on shingled disks: is this drive shingled, and how does it behave?"""
-
-
-cli.add_command(probe.probe)
-cli.add_command(drives.drives)
-cli.add_command(devices.devices)
-cli.add_command(reproduce.reproduce)
-cli.add_command(restore.restore_data)
-cli.add_command(serve.serve)
-cli.add_command(status.status)
-cli.add_command(control.control)
-cli.add_command(image.image)
-cli.add_command(geometry.geometry)
-cli.add_command(camera.camera)
-cli.add_command(zones.zones)
-cli.add_command(completion.completion)
 
 
 def _say(text: str) -> None:

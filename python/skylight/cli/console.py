@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import click
 from rich import box
@@ -30,10 +30,12 @@ from rich.table import Table
 from rich.text import Text
 
 from skylight.errors import one_line
-from skylight.findings import Finding
-from skylight.probe import Test
-from skylight.probe.session import ProgressReport
 from skylight.units import format_percent, format_seconds
+
+if TYPE_CHECKING:
+    from skylight.findings import Finding
+    from skylight.probe import Test
+    from skylight.probe.session import ProgressReport
 
 __all__ = [
     "ByteProgress",

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import click
 
-from skylight.api import serve_error
 from skylight.cli.console import line
 from skylight.cli.serve import READ_MODES
 from skylight.cli.status import control_socket
-from skylight.errors import UsageError
+from skylight.errors import UsageError, serve_error
 
 
 @click.command(

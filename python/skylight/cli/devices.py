@@ -44,7 +44,7 @@ _CACHES = {"write back": "cache on", "write through": "cache off"}
 @click.command(epilog=_EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def devices(as_json: bool) -> None:
-    """List the disks here, what they declare, and which may be probed."""
+    """List the disks here, and which of them may be probed."""
     found = survey()
     if as_json:
         line_json({"schema": 1, "devices": found})

@@ -12,9 +12,9 @@ from typing import Any, cast
 import click
 from click.decorators import FC
 
-from skylight.api import serve_error
 from skylight.cli.console import ByteProgress, headline, line, table
 from skylight.cli.drives import line_json
+from skylight.errors import serve_error
 from skylight.units import format_capacity, format_count, format_counted, format_size
 
 _FILE = click.Path(path_type=Path, dir_okay=False)

@@ -40,7 +40,9 @@ def _sections(epilog: str) -> Iterator[str]:
 def pages(command: click.Command = cli, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
     """Every verb's page: the name of its file and its text."""
     context = click.Context(command, info_name=command.name if parent else "skylight", parent=parent)
-    verbs = getattr(command, "commands", {})
+    group = command if isinstance(command, click.Group) else click.Group()
+    named = ((name, group.get_command(context, name)) for name in group.list_commands(context))
+    verbs = {name: verb for name, verb in named if verb is not None}
     page = ManPage(context.command_path)
     page.version = __version__
     page.short_help = command.get_short_help_str(LONGEST_NAME)

@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 
 from skylight.cli.console import line
-from skylight.engines.preserve import JOURNAL, restore
+from skylight.engines import preserve
 from skylight.errors import UsageError
 
-__all__ = ["restore_data"]
+__all__ = ["restore"]
 
 
 _EPILOG = """\b
@@ -27,14 +27,16 @@ Examples:
 @click.command("restore", epilog=_EPILOG)
 @click.argument("recording", type=click.Path(path_type=Path))
 @click.option("--on", "device", metavar="DEVICE", help="The drive, where it has another path by now.")
-def restore_data(recording: Path, device: str | None) -> None:
+def restore(recording: Path, device: str | None) -> None:
     """Put back what an interrupted probe --preserve overwrote.
 
     RECORDING is the folder of its results. Sectors that somebody else wrote since are left as they are.
     """
     for folder in (recording, recording.parent):
-        if (folder / JOURNAL).is_file():
-            done = restore(folder / JOURNAL, device)
+        if (folder / preserve.JOURNAL).is_file():
+            done = preserve.restore(folder / preserve.JOURNAL, device)
             line(f"{recording}: {done.words}")
             return
-    raise UsageError(f"{recording}: holds no kept data ({JOURNAL}); name the folder that --out named")
+    raise UsageError(
+        f"{recording}: holds no kept data ({preserve.JOURNAL}); name the folder that --out named"
+    )

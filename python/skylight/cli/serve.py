@@ -25,14 +25,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from skylight.api import serve_error
 from skylight.cli.completion import drive_names
 from skylight.cli.console import Speaker
 from skylight.cli.lifetime import Use, Used
 from skylight.cli.note import control_of, noted
 from skylight.cli.status_words import Rates, cache_words
 from skylight.engines.sim import read_profile
-from skylight.errors import INTERRUPTED, UsageError
+from skylight.errors import INTERRUPTED, UsageError, serve_error
 from skylight.units import format_capacity, format_count, format_counted, format_size
 
 if TYPE_CHECKING:

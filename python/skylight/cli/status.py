@@ -13,13 +13,12 @@ from typing import Any
 
 import click
 
-from skylight.api import serve_error
 from skylight.cli.console import line
 from skylight.cli.drives import line_json
 from skylight.cli.note import find_note, read_note
 from skylight.cli.serve import status_words
 from skylight.cli.status_words import Rates
-from skylight.errors import UsageError
+from skylight.errors import UsageError, serve_error
 from skylight.units import format_capacity, format_seconds
 
 _RATES_OVER_S = 1.0

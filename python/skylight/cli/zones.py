@@ -24,13 +24,12 @@ from typing import TYPE_CHECKING, Literal, cast
 import click
 import numpy as np
 
-from skylight.api import serve_error
 from skylight.cli.completion import targets
 from skylight.cli.console import headline, line, styled_line, table
 from skylight.cli.drives import line_json
 from skylight.cli.note import note_of
 from skylight.cli.status import control_socket
-from skylight.errors import KeepError, TargetError, UsageError
+from skylight.errors import KeepError, TargetError, UsageError, serve_error
 from skylight.units import format_capacity, format_count, format_counted, format_percent, format_size
 
 if TYPE_CHECKING:

@@ -259,7 +259,7 @@ class _Canvas(FigureCanvasSVG):
     """A canvas whose figures are laid out by one renderer, which only measures text and remembers its sizes.
     Without it matplotlib begins an SVG file for each layout, and measures all text again."""
 
-    _measuring = RendererSVG(1, 1, io.StringIO())
+    _measuring = RendererSVG(1, 1, io.StringIO())  # type: ignore[no-untyped-call]  # matplotlib gives no types
 
     def get_renderer(self) -> RendererSVG:
         """The renderer to lay out by."""

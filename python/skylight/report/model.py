@@ -158,7 +158,7 @@ def _count(number: int, op: Op) -> str:
 
 def _operations(column: U8) -> list[Op]:
     """The operations in a column, in the order of their numbers."""
-    return [Op(number) for number in np.flatnonzero(np.bincount(column))]
+    return [Op(number) for number in np.flatnonzero(np.bincount(column)).tolist()]
 
 
 def _run_words(step: Step) -> str:
