@@ -25,6 +25,7 @@ from skylight.findings import Finding
 from skylight.infer.robust import share
 from skylight.probe import Cost, Figure
 from skylight.probe.band_size.findings import BAND_SIZE
+from skylight.probe.band_size.journaled import PLACES as PARTS
 from skylight.probe.cleaning.findings import START, START_RIGHT, TYPE
 from skylight.probe.cleaning.verdict import LEAST_CONFIDENCE, chance_within
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
@@ -32,7 +33,7 @@ from skylight.probe.reset import with_state
 from skylight.probe.zone_cleaning import measure
 from skylight.probe.zone_cleaning.figures import draw
 from skylight.probe.zone_cleaning.findings import EACH_IO, FINDINGS, FIRST_CLEAN, UNIT, ZONE
-from skylight.probe.zone_cleaning.measure import EIGHTHS, GROWTH, PARTS, POLL_S, Seen, zones_of_a_trial
+from skylight.probe.zone_cleaning.measure import EIGHTHS, GROWTH, POLL_S, Seen, zones_of_a_trial
 from skylight.probe.zoned import HOST_AWARE, ZonesSeen
 
 MOST_IOS, MOST_S, LIKELY_S, MOST_BYTES = 600_000, 86_400.0, 10_000.0, 400 << 30
