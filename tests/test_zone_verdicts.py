@@ -215,6 +215,12 @@ def test_cleaning_begins_a_zone_before_the_first_is_clean(before: dict[str, Valu
         assert each.rows == ("empty-1-1x256k", "idle")
 
 
+def test_a_start_that_is_little_beside_a_zone_is_not_known() -> None:
+    trial = cleaning.Trial("empty", "1", 1, 256 << 10, 18.77e9, 30, ("idle",))
+    seen = cleaning.Seen(ZONES, 19.4, 19.6, [trial])
+    assert zone_cleaning._start(seen, known_of(cleaning_type=UNKNOWN)) == []
+
+
 @pytest.mark.parametrize(
     ("before", "times", "found"),
     [
