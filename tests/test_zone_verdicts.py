@@ -55,6 +55,20 @@ def test_zones_at_other_angles_are_no_edge() -> None:
     assert not Comparison(beyond, inside, 0.0, waiting=True).is_past
 
 
+def test_zones_at_other_angles_do_not_move_the_edge(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Zones from the 17th on lie at an angle that costs 3 ms more; past 48 zones each costs 20 ms more."""
+
+    def angled(_steps: Any, _zones: Any, _kind: str, _size: int, count: int, _writes: int) -> Burst:
+        more = 20.0 if count > 48 else 0.0
+        return burst([5.0 + more] * min(count, 16) + [8.0 + more] * max(count - 16, 0))
+
+    monkeypatch.setattr(opened, "burst", angled)
+    rotation = Finding("rotation_ns", 8 * MS, "ns", None, 1.0, "so")
+    seen = opened.Seen(ZONES)
+    opened.search(cast("Any", SimpleNamespace(known=Known([rotation]))), seen, ZONES)
+    assert (seen.waiting, seen.inside, seen.outside) == (True, 48, 49)
+
+
 @pytest.mark.parametrize("edge", [48, None])
 def test_a_burst_that_is_slow_once_is_no_edge(edge: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
@@ -78,6 +92,16 @@ def test_the_edge_is_not_sure_where_the_last_comparison_says_otherwise() -> None
     again = [*once, Comparison(many, few, 0.0, waiting=True)]
     assert open_zones._sure(opened.Seen(ZONES, search=once, inside=8, outside=16)) > 0.9
     assert open_zones._sure(opened.Seen(ZONES, search=again, inside=8, outside=16)) == 0
+
+
+@pytest.mark.parametrize(("zone_ms", "is_sure"), [(20, True), (1, False)])
+def test_the_edge_is_not_sure_where_writes_vary_by_more_than_a_zone_costs(
+    zone_ms: int, is_sure: bool
+) -> None:
+    few, inside, past = burst([1.0, 9.0] * 4), burst([1.0, 9.0] * 5), burst([11.0, 19.0] * 5 + [15.0])
+    search = [Comparison(tried, few, 30 * MS, waiting=False) for tried in (past, inside)]
+    seen = opened.Seen(ZONES, search=search, inside=10, outside=11, zone_ns=zone_ms * MS)
+    assert (open_zones._sure(seen) >= open_zones.LEAST_CONFIDENCE) == is_sure
 
 
 def test_the_cost_of_the_fewest_zones_is_their_own() -> None:
@@ -189,6 +213,12 @@ def test_cleaning_begins_a_zone_before_the_first_is_clean(before: dict[str, Valu
         assert each.value == pytest.approx(41.5e9)
         assert each.interval is not None and each.interval[0] < 41.5e9 < each.interval[1]
         assert each.rows == ("empty-1-1x256k", "idle")
+
+
+def test_a_start_that_is_little_beside_a_zone_is_not_known() -> None:
+    trial = cleaning.Trial("empty", "1", 1, 256 << 10, 18.77e9, 30, ("idle",))
+    seen = cleaning.Seen(ZONES, 19.4, 19.6, [trial])
+    assert zone_cleaning._start(seen, known_of(cleaning_type=UNKNOWN)) == []
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ def _sure(seen: Seen) -> float:
             return 0.0
         means = []
         for one in (compared.tried, compared.against):
-            latency = one.latency_ns[one.zones :]
+            latency = one.repeated_ns(compared.both)
             means.append(latency[draw.integers(0, len(latency), (RESAMPLES, len(latency)))].mean(axis=1))
         same = compared.judged(*means) == past
         shares.append(share(int(np.count_nonzero(same))))

@@ -7,7 +7,7 @@ excess of the round that cost a multiple, over all zones that may lie beyond; an
 zones explain, a share of that excess that grows with the zones (`SLOPE`). Each burst is held against one
 of as many writes to fewer zones, so that a volatile cache that fills is not taken for the edge. The first
 round opens the zones and does not count. Where a volatile cache stays off, each write waits for the medium,
-and the edge costs less of a multiple; there the zones that both bursts write to have to cost more too.
+and the edge costs less of a multiple; there bursts are compared by the zones that both write to.
 
 On a host-managed drive the declared limit is tried: zones are opened until the drive refuses.
 
@@ -80,15 +80,23 @@ class Burst:
 
     @property
     def cost_ns(self) -> float:
-        """The mean latency of a write in a round, ns: the median over the rounds but the first, so that one
-        command that hangs does not matter."""
-        whole = self._rounds
+        """What a write in a round costs, ns; see `cost_of`."""
+        return self.cost_of(slice(None))
+
+    def cost_of(self, zones: slice) -> float:
+        """The mean latency of writes to some of the zones in a round, ns: the median over the rounds but the
+        first, so that one command that hangs does not matter."""
+        whole = self._rounds[:, zones]
         return float(np.median(whole[1:].mean(axis=1))) if len(whole) > 1 else float("nan")
+
+    def repeated_ns(self, zones: slice) -> I64:
+        """The latencies of writes to some of the zones in the rounds but the first, ns."""
+        return self._rounds[1:, zones].ravel()
 
     def usual_ns(self, zones: slice) -> float:
         """What writes to some of the zones take, ns: the mean of the middle half after the first round, so
         that what other clients do in between does not matter."""
-        each = np.sort(self._rounds[1:, zones], axis=None)
+        each = np.sort(self.repeated_ns(zones))
         return float(each[len(each) // 4 : len(each) - len(each) // 4].mean()) if len(each) else float("nan")
 
     @property
@@ -109,21 +117,33 @@ class Comparison:
     waiting: bool
 
     @property
+    def both(self) -> slice:
+        """The zones by which the bursts are compared. Where writes wait, those that both write to: others may
+        lie at other angles. The first is left out: it follows another one."""
+        return slice(1, self.against.zones) if self.waiting else slice(None)
+
+    @property
+    def costs_ns(self) -> tuple[float, float]:
+        """What a write to these zones costs in either burst, ns."""
+        return self.tried.cost_of(self.both), self.against.cost_of(self.both)
+
+    @property
     def excess_ns(self) -> float:
         """How much longer a round takes than at the other burst's cost of a write."""
-        return self.tried.zones * (self.tried.cost_ns - self.against.cost_ns)
+        tried_ns, against_ns = self.costs_ns
+        return self.tried.zones * (tried_ns - against_ns)
 
     @property
     def is_past(self) -> bool:
         """Whether the burst is past the edge."""
-        past = bool(self.judged(np.float64(self.tried.cost_ns), np.float64(self.against.cost_ns)))
-        return past and (self.least_ns > 0 or not self.waiting or self._same_zones_cost_more())
+        tried_ns, against_ns = self.costs_ns
+        past = bool(self.judged(np.float64(tried_ns), np.float64(against_ns)))
+        return past and (self.least_ns > 0 or not self.waiting or self._middle_costs_more())
 
-    def _same_zones_cost_more(self) -> bool:
-        """The control: whether the zones that both bursts write to cost more too. If not, it is those beyond
-        that do, which may lie at other angles. The first is left out: it follows another one."""
-        both = slice(1, self.against.zones)
-        return self.tried.usual_ns(both) >= PAST_EDGE_WAITING * self.against.usual_ns(both)
+    def _middle_costs_more(self) -> bool:
+        """The control: whether the middle of the writes costs more too. If not, few of them do, which other
+        clients may have delayed."""
+        return self.tried.usual_ns(self.both) >= PAST_EDGE_WAITING * self.against.usual_ns(self.both)
 
     def judged(self, tried_ns: F64 | np.float64, against_ns: F64 | np.float64) -> Bools | np.bool_:
         """Whether it were past with these costs of a write."""

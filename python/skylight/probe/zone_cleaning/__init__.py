@@ -25,6 +25,7 @@ from skylight.findings import Finding
 from skylight.infer.robust import share
 from skylight.probe import Cost, Figure
 from skylight.probe.band_size.findings import BAND_SIZE
+from skylight.probe.band_size.journaled import PLACES as PARTS
 from skylight.probe.cleaning.findings import START, START_RIGHT, TYPE
 from skylight.probe.cleaning.verdict import LEAST_CONFIDENCE, chance_within
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
@@ -32,11 +33,14 @@ from skylight.probe.reset import with_state
 from skylight.probe.zone_cleaning import measure
 from skylight.probe.zone_cleaning.figures import draw
 from skylight.probe.zone_cleaning.findings import EACH_IO, FINDINGS, FIRST_CLEAN, UNIT, ZONE
-from skylight.probe.zone_cleaning.measure import EIGHTHS, GROWTH, PARTS, POLL_S, Seen, zones_of_a_trial
+from skylight.probe.zone_cleaning.measure import EIGHTHS, GROWTH, POLL_S, Seen, zones_of_a_trial
 from skylight.probe.zoned import HOST_AWARE, ZonesSeen
 
 MOST_IOS, MOST_S, LIKELY_S, MOST_BYTES = 600_000, 86_400.0, 10_000.0, 400 << 30
 LEAST_ZONES, LEAST_CAPACITY = 4, 8 << 20
+FIRST_ZONE_ERROR = 0.03
+"""How far the first zone of a trial may differ from the mean of its neighbours, as a standard deviation.
+Chosen: tracks get shorter by so much from a recording zone to the next, where a drive has some thirty."""
 SURE_OF_UNIT = 1 - 1 / factorial(len(EIGHTHS))
 """That single updates at one place do not fall in time by chance."""
 
@@ -181,8 +185,10 @@ def _start(seen: Seen, steps: Replay) -> list[Finding]:
     first_s, poll_s = (seen.not_before_s + seen.begun_by_s) / 2, seen.begun_by_s - seen.not_before_s
     zone_s = trial.zone_ns / 1e9
     start_s = first_s - zone_s
-    # The first zone was clean at any time between two polls, and so was the last.
-    apart_s = math.hypot(poll_s, poll_s / trial.left, measure.POLL_SHARE * zone_s) / math.sqrt(12)
+    # The first zone was clean at any time between two polls, and so was the last; and it may take longer than
+    # the mean of the others.
+    polls_s = math.hypot(poll_s, poll_s / trial.left, measure.POLL_SHARE * zone_s) / math.sqrt(12)
+    apart_s = math.hypot(polls_s, FIRST_ZONE_ERROR * zone_s)
     confidence = chance_within(START_RIGHT.part, apart_s / start_s) if start_s > 0 else 0.0
     if confidence < LEAST_CONFIDENCE:
         return []
