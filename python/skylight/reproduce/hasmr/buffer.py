@@ -117,4 +117,4 @@ def h5(_bench: Bench) -> Measured:
             f" extents were looked up, {made['cleaned_zones']} zones cleaned meanwhile; the longest took"
             f" {seconds:.2f} s for {made['scanned_bytes'] >> 20} MiB of log with {made['entries']:,} entries"
         )
-    return Measured(figures, tuple, tuple(notes))
+    return Measured(figures, notes=tuple(notes))
