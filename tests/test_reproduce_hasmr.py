@@ -112,3 +112,9 @@ def test_the_buffer_makes_a_job_of_many_streams_shorter(tmp_path: Path) -> None:
     judged = judge(row, row.measure(Bench(tmp_path)), bands.BANDS)
     assert judged.passed, judged.measured.notes
     assert [figure.name for figure in judged.measured.draw()] == ["h-buffer"]
+
+
+def test_a_buffer_is_found_again_after_cuts(tmp_path: Path) -> None:
+    row = next(spec for spec in table.ROWS if spec.id == "H5")
+    judged = judge(row, row.measure(Bench(tmp_path)), bands.BANDS)
+    assert judged.passed, judged.measured.notes

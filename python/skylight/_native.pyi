@@ -121,10 +121,10 @@ def buffer_cuts(
     profile_toml: str, origin: str, buffer_zones: int, write_bytes: int, cuts: int, seed: int
 ) -> dict[str, int]:
     """Cuts the power of an emulated drive with a buffer of so many zones, at so many random commands, while a
-    host writes `write_bytes` at a time, and recovers. The number of recoveries, the extents that were looked up
-    after them and those that were wrong, the zones that cleaning rewrote; of the recovery that took longest
-    the drive's time, the bytes that it read, and the entries in the log. Raises ProfileError, and ValueError
-    for a drive that cannot have the buffer, or a recovery that finds none."""
+    host writes `write_bytes` at a time, and recovers. The bytes of the log, the number of recoveries, the
+    extents that were looked up after them and those that were wrong, the home zones that were cleaned; of the
+    recovery that took longest the drive's time, the bytes that it read, and the entries in the log. Raises
+    ProfileError, and ValueError for a drive that cannot have the buffer, or a recovery that finds none."""
 
 @final
 class SimDrive:

@@ -59,10 +59,11 @@ fn buffer_cuts<'py>(
         other => PyValueError::new_err(other.to_string()),
     })?;
     let dict = PyDict::new(py);
+    dict.set_item("log_bytes", made.log.bytes())?;
     dict.set_item("recoveries", made.recoveries)?;
     dict.set_item("looked_up", made.looked_up)?;
     dict.set_item("wrong", made.wrong)?;
-    dict.set_item("rewritten_zones", made.rewritten_zones)?;
+    dict.set_item("cleaned_zones", made.cleaned_zones)?;
     dict.set_item("longest_ns", made.longest.get())?;
     dict.set_item("checkpoint_bytes", made.found.checkpoint.bytes())?;
     dict.set_item("scanned_bytes", made.found.scanned.bytes())?;

@@ -1,6 +1,6 @@
 //! A drive with zones that keeps what a host buffer writes, and loses power.
 //!
-//! Headers and checkpoints are kept as bytes. Of data is kept which host sectors of which write a place has; its bytes are zeros.
+//! Headers and checkpoints are kept. Of data is kept which host sectors of which write a place has; its bytes are zeros.
 //! What was not flushed is in doubt: a cut leaves of each zone the first of its changes since, and the next one in part.
 //!
 //! Invariants: no two runs of data overlap; a zone's runs and structures lie before its write pointer.
@@ -34,11 +34,41 @@ impl Run {
     }
 }
 
+/// What a buffer writes for itself.
+#[derive(Clone)]
+enum Structure {
+    /// Of an entry, whose data are zeros.
+    Header(Rc<Header>),
+    /// Of a checkpoint, or what a cut left of one.
+    Bytes(Rc<[u8]>),
+}
+
+impl Structure {
+    fn bytes(&self) -> Rc<[u8]> {
+        match self {
+            Self::Header(header) => {
+                let data = vec![0; header.data().bytes() as usize];
+                header.encode(crc32c::crc32c(&data)).into()
+            }
+            Self::Bytes(bytes) => Rc::clone(bytes),
+        }
+    }
+
+    /// What a cut leaves of the sectors of a write, over what was there.
+    fn torn(&self, len: Sectors, old: Option<&Self>) -> Self {
+        let Self::Bytes(new) = self else { return self.clone() };
+        let len = new.len().min(len.bytes() as usize);
+        let old = old.map(Self::bytes);
+        let rest = old.as_ref().and_then(|old| old.get(len..)).unwrap_or(&[]);
+        Self::Bytes([&new[..len], rest].concat().into())
+    }
+}
+
 /// A command that changes a zone.
 #[derive(Clone)]
 enum Change {
     Reset,
-    Write { extent: LbaExtent, structure: Option<Rc<[u8]>>, runs: Vec<(Lba, Run)> },
+    Write { extent: LbaExtent, structure: Option<Structure>, runs: Vec<(Lba, Run)> },
 }
 
 /// What the sectors of a drive have.
@@ -46,7 +76,7 @@ enum Change {
 struct State {
     layout: ZoneLayout,
     written: Vec<Sectors>,
-    structures: BTreeMap<Lba, Rc<[u8]>>,
+    structures: BTreeMap<Lba, Structure>,
     runs: BTreeMap<Lba, Run>,
 }
 
@@ -81,11 +111,8 @@ impl State {
         if extent.is_empty() {
             return;
         }
-        let structure = structure.map(|new| {
-            let len = new.len().min(extent.len.bytes() as usize);
-            let old = self.structures.get(&extent.start).and_then(|old| old.get(len..)).unwrap_or(&[]);
-            [&new[..len], old].concat().into()
-        });
+        let old = self.structures.get(&extent.start);
+        let structure = structure.map(|new| new.torn(extent.len, old));
         let cut = |(at, run): (Lba, Run)| {
             (at < extent.end()).then(|| (at, run.part(Sectors(0), run.len.min(extent.end() - at))))
         };
@@ -207,8 +234,10 @@ impl Kept {
     /// What a write leaves.
     fn written(&self, extent: LbaExtent, data: &Data) -> Result<Change, Failure> {
         let (structure, runs) = match data {
-            Data::Bytes(bytes) => (Some(bytes.as_slice().into()), Vec::new()),
-            Data::Entry(header, _) => (Some(encoded(header).into()), self.entry_runs(extent, header)),
+            Data::Bytes(bytes) => (Some(Structure::Bytes(bytes.as_slice().into())), Vec::new()),
+            Data::Entry(header, _) => {
+                (Some(Structure::Header(Rc::new(header.clone()))), self.entry_runs(extent, header))
+            }
             Data::Merged { native, pieces } => (None, self.merged_runs(extent.start, *native, pieces)),
             // The policy sends all to the log.
             Data::Host(_) => return Err(Failure::Unsupported),
@@ -275,11 +304,6 @@ impl Kept {
     }
 }
 
-/// A header's sector; its data are zeros.
-fn encoded(header: &Header) -> Vec<u8> {
-    header.encode(crc32c::crc32c(&vec![0; header.data().bytes() as usize]))
-}
-
 impl Executor for Kept {
     fn execute(&mut self, action: &Action) -> Result<(), Failure> {
         self.command()?;
@@ -332,6 +356,7 @@ impl ZonedDevice for Kept {
             // It may begin before the extent, and end behind it.
             let skip = (extent.start.get().saturating_sub(at.get()) * SECTOR_BYTES) as usize;
             let to = (at.get().saturating_sub(extent.start.get()) * SECTOR_BYTES) as usize;
+            let structure = structure.bytes();
             let found = structure.get(skip..).unwrap_or(&[]);
             let len = found.len().min(bytes.len() - to);
             bytes[to..to + len].copy_from_slice(&found[..len]);

@@ -57,6 +57,8 @@ pub struct Plan {
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cuts {
+    /// Sectors of the log.
+    pub log: Sectors,
     /// Recoveries.
     pub recoveries: u32,
     /// Extents that were looked up after each, in all.
@@ -67,8 +69,8 @@ pub struct Cuts {
     pub longest: Nanos,
     /// See `longest`.
     pub found: Found,
-    /// Home zones that were rewritten.
-    pub rewritten_zones: u64,
+    /// Home zones that were cleaned.
+    pub cleaned_zones: u64,
 }
 
 /// Why nothing came of it.
@@ -124,7 +126,8 @@ impl Rig {
         let identity = Identity(std::array::from_fn(|index| identity[index % identity.len()]));
         let spec = (Sizes { zones: plan.zones, spare_zones: SPARE_ZONES }, tuning(), identity);
         let buffer = HBuffer::new(spec, layout, &mut kept, Box::new(Static(Path::Buffer)))?;
-        let (expected, changed, cuts) = (BTreeMap::new(), Vec::new(), Cuts::default());
+        let log = Sectors(u64::from(plan.zones) * buffer.home_zones().0.get());
+        let (expected, changed, cuts) = (BTreeMap::new(), Vec::new(), Cuts { log, ..Cuts::default() });
         Ok(Self { plan, drawn: 0, kept, buffer, expected, changed, cuts })
     }
 
@@ -197,7 +200,8 @@ impl Rig {
 
     /// The power goes, and comes back; everything is looked up.
     fn recover(&mut self) -> Result<Found, CutsError> {
-        self.cuts.rewritten_zones += self.buffer.counters().rewritten_zones;
+        let counters = self.buffer.counters();
+        self.cuts.cleaned_zones += counters.appended_zones + counters.rewritten_zones;
         let (seed, mut drawn) = (self.plan.seed, self.drawn);
         self.kept.cut(|below| {
             drawn += 1;
@@ -306,8 +310,8 @@ mod tests {
         for write in [8, 64] {
             let mut rig = rig(write, 100);
             rig.run(|_, _| Ok(())).unwrap_or_else(|error| panic!("seed {SEED}: {error}"));
-            let Cuts { recoveries, wrong, rewritten_zones, looked_up, .. } = rig.cuts;
-            assert!(recoveries > 60 && rewritten_zones > 60 && looked_up > 10_000, "{:?}", rig.cuts);
+            let Cuts { recoveries, wrong, cleaned_zones, looked_up, .. } = rig.cuts;
+            assert!(recoveries > 60 && cleaned_zones > 60 && looked_up > 10_000, "{:?}", rig.cuts);
             assert_eq!(wrong, 0, "seed {SEED}");
         }
     }

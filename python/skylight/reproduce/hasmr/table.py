@@ -26,6 +26,8 @@ ROWS: tuple[RowSpec, ...] = (
     RowSpec("H3b", "More I/Os cost more than larger ones", "3.4, Figure 4", known(cleaning.h3b)),
     RowSpec("H4", "A buffer of the host makes a job of many streams shorter, migration included",
             "5, Figure 6", known(buffer.h4)),
+    RowSpec("H5", "A buffer of 100 zones is found again after a cut at any command, soon", "5",
+            known(buffer.h5)),
     RowSpec("R2", "The recorded bursts over a number of zones", "3.2", known(bursts.r2)),
     RowSpec("R3", "The recorded non-sequential writes with a flush each", "3.3", known(sustained.r3)),
     RowSpec("R4", "The recorded non-sequential writes over the whole drive", "3.3", known(sustained.r4)),
