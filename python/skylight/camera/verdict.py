@@ -232,7 +232,7 @@ def _located(seen: _Film, what: Property, position: float, signs: int, said: str
     if why is not None:
         return what.unknown(why)
     place = next((name for name, at in MIDDLES.items() if abs(position - at) <= NEAR_SHARE), None)
-    said = f"{said}: it is at {position:.2f} of the stroke"
+    said = f"{said}: it is at {max(0.0, position):.2f} of the stroke"
     if place is None:
         return what.unknown(f"{said}, between two of OD, MD and ID")
     return what.found(place, seen.confidence(signs), said)
