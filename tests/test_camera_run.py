@@ -290,6 +290,19 @@ def test_findings_of_strokes_need_strokes(rng: np.random.Generator, tmp_path: Pa
             assert one.value == UNKNOWN, f"{rate_hz} {one}"
 
 
+def test_an_arm_that_goes_to_and_fro_fast_makes_no_strokes() -> None:
+    # Too slow for a seek over so short a way, and a thousand times as fast as a sequential pass.
+    frames = np.arange(2000)
+    position = 0.4 + 0.03 * np.abs(1 - (frames / 20) % 2)
+    position += np.random.default_rng(1).normal(0, 0.0005, len(frames))
+    assert len(read(position, np.ones(len(frames)), 1000.0).strokes) > 50
+    graph = Graph("head", position, np.ones(len(frames)), frames / 1000, 1000.0, "given", 2, 29.0)
+    assert [one.value for one in judge(graph)[2:4]] == [UNKNOWN, UNKNOWN]
+    lapse_s = frames / LAPSE_HZ
+    slow = judge(replace(graph, time_s=lapse_s, capture_hz=LAPSE_HZ))[3]
+    assert slow.known, slow.why
+
+
 @pytest.mark.parametrize("size", [(224, 160), (448, 320)])
 def test_a_time_lapse_in_which_the_head_rests_at_three_places(
     lapse: Lapse, size: tuple[int, int], tmp_path: Path

@@ -44,10 +44,11 @@ ROUNDS = 3
 # some pixels in every frame, so their background is never seen.
 OUTER_FROM = 0.5
 # One arm explains this share of what moves, in the median frame: below the first a clip is refused, below the
-# second a note says that the graph may be wrong. In films with seeds 500 to 529, up to 240 px wide and 600
-# frames/s, it explains 0.84 to 0.98 where positions were right to 2 % of the stroke (24 of 30), in the
+# second a note says that the graph may be wrong. In films with seeds 500 to 527, up to 240 px wide and 600
+# frames/s, it explains 0.91 to 0.98 where positions were right to 2 % of the stroke (22 of 28), in the
 # paper's clips 0.829 and 0.865. Where they were wrong by more than 5 %, it explains 0.80 to 0.82 in 3 of
-# these films, and 0.25 to 0.80 in 53 with a disc moving too, of which 51 are refused.
+# these films, and 0.25 to 0.80 in 48 with a disc moving too, of which 46 are refused. So are 12 of 59 films
+# with a disc that were right.
 LEAST_EXPLAINED, SURELY_EXPLAINED = 0.78, 0.83
 # A head covers at least this many pixels of the working size; specks of noise cover a few.
 LEAST_HEAD_PIXELS = 20.0

@@ -37,7 +37,7 @@ FULL_SWING_DEGREES = float(np.degrees(Arm().angle(1.0) - Arm().angle(0.0)))
 # A film shows the whole stroke if the arm swings by this share of what one of a 3.5-inch drive does.
 LEAST_SWING_SHARE = 0.85
 # A place within this share of the stroke of the OD, the middle or the ID is there. Chosen: a tenth of
-# the stroke is left between two of them, as much as a film with few places may be off by.
+# the stroke is left between two of them, as far as a scale by the extremes may be off.
 NEAR_SHARE = 0.2
 MIDDLES = {"od": 0.0, "md": 0.5, "id": 1.0}
 # Writes that the arm seeks to one place for, at least, and the share of the drive that they spread over.
@@ -232,7 +232,7 @@ def _located(seen: _Film, what: Property, position: float, signs: int, said: str
     if why is not None:
         return what.unknown(why)
     place = next((name for name, at in MIDDLES.items() if abs(position - at) <= NEAR_SHARE), None)
-    said = f"{said}: it is at {position:.2f} of the stroke"
+    said = f"{said}: it is at {max(0.0, position):.2f} of the stroke"
     if place is None:
         return what.unknown(f"{said}, between two of OD, MD and ID")
     return what.found(place, seen.confidence(signs), said)
