@@ -272,7 +272,7 @@ fn zones_are_of_all_kinds() {
 #[test]
 fn volatile_caches_of_host_aware_drives_have_a_run_for_each_open_zone() {
     let (mut limited, mut unlimited) = (0, 0);
-    for profile in profiles(Kind::HostAware).iter().filter(|p| p.interface.write_cache.get() > 0) {
+    for profile in profiles(Kind::HostAware).filter(|p| p.interface.write_cache.get() > 0) {
         let Layer::Zoned(keys) = &profile.layer else { panic!("{}: {:?}", profile.name, profile.layer) };
         match profile.interface.write_cache_runs {
             Some(runs) => {
@@ -284,7 +284,7 @@ fn volatile_caches_of_host_aware_drives_have_a_run_for_each_open_zone() {
     }
     assert!(limited > unlimited && unlimited > 100, "{limited} with a limit, {unlimited} without");
     for kind in Kind::ALL.into_iter().filter(|&kind| kind != Kind::HostAware) {
-        assert!(profiles(kind).iter().all(|p| p.interface.write_cache_runs.is_none()), "{}", kind.name());
+        assert!(profiles(kind).all(|p| p.interface.write_cache_runs.is_none()), "{}", kind.name());
     }
 }
 
