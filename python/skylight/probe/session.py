@@ -88,7 +88,7 @@ JOB_PIECE_IOS = 512
 """First piece of an engine that runs jobs. Chosen: some seconds of a disk, of which its start is a tenth."""
 PIECE_NS = 500_000_000
 JOB_PIECE_NS = 30_000_000_000
-"""A piece of such an engine that took longer is halved, so that a cut loses little; a start is a hundredth."""
+"""A piece of such an engine that took longer is halved: a cut loses little; a start is a hundredth."""
 
 BOUND = "bound"
 """The name of the step that ends the evidence of a test at its bound."""
