@@ -159,12 +159,17 @@ def recordings_there(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYLIGHT_DATA", str(data_dir))
 
 
+def tool_path(name: str) -> str | None:
+    """The path of a system tool; None where it is not installed."""
+    return shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+
+
 @pytest.fixture(scope="session")
 def need_tool() -> Callable[[str], str]:
     """`need_tool("fio")` is the path of a system tool."""
 
     def find(name: str) -> str:
-        path = shutil.which(name, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+        path = tool_path(name)
         if path is None:
             lacking(f"{name} is not installed: scripts/test-tools.sh installs it with root rights")
         return path
@@ -178,10 +183,12 @@ def guests(
     need_tool: Callable[[str], str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> dict[str, dict[str, Said]]:
-    """What each step of every module's `GUEST` said, by the names of guest and step: one boot in a run."""
+    """What each step of every module's `GUEST` said, by the names of guest and step: one boot in a run, with
+    the guests whose own tools are there."""
     modules = {item.module for item in request.session.items if isinstance(item, pytest.Function)}
     wanted = [module.GUEST for module in modules if hasattr(module, "GUEST")]
-    for name in {*TOOLS, *(name for guest in wanted for name in guest.tools)}:
+    wanted = [guest for guest in wanted if all(map(tool_path, guest.tools))]
+    for name in TOOLS:
         need_tool(name)
     base = tmp_path_factory.getbasetemp()
     # Each worker of xdist has a folder in that of the run.

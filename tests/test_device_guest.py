@@ -6,6 +6,7 @@ SCSI disk, whose caching page cannot be changed but for the write cache; the ker
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,9 @@ GUEST = Guest("devices", steps, tools=("fio",), hardware=disks)
 
 
 @pytest.fixture(scope="module")
-def said(guests: dict[str, dict[str, Said]]) -> dict[str, Said]:
+def said(need_tool: Callable[[str], str], guests: dict[str, dict[str, Said]]) -> dict[str, Said]:
+    for name in GUEST.tools:
+        need_tool(name)
     return guests[GUEST.name]
 
 

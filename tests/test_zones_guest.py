@@ -7,6 +7,7 @@ two ways to one truth.
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -133,8 +134,12 @@ GUEST = Guest("zones", steps, tools=("blkzone",))
 
 
 @pytest.fixture(scope="module")
-def said(need_root: None, guests: dict[str, dict[str, Said]]) -> dict[str, Said]:
+def said(
+    need_root: None, need_tool: Callable[[str], str], guests: dict[str, dict[str, Said]]
+) -> dict[str, Said]:
     """What each step in the guest said."""
+    for name in GUEST.tools:
+        need_tool(name)
     return guests[GUEST.name]
 
 

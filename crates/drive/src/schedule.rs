@@ -105,14 +105,17 @@ struct Row {
     track: [f32; LANES],
     /// The settling of a write: see [`SeekFloor::settle`].
     settle: [f32; LANES],
-    /// Output of a choice: the rotation until the candidate passes, in 30 bits of a revolution, with the
+    /// Output of a choice: the rotation until the candidate passes, in 29 bits of a revolution, with the
     /// candidate's index in the low bits; [`TOO_LATE`] if the arm is not there in time. They are the bits of a
-    /// float: positive floats are in the order of their bits, and every processor has an instruction for the
+    /// float: positive floats are in the order of their bits, and all of x86-64 has an instruction for the
     /// lesser of floats, but not for that of integers.
     rotation: [f32; LANES],
 }
 
-/// Above all others: their bits are below 2^30, those of 2.0.
+/// Set in all bits of `rotation`, so that none is a denormal float, which a processor may take for zero.
+const NORMAL: u32 = 1 << 29;
+
+/// Above all others: the bits of 2.0 are 2^30.
 const TOO_LATE: f32 = 2.0;
 
 #[inline]
@@ -160,13 +163,13 @@ impl Rows {
     #[inline]
     fn compute_rotations(&mut self, floor: SeekFloor, from: Angle, track: u32) {
         let (from, track, index_mask) = ((from.0 >> 32) as u32, track as f32, self.index_mask);
-        let mut first = 0;
+        let mut first = NORMAL;
         for row in &mut self.rows {
             for lane in 0..LANES {
                 let ahead = row.angle[lane].wrapping_sub(from);
                 let in_time =
                     (ahead >> 8) as i32 as f32 >= floor.between(track, row.track[lane], row.settle[lane]);
-                let rotation = f32::from_bits(((ahead >> 2) & !index_mask) | (first + lane as u32));
+                let rotation = f32::from_bits(((ahead >> 3) & !index_mask) | (first + lane as u32));
                 row.rotation[lane] = if in_time { rotation } else { TOO_LATE };
             }
             first += LANES as u32;
@@ -187,10 +190,10 @@ impl Rows {
         if first == TOO_LATE {
             return None;
         }
-        let first = first.to_bits();
+        let first = first.to_bits() - NORMAL;
         let index = (first & self.index_mask) as usize;
         self.rows[index / LANES].rotation[index % LANES] = TOO_LATE;
-        Some((index, Angle(u64::from(first & !self.index_mask) << 34)))
+        Some((index, Angle(u64::from(first & !self.index_mask) << 35)))
     }
 }
 
