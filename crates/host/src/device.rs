@@ -15,6 +15,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::columns::{Columns, Limits, Needs};
 use crate::engine::{Batch, End, Engine, Log};
 pub use crate::engine::{Counters, now_ns};
+use crate::erase::Followed;
 use crate::error::{HostError, Reason, Refusal, RefusalReason, printable};
 use crate::identity::{Identity, Kind};
 use crate::signatures;
@@ -52,6 +53,7 @@ pub struct Device {
     identity: Identity,
     node: Option<Node>,
     boot: Option<String>,
+    pub(crate) followed: Option<Followed>,
     engine: Option<Engine>,
     counters: Counters,
 }
@@ -123,7 +125,7 @@ impl Device {
             identity.note_use(&refusal);
         }
         let (boot, counters) = (sysfs.boot_id(), Counters::default());
-        Ok(Self { file, access, identity, node, boot, engine: None, counters })
+        Ok(Self { file, access, identity, node, boot, followed: None, engine: None, counters })
     }
 
     /// The identity of the target.
