@@ -128,6 +128,14 @@ impl Device {
         Ok(Self { file, access, identity, node, boot, followed: None, engine: None, counters })
     }
 
+    /// A disk of a tree of plain files, with a file as its medium.
+    #[cfg(test)]
+    pub(crate) fn fake(file: File, node: Node, sysfs: &Sysfs) -> Self {
+        let identity = Identity::of_block_device("/dev/sdq", Some(&node), sysfs, MIN_SIZE_BYTES, 512);
+        let (access, node, counters) = (Access::DestroyData, Some(node), Counters::default());
+        Self { file, access, identity, node, boot: None, followed: None, engine: None, counters }
+    }
+
     /// The identity of the target.
     pub fn identity(&self) -> &Identity {
         &self.identity

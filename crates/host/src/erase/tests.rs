@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::ata::PASSWORD;
 use super::flow::MOST_UNCLEAR_LOOKS;
 use super::*;
-use crate::caching::{ATA_PASS_THROUGH_16, Dialect};
+use crate::caching::ATA_PASS_THROUGH_16;
 use crate::fake::Tree;
 use crate::sg_io::{CommandFault, Exchange, Link, Reply, TIMEOUT, Transfer};
 
@@ -536,4 +536,42 @@ fn a_password_cannot_be_set_without_its_note() {
     let drive = FakeDrive::new(Trouble::None);
     assert!(erased_securely(&drive, &tree.path("folder/drive.erase")).is_err());
     assert!(!drive.sent.borrow().contains(&0xf1));
+}
+
+/// A SATA disk of a tree, over a file that takes no SG_IO; with a serial number, or without.
+fn sata_disk(tree: &Tree, serial: bool) -> Device {
+    let node = tree.disk("sdq", (8, 256));
+    tree.file("sys/devices/sdq/device/scsi_disk/2:0:0:0/cache_type", "write back");
+    tree.file("sys/devices/sdq/device/vendor", "ATA");
+    tree.file("proc/sys/kernel/random/boot_id", "b007");
+    if serial {
+        tree.file("sys/devices/sdq/device/vpd_pg80", "\0\u{80}\0\u{4}1234");
+    }
+    let medium = tree.file("medium", "");
+    Device::fake(File::open(medium).expect("it was just made"), node, &tree.sysfs())
+}
+
+#[test]
+fn no_password_is_set_on_a_drive_whose_note_would_not_be_found_after_a_power_cut() {
+    let (tree, named) = (Tree::new("erase-no-serial"), Tree::new("erase-serial"));
+    let (mut device, file) = (sata_disk(&tree, false), note_in(&tree));
+    assert!(device.identity().key.is_some(), "it has a key, until the next boot");
+    for line in [
+        device.erase_offer(Erase::SecureErase).expect_err("no name").to_string(),
+        device.erase(Erase::SecureErase, &file).expect_err("no name").to_string(),
+    ] {
+        assert!(line.contains("declares no serial number"), "{line}");
+    }
+    assert!(!file.exists());
+    let line = sata_disk(&named, true).erase_offer(Erase::SecureErase).expect_err("a file").to_string();
+    assert!(!line.contains("serial"), "the control: {line}");
+}
+
+#[test]
+fn an_erase_is_followed_as_it_was_begun_though_the_drive_does_not_identify_itself() {
+    let tree = Tree::new("erase-dialect");
+    let mut device = sata_disk(&tree, true);
+    device.followed = Some(Followed { dialect: Dialect::Ata, unclear_looks: 0 });
+    assert!(matches!(device.erase_progress(Erase::Sanitize), Ok(Progress::Running(None))));
+    assert_eq!(device.followed, Some(Followed { dialect: Dialect::Ata, unclear_looks: 1 }));
 }
