@@ -12,10 +12,10 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::caching::Dialect;
 use crate::columns::{Columns, Limits, Needs};
 use crate::engine::{Batch, End, Engine, Log};
 pub use crate::engine::{Counters, now_ns};
-use crate::erase::Followed;
 use crate::error::{HostError, Reason, Refusal, RefusalReason, printable};
 use crate::identity::{Identity, Kind};
 use crate::signatures;
@@ -44,6 +44,16 @@ pub(crate) enum Content {
     Lost,
     /// The caller puts back what it overwrites.
     Kept,
+}
+
+/// The erase that was begun last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Followed {
+    /// How it was begun. An ATA disk that fails IDENTIFY DEVICE once would else be asked as a SCSI disk, whose
+    /// translation layer knows of no sanitize and reports a ready drive.
+    pub dialect: Dialect,
+    /// Looks in a row, up to now, that say nothing.
+    pub unclear_looks: u32,
 }
 
 /// An open target.

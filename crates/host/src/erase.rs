@@ -21,7 +21,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::caching::{Caching, Dialect};
-use crate::device::{Access, Content, Device};
+use crate::device::{Access, Content, Device, Followed};
 use crate::error::{EraseFailure, HostError, RefusalReason, printable, system_words};
 use crate::sg_io::SgIo;
 use crate::survey::bus_of;
@@ -132,16 +132,6 @@ pub enum Progress {
     Running(Option<f64>),
     /// The drive has completed it.
     Done,
-}
-
-/// The erase that was begun last.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Followed {
-    /// How it was begun. An ATA disk that fails IDENTIFY DEVICE once would else be asked as a SCSI disk, whose
-    /// translation layer knows of no sanitize and reports a ready drive.
-    dialect: Dialect,
-    /// Looks in a row, up to now, that say nothing.
-    unclear_looks: u32,
 }
 
 /// What an earlier erase left.
