@@ -176,7 +176,8 @@ def followed(host: ErasableHost, erase: Erase, note: Path, declared_s: float | N
             pause_s = min(2 * pause_s, POLL_S)
     except KeyboardInterrupt as stop:
         stop.add_note(
-            "the drive goes on erasing itself, and takes no reads or writes until it has ended; go on then"
+            "the drive goes on erasing itself, and takes no reads or writes until it has ended;"
+            " leave it switched on, and go on then"
         )
         raise
 
