@@ -132,6 +132,19 @@ def test_a_mounted_partition(device: Loop, tmp_path: Path) -> None:
         tool("delpart", device.path, "1")
 
 
+def test_the_erase_note_of_another_drive_does_not_refuse_partitions_whose_data_is_kept(
+    device: Loop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKYLIGHT_STATE", str(tmp_path))
+    (tmp_path / "OTHER-1.erase").write_text("skylight erase note 1\ndrive = OTHER-1\n")
+    tool("addpart", device.path, "1", "2048", str(80 * MIB // 512))
+    try:
+        DeviceEngine.open(device.path, destroy_data=True, preserve=True, restores=False).close()
+        assert f"holds a partition ({device.name}p1); " in refusal(device.path), "the others are refused"
+    finally:
+        tool("delpart", device.path, "1")
+
+
 def sfdisk(label: str) -> Callable[[Path], None]:
     """A table with one partition, written by a tool."""
 

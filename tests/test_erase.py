@@ -6,6 +6,8 @@ in Rust, against drives that keep the states of the standards.
 
 from __future__ import annotations
 
+import errno
+import os
 import signal
 import threading
 import time
@@ -142,6 +144,39 @@ def test_what_an_erase_reaches(
     host = FakeHost(file, **traits)
     assert reset(host, means, tmp_path) == [state]
     assert host.began == 1
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENODATA])
+def test_a_block_that_cannot_be_read_after_the_erase_is_gone(
+    file: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    host, real = FakeHost(file, zeroes=False), os.preadv
+
+    def preadv(descriptor: int, buffers: list[Any], offset: int) -> int:
+        if host.polls and offset < SIZE // 2:
+            raise OSError(number, os.strerror(number))
+        return real(descriptor, buffers, offset)
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    with closing(over(host)) as engine:
+        erased = engine.erase_by("sanitize", lambda *_: None)
+    assert (erased.is_gone, erased.unreadable) == (False, 2), "the last one is readable, and there"
+    host.traits["zeroes"], host.polls = True, 0
+    with closing(over(host)) as engine:
+        assert engine.erase_by("sanitize", lambda *_: None).is_gone
+
+
+def test_a_block_that_cannot_be_read_before_the_erase_is_a_failure(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def preadv(*_: object) -> int:
+        raise OSError(errno.EIO, "")
+
+    monkeypatch.setattr(os, "preadv", preadv)
+    host = FakeHost(file)
+    with closing(over(host)) as engine, pytest.raises(TargetError, match="cannot be read"):
+        engine.erase_by("sanitize", lambda *_: None)
+    assert host.began == 0
 
 
 def test_no_erase_is_chosen_for_a_person(file: Path) -> None:

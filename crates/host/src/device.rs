@@ -12,6 +12,7 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::caching::Dialect;
 use crate::columns::{Columns, Limits, Needs};
 use crate::engine::{Batch, End, Engine, Log};
 pub use crate::engine::{Counters, now_ns};
@@ -45,6 +46,16 @@ pub(crate) enum Content {
     Kept,
 }
 
+/// The erase that was begun last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Followed {
+    /// How it was begun. An ATA disk that fails IDENTIFY DEVICE once would else be asked as a SCSI disk, whose
+    /// translation layer knows of no sanitize and reports a ready drive.
+    pub dialect: Dialect,
+    /// Looks in a row, up to now, that say nothing.
+    pub unclear_looks: u32,
+}
+
 /// An open target.
 pub struct Device {
     file: File,
@@ -52,6 +63,7 @@ pub struct Device {
     identity: Identity,
     node: Option<Node>,
     boot: Option<String>,
+    pub(crate) followed: Option<Followed>,
     engine: Option<Engine>,
     counters: Counters,
 }
@@ -123,7 +135,15 @@ impl Device {
             identity.note_use(&refusal);
         }
         let (boot, counters) = (sysfs.boot_id(), Counters::default());
-        Ok(Self { file, access, identity, node, boot, engine: None, counters })
+        Ok(Self { file, access, identity, node, boot, followed: None, engine: None, counters })
+    }
+
+    /// A disk of a tree of plain files, with a file as its medium.
+    #[cfg(test)]
+    pub(crate) fn fake(file: File, node: Node, sysfs: &Sysfs) -> Self {
+        let identity = Identity::of_block_device("/dev/sdq", Some(&node), sysfs, MIN_SIZE_BYTES, 512);
+        let (access, node, counters) = (Access::DestroyData, Some(node), Counters::default());
+        Self { file, access, identity, node, boot: None, followed: None, engine: None, counters }
     }
 
     /// The identity of the target.

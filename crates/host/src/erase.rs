@@ -3,9 +3,10 @@
 //!
 //! Invariants: nothing here is done unless a caller names the command, on a whole disk opened with
 //! [`Access::DestroyData`], which is neither in use nor holds a signature. A sanitize and a format go on in the drive
-//! when the caller is gone; they are begun so that a failed one can be given up. The password that SECURITY ERASE UNIT
-//! needs is always the same, is noted durably before it is set, and its note is removed only when IDENTIFY DEVICE
-//! says that no password is set.
+//! when the caller is gone, a sanitize also after a power cut, which leaves a medium that is being formatted unusable
+//! until it is formatted again. A sanitize is begun so that a failed one can be given up. The password that SECURITY
+//! ERASE UNIT needs is always the same, is noted durably before it is set, under a name that outlives a boot, and its
+//! note is removed only when IDENTIFY DEVICE says that no password is set.
 //!
 //! Sources: ACS-4 and SBC-4, as in `erase/ata.rs` and `erase/scsi.rs`.
 
@@ -19,8 +20,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::caching::Caching;
-use crate::device::{Access, Content, Device};
+use crate::caching::{Caching, Dialect};
+use crate::device::{Access, Content, Device, Followed};
 use crate::error::{EraseFailure, HostError, RefusalReason, printable, system_words};
 use crate::sg_io::SgIo;
 use crate::survey::bus_of;
@@ -164,7 +165,7 @@ impl Device {
     /// # Errors
     /// When the target cannot be erased so.
     pub fn erase_offer(&self, erase: Erase) -> Result<Offer, HostError> {
-        let eraser = self.eraser(erase)?;
+        let eraser = self.eraser(erase, None)?;
         eraser.offer(erase).map_err(|fault| fault.of(&self.identity().path))
     }
 
@@ -173,14 +174,16 @@ impl Device {
     ///
     /// # Errors
     /// When the target cannot be erased so, or fails.
-    pub fn erase(&self, erase: Erase, note: &Path) -> Result<Offer, HostError> {
-        let (eraser, path) = (self.eraser(erase)?, &self.identity().path);
+    pub fn erase(&mut self, erase: Erase, note: &Path) -> Result<Offer, HostError> {
+        let eraser = self.eraser(erase, None)?;
+        self.followed = Some(Followed { dialect: eraser.caching.dialect, unclear_looks: 0 });
+        let path = &self.identity().path;
         let done = eraser.offer(erase).and_then(|offer| {
             match (offer.which, &self.identity().key) {
                 (Command::Security, Some(key)) => {
                     eraser.secure_erase(&Note { path: note, drive: key, device: path }, offer.seconds)?;
                 }
-                (Command::Security, None) => return Err(unknown_drive()),
+                (Command::Security, None) => return Err(Fault::Refused(NO_NAME.into())),
                 (which, _) => eraser.begin(which)?,
             }
             Ok(offer)
@@ -191,12 +194,18 @@ impl Device {
     /// How far the erase is that was begun last.
     ///
     /// # Errors
-    /// When it failed.
-    pub fn erase_progress(&self, erase: Erase) -> Result<Progress, HostError> {
-        self.eraser(erase)?.progress().map_err(|fault| fault.of(&self.identity().path))
+    /// When it failed, or cannot be followed any more.
+    pub fn erase_progress(&mut self, erase: Erase) -> Result<Progress, HostError> {
+        let followed = self.followed;
+        let eraser = self.eraser(erase, followed.map(|followed| followed.dialect))?;
+        let mut unclear_looks = followed.map_or(0, |followed| followed.unclear_looks);
+        let progress = eraser.progress(&mut unclear_looks);
+        self.followed = Some(Followed { dialect: eraser.caching.dialect, unclear_looks });
+        progress.map_err(|fault| fault.of(&self.identity().path))
     }
 
-    fn eraser(&self, erase: Erase) -> Result<Eraser<SgIo<File>>, HostError> {
+    /// `dialect` is how the drive is asked, where that is known.
+    fn eraser(&self, erase: Erase, dialect: Option<Dialect>) -> Result<Eraser<SgIo<File>>, HostError> {
         let path = &self.identity().path;
         let refused = |why: &str| Err(Fault::Refused(format!("cannot be erased: {why}")).of(path));
         if self.access() == Access::ReadOnly {
@@ -207,6 +216,9 @@ impl Device {
         if disk != *node {
             return refused("it is a partition, and an erase is of the whole disk; name the disk");
         }
+        if erase == Erase::SecureErase && !self.identity().key_outlives_boot {
+            return Err(Fault::Refused(NO_NAME.into()).of(path));
+        }
         let is_usb = bus_of(&disk) == Some("usb");
         if erase == Erase::SecureErase && is_usb {
             return refused(
@@ -216,27 +228,28 @@ impl Device {
         let file = self.file().try_clone().map_err(|error| {
             Fault::Refused(format!("cannot be erased: {}; try again", system_words(&error))).of(path)
         })?;
-        match Caching::of(&disk, SgIo { file }) {
+        let link = SgIo { file };
+        let caching = match dialect {
+            Some(dialect) => Some(Caching { link, dialect }),
+            None => Caching::of(&disk, link),
+        };
+        match caching {
             Some(caching) => Ok(Eraser { caching }),
             None => refused("it takes neither ATA nor SCSI commands; choose another --reset"),
         }
     }
 }
 
-fn unknown_drive() -> Fault {
-    Fault::Refused(
-        "cannot be erased: it has no name for the note of its password; choose another --reset".into(),
-    )
-}
+const NO_NAME: &str = "cannot be erased: it declares no serial number, and after a power cut the note of its password would not be found; choose another --reset";
 
 /// What an earlier erase left on a drive; `notes` is the folder of the notes. A password that its note names is
-/// removed. `None` where nothing is left, or nothing can be asked.
+/// removed; nothing is written to the medium. `None` where nothing is left, or nothing can be asked.
 ///
 /// # Errors
-/// When the device is refused as for writing, or the password cannot be removed.
+/// When the device is in use, or the password cannot be removed.
 pub fn unfinished(path: &Path, notes: &Path, sysfs: &Sysfs) -> Result<Option<Unfinished>, HostError> {
-    let device = Device::open_unexamined(path, Access::DestroyData, Content::Lost, sysfs)?;
-    let Ok(eraser) = device.eraser(Erase::Sanitize) else { return Ok(None) };
+    let device = Device::open_unexamined(path, Access::DestroyData, Content::Kept, sysfs)?;
+    let Ok(eraser) = device.eraser(Erase::Sanitize, None) else { return Ok(None) };
     let name = printable(path);
     if let Some(key) = &device.identity().key {
         let file = notes.join(format!("{key}.erase"));

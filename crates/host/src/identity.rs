@@ -35,6 +35,9 @@ pub struct Identity {
     /// that is unique until the next boot. `None` for a file, which has no settings.
     #[serde(skip)]
     pub key: Option<String>,
+    /// Whether the key is that of a serial number, so that a note under it is found after the next boot.
+    #[serde(skip)]
+    pub key_outlives_boot: bool,
     /// The inode number of a file.
     pub inode: Option<u64>,
     /// The kernel's name of the device; of the one below, for a file.
@@ -103,11 +106,13 @@ impl Identity {
         let model = text(&["device/model"]);
         let serial = text(&["serial", "device/serial"]).or_else(|| disk.as_ref().and_then(unit_serial));
         let key = match &serial {
-            Some(serial) => [model.as_deref(), Some(serial)].into_iter().flatten().collect(),
-            None => vec![],
+            Some(serial) => {
+                let parts: Vec<&str> = [model.as_deref(), Some(serial)].into_iter().flatten().collect();
+                sanitized(&parts.join("-"))
+            }
+            None => boot_key(path, disk.as_ref(), sysfs),
         };
-        let key =
-            if key.is_empty() { boot_key(path, disk.as_ref(), sysfs) } else { sanitized(&key.join("-")) };
+        let key_outlives_boot = serial.is_some();
         let declared = Declared {
             model,
             serial,
@@ -125,6 +130,7 @@ impl Identity {
             path: path.to_owned(),
             kind: Kind::BlockDevice,
             key: Some(key),
+            key_outlives_boot,
             inode: None,
             kernel_name: node.map(Node::name),
             size_bytes,
@@ -146,6 +152,7 @@ impl Identity {
             path: path.to_owned(),
             kind: Kind::File,
             key: None,
+            key_outlives_boot: false,
             inode: Some(metadata.ino()),
             kernel_name: node.as_ref().map(Node::name),
             size_bytes,
@@ -254,6 +261,7 @@ mod tests {
             assert_eq!(it.declared.queue_depth, Some(32));
             assert_eq!(it.declared.scheduler.as_deref(), Some("mq-deadline"));
             assert_eq!(it.key.as_deref(), Some("ST5000AS0011-1BG-Z8__1234"));
+            assert!(it.key_outlives_boot);
         }
     }
 
@@ -294,6 +302,7 @@ mod tests {
         let tree = Tree::new("keys");
         let key = |node: &Node| {
             let identity = Identity::of_block_device("/dev/sdq", Some(node), &tree.sysfs(), 1 << 30, 512);
+            assert!(!identity.key_outlives_boot);
             identity.key.unwrap_or_default()
         };
         let node = tree.disk("sdq", (8, 256));

@@ -510,7 +510,9 @@ class DeviceEngine:
         except _native.HostError as error:
             _raise(error)
         seconds = time.monotonic() - began
-        return Erased(offer.command, seconds, offer.key_change, marks is None or marks.are_gone())
+        is_gone = marks is None or marks.are_gone()
+        unreadable = 0 if marks is None else marks.unreadable
+        return Erased(offer.command, seconds, offer.key_change, is_gone, unreadable)
 
     @property
     def erase_note(self) -> Path | None:

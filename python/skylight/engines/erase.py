@@ -3,17 +3,20 @@ command, its progress, and a look at whether the data is gone.
 
 Invariants: an erase is never chosen for a person. Before it blocks are written at three places, and it counts
 only if none of them is there afterwards: a drive may complete a command and do nothing. A drive that erases
-itself goes on when the run ends; SECURITY ERASE UNIT cannot be interrupted, so Ctrl-C waits for it.
+itself goes on when the run ends; SECURITY ERASE UNIT cannot be interrupted, so Ctrl-C waits for it. A block
+that the drive fails to read after it completed the erase is gone: SBC-4 lets a drive do so until it is
+written (WABEREQ and WACEREQ in the Block Device Characteristics VPD page).
 
 Source: the Rust module `host/erase.rs`; docs/reset.md.
 """
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +44,8 @@ FIRST_POLL_S = 0.2
 DISK_BYTES_PER_S = 150e6
 """What a disk writes in a second, on the whole of it. Chosen for a plan, because disks write 100 to 270 MB/s;
 nothing is measured or decided by it."""
+UNREADABLE = (errno.EIO, errno.ENODATA)
+"""How Linux words a drive's MEDIUM ERROR and its other failures of a read (`block/blk-core.c`)."""
 
 
 class ErasableHost(Protocol):
@@ -97,6 +102,8 @@ class Erased:
     seconds: float
     key_change: bool
     is_gone: bool
+    unreadable: int
+    """Blocks, of those looked at, that the drive fails to read."""
 
 
 class Marks:
@@ -108,7 +115,8 @@ class Marks:
         self._block = max(block_bytes, mmap.PAGESIZE)
         last = size_bytes // self._block - 1
         self._offsets = [at * self._block for at in (0, last // 2, last)]
-        self._there: list[bytes] = []
+        self._there: list[bytes | None] = []
+        self.unreadable = 0
 
     def writes(self) -> IoBatch:
         """The writes of them."""
@@ -116,18 +124,30 @@ class Marks:
 
     def look(self) -> None:
         """Remembers what they hold."""
-        self._there = self._read()
+        self._there = self._read(())
 
     def are_gone(self) -> bool:
         """Whether none of them holds what it did."""
-        return all(now != was for now, was in zip(self._read(), self._there, strict=True))
+        found = self._read(UNREADABLE)
+        self.unreadable = found.count(None)
+        return all(now != was for now, was in zip(found, self._there, strict=True))
 
-    def _read(self) -> list[bytes]:
+    def _read(self, allowed: Collection[int]) -> list[bytes | None]:
+        """What they hold; None where the read fails with an error that is allowed."""
+
+        def one(offset: int) -> bytes | None:
+            try:
+                return aligned[: os.preadv(descriptor, [aligned], offset)]
+            except OSError as error:
+                if error.errno in allowed:
+                    return None
+                raise
+
         try:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
             try:
                 with mmap.mmap(-1, self._block) as aligned:
-                    return [aligned[: os.preadv(descriptor, [aligned], offset)] for offset in self._offsets]
+                    return [one(offset) for offset in self._offsets]
             finally:
                 os.close(descriptor)
         except OSError as error:
@@ -156,7 +176,8 @@ def followed(host: ErasableHost, erase: Erase, note: Path, declared_s: float | N
             pause_s = min(2 * pause_s, POLL_S)
     except KeyboardInterrupt as stop:
         stop.add_note(
-            "the drive goes on erasing itself, and takes no reads or writes until it has ended; go on then"
+            "the drive goes on erasing itself, and takes no reads or writes until it has ended;"
+            " leave it switched on, and go on then"
         )
         raise
 

@@ -142,7 +142,7 @@ class ChosenErase:
         counts = erased.is_gone and not erased.key_change
         return {
             "erased": counts and chosen in NEW_BY, "emptied": counts, "command": erased.command,
-            "seconds": erased.seconds, "gone": erased.is_gone,
+            "seconds": erased.seconds, "gone": erased.is_gone, "unreadable": erased.unreadable,
         }  # fmt: skip
 
 

@@ -15,7 +15,14 @@ use crate::sg_io::{CommandFault, Exchange, Reply, TIMEOUT, Transfer};
 /// Unit attention conditions that may wait before a command is taken (SAM-6): a reset, changed parameters, changed
 /// data.
 const MOST_ATTENTIONS: usize = 4;
+const NOT_READY: u8 = 2;
 const UNIT_ATTENTION: u8 = 6;
+const ABORTED_COMMAND: u8 = 0x0b;
+/// Additional sense code of a unit that is not ready: becoming ready, in a self-test, in some other operation.
+const LOGICAL_UNIT_NOT_READY: u8 = 0x04;
+/// Looks in a row that may say nothing before an erase is given up as one that cannot be followed. Chosen: at one
+/// every five seconds minutes, which a kernel may take to reset an adapter, of the hours of an erase.
+pub const MOST_UNCLEAR_LOOKS: u32 = 60;
 const ANOTHER: &str = "choose another --reset";
 
 /// The erasing of a drive.
@@ -69,9 +76,12 @@ impl<L: Exchange> Eraser<L> {
         };
         match self.sanitize(ata::Sanitize::Status) {
             Ok(SanitizeState::Frozen) => refused("its sanitizing is frozen until it is switched off and on"),
-            Ok(SanitizeState::Idle | SanitizeState::Done | SanitizeState::Refused(_)) => {
-                Ok(Offer::of(Command::Sanitize(which), None))
-            }
+            Ok(
+                SanitizeState::Idle
+                | SanitizeState::Done
+                | SanitizeState::DidNotSucceed
+                | SanitizeState::Refused(_),
+            ) => Ok(Offer::of(Command::Sanitize(which), None)),
             Ok(SanitizeState::Running(_)) => refused("it is being erased already; wait until that has ended"),
             Err(fault) => refused(&format!("it does not say how a sanitize goes: {fault}; {ANOTHER}")),
         }
@@ -83,19 +93,28 @@ impl<L: Exchange> Eraser<L> {
             return refused(&format!("it declares no FORMAT UNIT; {ANOTHER}"));
         }
         let mut capacity = [0; scsi::CAPACITY_BYTES];
-        let got = self.send(&scsi::read_capacity(), Transfer::In(&mut capacity)).unwrap_or_default();
-        if scsi::is_protected(&capacity[..got.transferred]) {
-            return refused(&format!(
+        let is_protected = match self.send(&scsi::read_capacity(), Transfer::In(&mut capacity)) {
+            Ok(got) => scsi::is_protected(&capacity[..got.transferred]),
+            // A drive without this command knows of no protection information.
+            Err(INVALID_OPERATION_CODE) => Some(false),
+            Err(_) => None,
+        };
+        match is_protected {
+            Some(false) => Ok(Offer::of(Command::Format, None)),
+            Some(true) => refused(&format!(
                 "it is formatted with protection information, which a format without would take away; {ANOTHER}"
-            ));
+            )),
+            None => refused(&format!(
+                "it does not say whether it is formatted with protection information; try again, or {ANOTHER}"
+            )),
         }
-        Ok(Offer::of(Command::Format, None))
     }
 
     /// Begins a sanitize or a format.
     pub fn begin(&self, which: Command) -> Result<(), Fault> {
         let begun = match which {
             Command::Sanitize(subcommand) => match self.sanitize(subcommand) {
+                Ok(SanitizeState::DidNotSucceed) => Err(DID_NOT_SUCCEED.to_owned()),
                 Ok(SanitizeState::Refused(why)) => Err(why.to_owned()),
                 Ok(SanitizeState::Frozen) => Err("it is frozen".to_owned()),
                 Ok(_) => Ok(()),
@@ -114,51 +133,78 @@ impl<L: Exchange> Eraser<L> {
         begun.map_err(|why| Fault::Failed(format!("{} was not begun: {why}; {ANOTHER}", which.words())))
     }
 
-    /// How far the erase is that was begun last.
-    pub fn progress(&self) -> Result<Progress, Fault> {
-        match self.caching.dialect {
-            Dialect::Ata => self.progress_ata(),
-            Dialect::Scsi => self.progress_scsi(),
+    /// How far the erase is that was begun last. A look that fails says nothing of the erase: so many of them in a
+    /// row count as one that goes on, and `unclear_looks` counts them.
+    pub fn progress(&self, unclear_looks: &mut u32) -> Result<Progress, Fault> {
+        let look = match self.caching.dialect {
+            Dialect::Ata => self.look_ata(),
+            Dialect::Scsi => self.look_scsi(),
+        };
+        match look? {
+            Look::Clear(progress) => {
+                *unclear_looks = 0;
+                Ok(progress)
+            }
+            Look::Unclear(_) if *unclear_looks < MOST_UNCLEAR_LOOKS => {
+                *unclear_looks += 1;
+                Ok(Progress::Running(None))
+            }
+            Look::Unclear(why) => Err(Fault::Failed(format!(
+                "its erase cannot be followed: {why}; it goes on in the drive while that has power; check the cables and look again with another run"
+            ))),
         }
     }
 
-    fn progress_ata(&self) -> Result<Progress, Fault> {
+    fn look_ata(&self) -> Result<Look, Fault> {
         match self.sanitize(ata::Sanitize::Status) {
-            Ok(SanitizeState::Running(share)) => Ok(Progress::Running(Some(share))),
-            Ok(SanitizeState::Done) => Ok(Progress::Done),
+            Ok(SanitizeState::Running(share)) => Ok(Look::Clear(Progress::Running(Some(share)))),
+            Ok(SanitizeState::Done) => Ok(Look::Clear(Progress::Done)),
             Ok(SanitizeState::Idle) => {
                 failed("the drive says neither that it goes on nor that it was completed")
             }
             Ok(SanitizeState::Frozen) => failed("the drive is frozen"),
-            Ok(SanitizeState::Refused(why)) => {
+            Ok(SanitizeState::DidNotSucceed) => {
                 let is_ended = matches!(
                     self.sanitize(ata::Sanitize::ClearFailed),
                     Ok(SanitizeState::Idle | SanitizeState::Done)
                 );
-                failed(&format!("{why}{}", ended(is_ended)))
+                failed(&format!("{DID_NOT_SUCCEED}{}", ended(is_ended)))
             }
-            Err(fault) => failed(&fault.to_string()),
+            Ok(SanitizeState::Refused(why)) => Ok(Look::Unclear(why.to_owned())),
+            Err(fault) => Ok(Look::Unclear(fault.to_string())),
         }
     }
 
-    fn progress_scsi(&self) -> Result<Progress, Fault> {
+    fn look_scsi(&self) -> Result<Look, Fault> {
         let mut sense = [0; scsi::SENSE_BYTES];
         let got = match self.send(&scsi::REQUEST_SENSE, Transfer::In(&mut sense)) {
             Ok(reply) => reply.transferred,
-            Err(fault) => return failed(&fault.to_string()),
+            Err(fault) => return self.unclear_or_failed(fault),
         };
         match sensed(&sense[..got]) {
-            Sensed::Running(share) => Ok(Progress::Running(share)),
-            Sensed::Failed(CommandFault::Sense(UNIT_ATTENTION, _, _)) => Ok(Progress::Running(None)),
-            Sensed::Failed(fault) => Err(self.given_up(fault)),
+            Sensed::Running(share) => Ok(Look::Clear(Progress::Running(share))),
+            Sensed::Failed(fault) => self.unclear_or_failed(fault),
             Sensed::Nothing => match self.exchange(&scsi::TEST_UNIT_READY, Transfer::None) {
                 Ok(reply) => match (reply.fault(), sensed(&reply.sense)) {
-                    (None, _) => Ok(Progress::Done),
-                    (Some(_), Sensed::Running(share)) => Ok(Progress::Running(share)),
-                    (Some(fault), _) => Err(self.given_up(fault)),
+                    (None, _) => Ok(Look::Clear(Progress::Done)),
+                    (Some(_), Sensed::Running(share)) => Ok(Look::Clear(Progress::Running(share))),
+                    (Some(fault), _) => self.unclear_or_failed(fault),
                 },
-                Err(fault) => failed(&fault.to_string()),
+                Err(fault) => self.unclear_or_failed(fault),
             },
+        }
+    }
+
+    /// What a fault says: those of the transport and of a drive that is not ready yet nothing of the erase.
+    fn unclear_or_failed(&self, fault: CommandFault) -> Result<Look, Fault> {
+        match fault {
+            CommandFault::Errno(_)
+            | CommandFault::Status(_)
+            | CommandFault::Sense(UNIT_ATTENTION | ABORTED_COMMAND, _, _)
+            | CommandFault::Sense(NOT_READY, LOGICAL_UNIT_NOT_READY, _) => {
+                Ok(Look::Unclear(fault.to_string()))
+            }
+            CommandFault::Sense(..) => Err(self.given_up(fault)),
         }
     }
 
@@ -216,7 +262,7 @@ impl<L: Exchange> Eraser<L> {
     fn has(&self, code: u8, action: Option<Action>) -> Option<bool> {
         let mut answer = [0; scsi::SUPPORT_BYTES];
         let got = self.send(&scsi::report_support(code, action), Transfer::In(&mut answer)).ok()?.transferred;
-        Some(scsi::is_supported(&answer[..got]))
+        scsi::is_supported(&answer[..got])
     }
 
     fn send(&self, command: &[u8], data: Transfer<'_>) -> Result<Reply, CommandFault> {
@@ -242,6 +288,16 @@ impl<L: Exchange> Eraser<L> {
     }
 }
 
+/// What one look at an erase says.
+enum Look {
+    Clear(Progress),
+    /// Nothing, for this reason.
+    Unclear(String),
+}
+
+/// INVALID COMMAND OPERATION CODE (SPC-5).
+const INVALID_OPERATION_CODE: CommandFault = CommandFault::Sense(5, 0x20, 0);
+const DID_NOT_SUCCEED: &str = "the last sanitize did not succeed";
 const HEALTH: &str = "what it holds is not known; check its health (smartctl -a)";
 
 fn refused<T>(why: &str) -> Result<T, Fault> {

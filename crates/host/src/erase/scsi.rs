@@ -63,9 +63,13 @@ pub fn report_support(code: u8, action: Option<Action>) -> [u8; 12] {
 }
 
 /// Whether the answer is that the command is there: SUPPORT 011b as the standard has it, 101b in a vendor's way of
-/// the same format.
-pub fn is_supported(answer: &[u8]) -> bool {
-    answer.get(1).is_some_and(|byte| matches!(byte & 7, 3 | 5))
+/// the same format, and 001b that it is not. The others, as 000b, say that this is not known now.
+pub fn is_supported(answer: &[u8]) -> Option<bool> {
+    match answer.get(1)? & 7 {
+        3 | 5 => Some(true),
+        1 => Some(false),
+        _ => None,
+    }
 }
 
 /// READ CAPACITY (16).
@@ -77,9 +81,9 @@ pub fn read_capacity() -> [u8; 16] {
     command
 }
 
-/// Whether a capacity answer says that the medium has protection information (PROT_EN).
-pub fn is_protected(answer: &[u8]) -> bool {
-    answer.get(12).is_some_and(|byte| byte & 1 != 0)
+/// Whether a capacity answer says that the medium has protection information (PROT_EN); `None` where it is too short.
+pub fn is_protected(answer: &[u8]) -> Option<bool> {
+    answer.get(12).map(|byte| byte & 1 != 0)
 }
 
 /// What sense data says of a format or sanitize.
@@ -150,11 +154,12 @@ mod tests {
     #[test]
     fn answers_are_decoded() {
         let support = |byte| is_supported(&[0, byte, 0, 10]);
-        assert_eq!([1, 3, 5, 0].map(support), [false, true, true, false]);
+        assert_eq!([1, 3, 5, 0].map(support), [Some(false), Some(true), Some(true), None]);
         let mut capacity = [0; CAPACITY_BYTES];
-        assert!(!is_protected(&capacity) && !is_supported(&[]) && !is_protected(&[]));
+        assert_eq!((is_supported(&[]), is_protected(&capacity[..12])), (None, None));
+        assert_eq!(is_protected(&capacity), Some(false));
         capacity[12] = 0x03;
-        assert!(is_protected(&capacity));
+        assert_eq!(is_protected(&capacity), Some(true));
     }
 
     #[test]
