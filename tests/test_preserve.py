@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from device_targets import loop
+from device_targets import loop, tool
 from skylight import _native
 from skylight.cli.app import run as run_cli
 from skylight.engines import journal as journal_module
@@ -305,32 +306,34 @@ def test_a_drive_without_a_serial_number_is_known_by_what_it_holds(
 
 
 def test_the_journal_of_a_partition_is_not_its_disks(
-    target: Path, tmp_path: Path, need_root: None, need_tool: Callable[[str], str], rng: np.random.Generator
+    tmp_path: Path, need_root: None, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    disk = tmp_path / "parts.img"
-    disk.write_bytes(rng.bytes(2 * SIZE + 2 * MIB))
-    table = f"label: dos\nstart=1MiB, size={SIZE >> 20}MiB\nsize={SIZE >> 20}MiB\n"
-    subprocess.run([need_tool("sfdisk"), "-q", str(disk)], input=table, text=True, check=True)
-    before = disk.read_bytes()
-    with loop(disk, "--partscan") as device:
-        first, second = (Path(f"{device.path}p{number}") for number in (1, 2))
-        journal = tmp_path / "out" / JOURNAL
-        where = rng.integers(0, 4000, 40).astype(np.uint64) * np.uint64(4096)
-        live = PreservingEngine.keeping(str(first), journal)
+    monkeypatch.setenv("SKYLIGHT_STATE", str(tmp_path / "state"))
+    disk, journal = tmp_path / "parts.img", tmp_path / "out" / JOURNAL
+    disk.write_bytes(before := rng.bytes(2 * SIZE + MIB))
+    where = rng.integers(0, 4000, 40).astype(np.uint64) * np.uint64(4096)
+    with loop(disk) as device, ExitStack() as stack:
+        for number in (1, 2):
+            start = MIB + (number - 1) * SIZE
+            tool("addpart", device.path, str(number), str(start // 512), str(SIZE // 512))
+            stack.callback(tool, "delpart", device.path, str(number))
+        first, second = (f"{device.path}p{number}" for number in (1, 2))
+        live = PreservingEngine.keeping(first, journal)
         live.run(IoBatch.writes(where, 4096))
-        with pytest.raises(UsageError, match="is at work with it"):  # while that run lives
-            DeviceEngine.open(str(second), destroy_data=True)
+        with pytest.raises(UsageError, match="is at work with it"):
+            DeviceEngine.open(second, destroy_data=True)
         assert live._journal is not None and live._guard is not None
         live._journal.close()
         live._guard.dismiss()
         live._journal = live._guard = None
         live.close()
-        for other in (second, Path(device.path)):
+        for other in (second, device.path):
             with pytest.raises(UsageError, match=r"is not .* whose data"):
-                PreservingEngine.keeping(str(other), tmp_path / "second" / JOURNAL)
+                PreservingEngine.keeping(other, tmp_path / "second" / JOURNAL)
         assert journal.exists()
-        DeviceEngine.open(str(first), destroy_data=True).close()
-        assert not journal.exists()
+        engine = DeviceEngine.open(first, destroy_data=True)
+        assert engine.left is not None and engine.left.bytes_put > 0 and not journal.exists()
+        engine.close()
     assert disk.read_bytes() == before
 
 
