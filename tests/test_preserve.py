@@ -247,7 +247,7 @@ def test_what_is_still_in_flight_is_left_to_the_guard(
             error.kind, error.times = "interrupted", (submit, complete)
             raise error
 
-    engine._host = Interrupted()  # type: ignore[assignment]
+    engine._host = Interrupted()  # type: ignore[assignment]  # what it lacks is the real one's
     with pytest.raises(KeyboardInterrupt):
         engine.run(batch(rng))
     with pytest.raises(TargetError, match=r"still in flight.* is kept in .*preserved\.journal"):
