@@ -2,7 +2,7 @@
 
 For each disk it switches the settings as a test does, by a process that ends, and by one that is killed,
 and says at each moment what the kernel and the drive report. Then fio does I/O on it, and scsi_debug has a
-sector that cannot be read or written; each disk is asked for its erases, and scsi_debug is unplugged
+sector that cannot be read; each disk is asked for its erases, and scsi_debug is unplugged
 while it is read. Every judgement is the test's. The drive's own
 answer comes by commands of this file, not of the code under test: IDENTIFY DEVICE by ATA PASS-THROUGH (16)
 and MODE SENSE (6) of the Caching mode page.
@@ -168,22 +168,6 @@ def medium_error(device: str) -> dict[str, Any]:
     return told
 
 
-def write_error(device: str) -> dict[str, Any]:
-    """How a write ends at that sector, which scsi_debug fails too."""
-    from skylight.engines.device import DeviceEngine, DeviceFailed
-
-    OPTS.write_text(str(MEDIUM_ERROR))
-    try:
-        with closing(DeviceEngine.open(device, destroy_data=True)) as engine:
-            try:
-                engine.run(IoBatch.writes([0, BAD_BYTES, 4096], 4096))
-            except DeviceFailed as error:
-                return {"line": str(error), "written": error.log.offset.tolist()}
-    finally:
-        OPTS.write_text("0")
-    return {"line": "", "written": []}
-
-
 def erases(device: str) -> dict[str, Any]:
     """What a disk offers and refuses of each erase, and what came of one that it takes."""
     from skylight.engines.device import DeviceEngine
@@ -242,7 +226,6 @@ def main() -> None:
         one["erases"] = erases(one["disk"]["path"])
         if one["disk"]["model"] == "scsi_debug":
             one["medium error"] = medium_error(one["disk"]["path"])
-            one["write error"] = write_error(one["disk"]["path"])
             one["unplugged"] = unplugged(one["disk"]["path"])
     print(json.dumps(told))
 

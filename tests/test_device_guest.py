@@ -105,12 +105,6 @@ def test_the_first_medium_error_ends_a_run_with_its_place(
     assert ended["read"] == [0], "what was read before it is evidence"
 
 
-def test_the_first_write_error_ends_a_run_with_its_place(told: dict[str, dict[str, Any]]) -> None:
-    ended = told["debug"]["write error"]
-    assert f"write of 4096 bytes at offset {BAD_BYTES} (LBA {BAD_BYTES // 512}) failed: " in ended["line"]
-    assert ended["written"] == [0]
-
-
 def test_what_a_disk_cannot_erase_is_refused(told: dict[str, dict[str, Any]]) -> None:
     """QEMU's SATA disk has neither feature set; scsi_debug declares none of the commands."""
     for name in ("ata", "debug"):
