@@ -20,6 +20,7 @@ import pytest
 from device_targets import loop, tool
 from skylight import _native
 from skylight.cli.app import run as run_cli
+from skylight.engines import guard
 from skylight.engines import journal as journal_module
 from skylight.engines import preserve as preserve_module
 from skylight.engines.device import DeviceEngine, state_dir
@@ -303,6 +304,26 @@ def test_a_drive_without_a_serial_number_is_known_by_what_it_holds(
         assert restore(journal, device.path).bytes_put > 0
         assert not journal.exists() and not list(state_dir().glob("*.preserve"))
     assert target.read_bytes() == before
+
+
+def test_a_guard_puts_back_the_settings_of_a_drive_with_a_file_system(
+    target: Path, tmp_path: Path, need_root: None
+) -> None:
+    with loop(target) as device:
+        tool("mkfs.ext4", "-q", "-F", device.path)
+        engine = PreservingEngine.keeping(device.path, tmp_path / "out" / JOURNAL)
+        scheduler = Path(f"/sys/block/{device.name}/queue/scheduler")
+        scheduler.write_text("mq-deadline", encoding="ascii")
+        note = engine.note_path
+        assert note is not None
+        with engine.settings(write_cache=True, look_ahead=True):
+            assert "[none]" in scheduler.read_text(encoding="ascii")
+            kept = note.read_bytes()
+        engine.close()
+        scheduler.write_text("none", encoding="ascii")
+        note.write_bytes(kept)  # as a kill leaves it
+        guard.put_back(device.path, note, None)
+        assert "[mq-deadline]" in scheduler.read_text(encoding="ascii") and not note.exists()
 
 
 def test_the_journal_of_a_partition_is_not_its_disks(
