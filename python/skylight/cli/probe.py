@@ -245,6 +245,8 @@ def _opened(
                 fio_jobs=job.recording / FIO_JOBS if fio else None,
             )
             engines.append(stack.enter_context(closing(engine)))
+        if isinstance(opened := engines[-1], DeviceEngine) and opened.left is not None:
+            line(f"{job.target.name}: an earlier run was cut short; {opened.left.words}")
     return engines
 
 

@@ -41,6 +41,7 @@ from skylight.engines.erase import (
     still_erasing,
 )
 from skylight.engines.guard import Guard
+from skylight.engines.journal import PutBack
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line
 from skylight.evidence import (
     EMPTY_LOG,
@@ -266,6 +267,9 @@ def _is_zero(descriptor: int, offset: int, block: int) -> bool:
 class DeviceEngine:
     """A block device or plain file as an engine."""
 
+    left: PutBack | None = None
+    """What an earlier run had kept, and was put back when this one began."""
+
     def __init__(self, host: Host, facts: TargetFacts, *, can_write: bool, root: str | None = None) -> None:
         """Wraps an open target; use `open` to open one."""
         self._host = host
@@ -295,10 +299,11 @@ class DeviceEngine:
         `root` is the parent of `sys` and `proc`, for tests; `declared` is what else is known of it. With
         `preserve` what it holds is no reason to refuse writes, because the caller puts it back; `restores`
         first puts back what an earlier run kept."""
+        left: PutBack | None = None
         if destroy_data and restores:
             from skylight.engines.preserve import restore_left
 
-            restore_left(path, root)
+            left = restore_left(path, root)
         host = _opened(path, destroy_data, root, preserve)
         identity = host.identity()
         known: dict[str, JsonScalar] = {
@@ -309,7 +314,7 @@ class DeviceEngine:
         known |= {**hints_of(path), **(declared or {})}
         facts = TargetFacts(str(identity["kind"]), path, host.size_bytes, host.block_bytes, known)
         engine = cls(host, facts, can_write=destroy_data, root=root)
-        engine._path = path
+        engine._path, engine.left = path, left
         try:
             engine.put_back()
             engine._check_password()

@@ -62,6 +62,12 @@ class Guard:
         self._process.stdin.close()
         self._process.wait()
 
+    def hold(self) -> None:
+        """Makes the guard wait for the end of this process, also after `release`: the kernel closes what the
+        process has open only after the I/O that it left in flight."""
+        assert self._process.stdin is not None
+        os.dup(self._process.stdin.fileno())
+
     def release(self) -> None:
         """Leaves the guard to itself, as a kill would: it tries to put back what is left, and ends."""
         assert self._process.stdin is not None
@@ -83,7 +89,8 @@ def put_back(device: str, note: Path, root: str | None) -> None:
     until = time.monotonic() + PATIENCE_S
     while has_work(note) and time.monotonic() < until:
         with suppress(SkylightError):
-            DeviceEngine.open(device, destroy_data=True, root=root).close()
+            # It writes nothing but kept data, so what the drive holds is no reason to refuse.
+            DeviceEngine.open(device, destroy_data=True, root=root, preserve=True).close()
         time.sleep(EVERY_S)
 
 
