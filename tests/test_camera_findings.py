@@ -6,18 +6,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from camera_clips import film
 from one_test import truth_of
+from skylight.camera.align import Alignment
+from skylight.camera.files import keep
 from skylight.camera.graph import Graph, graph_of
 from skylight.camera.join import beside_timing, joined
 from skylight.camera.motion import Traced, read_trace
 from skylight.camera.rate import Rate
-from skylight.camera.verdict import Io, judge
+from skylight.camera.verdict import ENDS_TAKEN, RISING_TAKEN, Io, judge
 from skylight.cli.app import run
 from skylight.engines.head_trace import HeadTraceFile
 from skylight.engines.sim import read_profile
-from skylight.evidence import IoLog
+from skylight.evidence import IoLog, Op
 from skylight.findings import UNKNOWN, Finding
 from skylight.probe import film as declared
 from skylight.probe.cache_location.findings import LOCATION
@@ -29,6 +32,7 @@ from skylight.reproduce.lab import DRIVES, MIB, Bench, band_start
 
 # Phases of a cleaning are right within a fifth, as row S3b has it.
 PHASE_RIGHT = 0.2
+F64 = NDArray[np.float64]
 # A seek over all of the stroke, s.
 SEEK_S = 0.016
 
@@ -78,14 +82,24 @@ def test_findings_of_a_film_of_a_cleaning(tmp_path: Path, capsys: pytest.Capture
         assert found[name]["value"] == UNKNOWN, found[name]
 
 
-def mixed(drive: str, rng: np.random.Generator, folder: Path) -> tuple[Bench, Traced, IoLog]:
-    """Random writes and random reads in turn, and their head trace."""
+def mixed(
+    drive: str, rng: np.random.Generator, folder: Path, *, to_one_end: bool = False
+) -> tuple[Bench, Traced, IoLog]:
+    """Random writes and random reads in turn, and their head trace; or nine of ten writes to a hundredth."""
     bench, logs = Bench(drive), []
     with HeadTraceFile(folder / "head.arrows", bench.engine):
         for number in range(120):
             at = rng.integers(0, bench.size // MIB, 1) * MIB
+            if to_one_end and number % 2 == 0:
+                at = at // MIB // 100 * MIB if number % 20 else np.array([bench.size - MIB])
             logs.append(bench.reads(at) if number % 2 else bench.writes(at))
     return bench, read_trace(folder / "head.arrows"), IoLog.joined(logs)
+
+
+def graph_at(position: F64, times_s: F64) -> Graph:
+    """A graph without error."""
+    rate_hz = 1 / float(times_s[1])
+    return Graph("clip", position, np.ones(len(position)), times_s, rate_hz, "given", 2, 29.0)
 
 
 def arm_truth_ns(drive: str) -> dict[str, float]:
@@ -116,6 +130,17 @@ def test_findings_of_a_film_of_reads_and_writes(
     assert by_name(judge(graph))["cache_location"].value == UNKNOWN
 
 
+def test_writes_to_one_end_of_a_conventional_disk_show_no_cache(
+    rng: np.random.Generator, tmp_path: Path
+) -> None:
+    bench, trace, log = mixed("cmr", rng, tmp_path, to_one_end=True)
+    times_s = np.arange(900) / 1000
+    graph = graph_at(trace.motion.at(0.1 + times_s), times_s)
+    found = by_name(judge(graph, Io(log, bench.size)))["cache_location"]
+    assert found.value == UNKNOWN
+    assert "too near each other" in found.why
+
+
 def test_a_conventional_disk_that_rests_cleans_nothing(tmp_path: Path) -> None:
     bench, rate_hz = Bench("cmr"), 240.0
     with HeadTraceFile(tmp_path / "head.arrows", bench.engine):
@@ -135,6 +160,49 @@ def test_a_conventional_disk_that_rests_cleans_nothing(tmp_path: Path) -> None:
     assert not {"map_location", "cleaning_phases", "shingling_direction"} & beside.keys()
 
 
+def passes(from_s: float, offsets: NDArray[np.int64]) -> IoLog:
+    """Reads of a MiB, one a second."""
+    submit_ns = np.round(1e9 * (from_s + np.arange(len(offsets)))).astype(np.uint64)
+    count = len(offsets)
+    return IoLog(
+        np.full(count, Op.READ, np.uint8), (offsets * MIB).astype(np.uint64), np.full(count, MIB, np.uint32),
+        submit_ns, submit_ns + np.uint64(900_000_000),
+    )  # fmt: skip
+
+
+def test_only_a_filmed_pass_shows_that_addresses_rise(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Strokes to and fro over 4,000 s, from 6,000 s of the recording on where they are aligned with it.
+    frames = np.arange(2000)
+    position = 0.4 + 0.03 * np.abs(1 - (frames / 20) % 2) + rng.normal(0, 0.0005, len(frames))
+    graph = graph_at(position, np.asarray(frames * 2.0, np.float64))
+    rising, falling = np.arange(4000), np.arange(4000)[::-1]
+    scattered = rng.permutation(4000) * 2
+    one_falls = np.concatenate([scattered, [9001, 9000]])
+    (alone,) = (one for one in judge(graph) if one.name == "serpentine_region")
+    assert alone.known, alone.why
+
+    def ratio(frame_0_s: float | None, *logs: IoLog) -> float:
+        """How much surer than without I/O."""
+        aligned = Alignment(frame_0_s, "given", (None,) * len(graph.reading().seeks))
+        monkeypatch.setattr(Graph, "aligned", lambda *_: aligned)
+        found = by_name(judge(graph, Io(IoLog.joined(list(logs)), 1 << 40)))["serpentine_region"]
+        return found.confidence / alone.confidence
+
+    assert ratio(6000, passes(6000, rising)) == pytest.approx(1 / RISING_TAKEN, rel=1e-3)
+    assert ratio(None, passes(6000, rising)) == 1
+    assert ratio(6000, passes(1000, rising)) == 1
+    assert ratio(6000, passes(6000, one_falls)) == 1
+    assert ratio(6000, passes(6000, np.concatenate([[0, 1], scattered]))) == 1
+    assert ratio(6000, passes(1000, falling), passes(6000, rising)) == pytest.approx(
+        1 / RISING_TAKEN, rel=1e-3
+    )
+    assert ratio(6000, passes(6000, falling)) == 0
+    # Perhaps that is what was filmed.
+    assert ratio(None, passes(1000, falling), passes(6000, rising)) == 0
+
+
 def test_a_part_of_the_stroke_shows_no_places(tmp_path: Path) -> None:
     # The two places of such a film would be 0 and 1.
     position = np.concatenate([np.zeros(300), np.ones(60), np.zeros(300), np.ones(60), np.full(100, 0.5)])
@@ -145,7 +213,13 @@ def test_a_part_of_the_stroke_shows_no_places(tmp_path: Path) -> None:
     assert found["cleaning_phases"].known
     assert found["cache_location"].value == UNKNOWN
     assert "15 degrees" in found["cache_location"].why
-    assert by_name(judge(replace(part, known_positions=2)))["cache_location"].value == "od"
+    given = by_name(judge(replace(part, known_positions=2)))["cache_location"]
+    assert given.value == "od"
+    by_extremes = by_name(judge(replace(part, swing_degrees=29.0)))["cache_location"]
+    assert by_extremes.confidence == pytest.approx(ENDS_TAKEN * given.confidence)
+    doubtful = judge(replace(part, known_positions=2, explained=0.82))
+    assert {one.value for one in doubtful} == {UNKNOWN}
+    assert "82 %" in doubtful[0].why
     no_rate = replace(part, time_s=None, capture_hz=None, capture_why="the rate of capture is unknown")
     assert {one.value for one in judge(no_rate)} == {UNKNOWN}
 
@@ -202,6 +276,20 @@ def test_findings_beside_those_of_a_recording(tmp_path: Path, capsys: pytest.Cap
     wrong = findings_json(str(tmp_path / "2000"), "--recording", str(recording), capsys=capsys)
     assert wrong["seek_ns"]["value"] == wrong["arm_ns"]["value"] == UNKNOWN
     assert "contradict" in str(wrong["arm_ns"]["why"])
+
+
+def test_a_graph_that_may_be_wrong_shows_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, trace, _ = mixed("cmr", np.random.default_rng(1), tmp_path)
+    _, seen, reading = film(trace, tmp_path / "film.mp4", 0.1, 300, 1000.0)
+    doubted = replace(seen, explained=0.82, notes=("the graph may be wrong",))
+    keep(tmp_path / "found", doubted, Rate(1000.0, "given"), reading)
+    capsys.readouterr()
+    assert run(["camera", "findings", str(tmp_path / "found")]) == 0
+    assert "note: film film.mp4: the graph may be wrong" in capsys.readouterr().out
+    assert run(["camera", "findings", str(tmp_path / "found"), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["notes"] == ["film film.mp4: the graph may be wrong"]
+    assert {one["value"] for one in shown["findings"].values()} == {UNKNOWN}
 
 
 def test_graphs_that_are_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

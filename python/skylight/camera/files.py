@@ -28,7 +28,7 @@ KEY = b"skylight"
 COLUMNS = ("frame", "play_s", "time_s", "position", "confidence")
 HEAD = (
     "format", "schema", "clip", "capture_hz", "capture_why", "scale", "known_positions", "swing_degrees",
-    "notes",
+    "explained", "notes",
 )  # fmt: skip
 """What the metadata of the columns repeat of the summary."""
 ARROW_NAME, CSV_NAME, JSON_NAME = "head.arrows", "head.csv", "head.json"
@@ -65,6 +65,7 @@ def summary(
         "scale": found.scale,
         "known_positions": found.known_positions,
         "swing_degrees": round(math.degrees(found.swing_rad), 2),
+        "explained": round(found.explained, 4),
         "stroke_px": round(found.move_px, 2),
         "confidence": round(float(np.median(found.confidence)), 4),
         "noise": round(reading.noise, 5),

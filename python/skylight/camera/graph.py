@@ -43,6 +43,8 @@ class Graph:
     swing_degrees: float
     """By which the arm turns between the extremes."""
     notes: tuple[str, ...] = ()
+    explained: float = 1.0
+    """The share of what moves that the arm explains."""
 
     def reading(self) -> Reading:
         """What it shows."""
@@ -69,6 +71,7 @@ def graph_of(found: Track, rate: Rate) -> Graph:
     return Graph(
         found.clip.path.name, found.position, found.confidence, frame_times_s(found, rate), rate.capture_hz,
         rate.why, found.known_positions, float(np.degrees(found.swing_rad)), found.notes,
+        found.explained,
     )  # fmt: skip
 
 
@@ -94,4 +97,5 @@ def read_graph(source: Path) -> Graph:
     return Graph(
         str(head["clip"]["file"]), position, confidence, time_s, head["capture_hz"], str(head["capture_why"]),
         int(head["known_positions"]), float(head["swing_degrees"]), tuple(head["notes"]),
+        float(head["explained"]),
     )  # fmt: skip

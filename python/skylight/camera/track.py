@@ -96,6 +96,8 @@ class Track:
     scale: str
     known_positions: int = 0
     """How many positions that were given fix the scale."""
+    explained: float = 1.0
+    """The share of what moves that the arm explains."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -300,7 +302,7 @@ def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, chunks: 
         clip, scale.position, confidence, direction, np.concatenate(lamps).astype(np.float64),
         (x / view.zoom + left, y / view.zoom + top),
         (float(np.quantile(radius, 0.02)) / view.zoom, float(radius.max()) / view.zoom),
-        move_px, high - low, scale.how, len(options.known), tuple(notes),
+        move_px, high - low, scale.how, len(options.known), learnt.explained, tuple(notes),
     )  # fmt: skip
 
 

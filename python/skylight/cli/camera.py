@@ -299,9 +299,13 @@ def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None,
     if out is not None:
         check_results_folder(out)
     read = [read_graph(graph) for graph in graphs]
+    notes = [f"film {graph.name}: {note}" for graph in read for note in graph.notes]
     if recording is None:
         found = joined(one for graph in read for one in judge(graph))
-        document = {"schema": SCHEMA, "findings": {one.name: one.to_json() for one in found}}
+        document: dict[str, object] = {
+            "schema": SCHEMA,
+            "findings": {one.name: one.to_json() for one in found},
+        }
     else:
         from skylight.camera.commands import read_commands
         from skylight.probe.suite import infer_suite
@@ -312,15 +316,16 @@ def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None,
         io = Io(read_commands(f"recording:{folder}").log, result.target.size_bytes)
         films = joined(one for graph in read for one in judge(graph, io))
         found = beside_timing(result.findings, films)
-        notes = [f"film {graph.name}: {note}" for graph in read for note in graph.notes]
         result = replace(result, findings=found, notes=[*result.notes, *notes])
         document = probe_document([result])
         if out is not None:
             write_results([(result, folder)], out)
     if as_json:
-        click.echo(document_text(document), nl=False)
+        click.echo(document_text({**document, "notes": notes}), nl=False)
         return
     print_findings(found)
+    for note in notes:
+        line(f"note: {note}")
     if out is not None:
         line(f"Report: {out / 'report.html'}")
 
