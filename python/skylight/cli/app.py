@@ -87,9 +87,11 @@ class _Verbs(click.Group):
         return sorted(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb of that name; None if there is none."""
+        """The verb of that name; None for an option, and for an unknown word that is completed."""
         if cmd_name not in VERBS:
-            return None
+            if cmd_name.startswith("-") or ctx.resilient_parsing:
+                return None
+            raise click.exceptions.NoSuchCommand(cmd_name, possibilities=VERBS, ctx=ctx)
         verb = getattr(import_module(f"skylight.cli.{cmd_name}"), cmd_name)
         assert isinstance(verb, click.Command)
         return verb
@@ -128,7 +130,7 @@ def _say(text: str) -> None:
 
 def _usage(error: click.ClickException) -> str:
     """A click error as one line that names the help page."""
-    text = error.format_message().rstrip(".")
+    text = " ".join(error.format_message().split()).rstrip(".")
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "skylight"
     return f"{text} (see {path} --help)" if isinstance(error, click.UsageError) else text
