@@ -14,7 +14,7 @@ from skylight.engines.sim import read_profile
 from skylight.evidence import F64, I64, Evidence, IoBatch, IoLog
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import stalls
-from skylight.probe.band_size import BandSize, cache_parts, random_order
+from skylight.probe.band_size import BandSize, cache_parts, random_order, verdict
 from skylight.probe.band_size.journaled import MIB, WIDER, Band, Region, again_region
 from skylight.probe.band_size.journaled import _band as band_of
 from skylight.probe.band_size.readout import Fresh, stretch
@@ -78,6 +78,27 @@ def test_delays_by_others_give_nothing_back(seed: int) -> None:
     rng = np.random.default_rng(seed)
     latency_ns = rng.integers(10, 40, 4_000) + (rng.random(4_000) < 0.02) * rng.integers(500, 4_000, 4_000)
     assert stalls.refills(latency_ns * 1_000_000) is None
+
+
+def test_distances_that_are_multiples_of_anything_show_no_log() -> None:
+    """Half of them are one distance; any number of writes is three such, give or take three."""
+    others = np.random.default_rng(7).integers(15, 40, 10)
+    distances = np.stack([others, np.full(10, 5)], axis=1).ravel()
+    slow = np.cumsum(np.append(8, distances))
+    latency_ns = np.full(slow[-1] + 1, 10_000_000)
+    latency_ns[slow] = 400_000_000
+    assert stalls.refills(latency_ns) is None
+
+
+@pytest.mark.parametrize(("last", "confidence"), [(28, verdict.ONE_BAND), (24, 0.0)])
+def test_what_older_data_gives_back_may_be_several_bands(last: int, confidence: float) -> None:
+    bands = [
+        cache_parts.PartBand(place, size * MIB, 12, None, older=True)
+        for place, size in zip(("od", "md", "id"), (28, 28, last), strict=True)
+    ]
+    found = verdict.of_cache_parts(bands, ())
+    assert found.confidence == pytest.approx(confidence, rel=1e-2)
+    assert "several" in found.why and "none missing" not in found.why
 
 
 def test_a_conventional_drive_has_no_bands(tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,9 +13,9 @@ from one_test import known_of, run, truth_of
 from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.evidence import Evidence
-from skylight.findings import UNKNOWN
+from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.mapping import Mapping, conclude
-from skylight.probe.mapping.measure import Seen
+from skylight.probe.mapping.measure import Seen, _wait_for_zones
 
 
 @pytest.mark.parametrize(
@@ -75,3 +77,26 @@ def test_without_a_rotation_it_is_unknown(tmp_path: Path) -> None:
     (finding,), evidence = run(Mapping(), toml, known, tmp_path / "r")
     assert finding.value == UNKNOWN and evidence.steps == []
     assert isinstance(evidence, Evidence)
+
+
+@pytest.mark.parametrize(
+    ("start", "clean_after_s", "most_s"),
+    [(UNKNOWN, 1e9, 1_000.0), (20_000_000_000, 1e9, 700.0), (UNKNOWN, 900.0, 1_000.0)],
+)
+def test_zones_that_stay_marked_are_not_waited_for_to_the_end(
+    start: Value, clean_after_s: float, most_s: float
+) -> None:
+    class Steps:
+        known = Known([Finding("cleaning_start_ns", start, "ns", None, 1.0, "so")])
+        spent_s = 0.0
+
+        def zones(self, _: str) -> SimpleNamespace:
+            return SimpleNamespace(non_sequential=0 if self.spent_s >= clean_after_s else 3)
+
+        def pause(self, _: str, seconds: float) -> None:
+            self.spent_s += seconds
+
+    steps = Steps()
+    _wait_for_zones(cast(Any, steps))
+    assert steps.spent_s < most_s
+    assert clean_after_s > 3_600 or steps.spent_s >= clean_after_s

@@ -11,10 +11,11 @@ import pytest
 
 from skylight import _native
 from skylight.engines.conditions import engine_over
-from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
+from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.cache_size import CacheSize
 from skylight.probe.flushed import FlushedSteps
+from skylight.probe.journal.write_through import written_through
 from skylight.probe.read_around import ReadAround, around, empties
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -77,6 +78,19 @@ def over(steps: CachedSteps) -> ReadAround:
 @pytest.mark.parametrize("brings_out", [True, False])
 def test_reads_around_empty_only_a_cache_that_they_are_seen_to_empty(brings_out: bool) -> None:
     assert empties(cast(Any, CachedSteps(brings_out=brings_out))) is brings_out
+
+
+@pytest.mark.parametrize("around_writes", [True, False])
+def test_reads_around_are_made_where_they_are_asked_for_alone(around_writes: bool) -> None:
+    """Where the time of a write is what is asked for, a read is not to be in it."""
+    steps = CachedSteps()
+    report = SettingsReport(write_cache=False, look_ahead=False)
+    through, found, _ = written_through(cast(Any, steps), report, around=around_writes)
+    assert found == "hidden"
+    steps.done.clear()
+    log = through.run("write", IoBatch.writes(np.arange(1, 9) * 16 * BLOCK, BLOCK))
+    assert any(np.any(done.op == int(Op.READ)) for done in steps.done) == around_writes
+    assert (int(log.latency_ns.max()) >= HOME_NS) == around_writes
 
 
 def test_reads_around_stay_within_the_target() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
 from skylight.probe.rotation import Rotation, places, seeks
 from skylight.probe.rotation.analysis import BEHIND, Analysis
+from skylight.probe.rotation.verdict import _seeks
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.recording import Recording
@@ -230,6 +232,19 @@ def test_tracks_that_are_cut_up_at_the_end_alone_lie_in_a_log(
     )  # fmt: skip
     assert found.ends_in_log == logged
     assert found.end_at_home == 1.0  # as far in as the end of a drive
+
+
+@pytest.mark.parametrize("at_home", [0.7, 1.0])
+def test_a_stroke_is_no_surer_than_that_blocks_lie_at_their_place(at_home: float) -> None:
+    """Of a drive that hardly is conventional, as far as is known, tracks may be those of moved blocks."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, at_home=at_home)
+    same, full = (minimum_access_time.Reach(ns - 1e3, ns + 1e3, 100, 0) for ns in (1e6, 16e6))
+    near = SimpleNamespace(pairs=(), ns=1e6, open_ns=1e3, walk="serpentine", switch_ns=None)
+    curve = seeks.Curve(1e6, 14e6, 0.0, np.zeros(1), 1e3, (9.08e6, 9.09e6))
+    vars(found).update(_starts_at_home=False, stripe=None, same=same, full=full, curve=curve)
+    vars(found).update(neighbours=near, again=None)
+    assert found.start_at_home
+    assert _seeks(found).confidence == pytest.approx(at_home, rel=1e-3)
 
 
 def test_no_stroke_where_the_last_addresses_lie_in_a_cache(tmp_path: Path) -> None:

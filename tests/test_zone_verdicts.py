@@ -215,6 +215,21 @@ def test_cleaning_begins_a_zone_before_the_first_is_clean(before: dict[str, Valu
         assert each.rows == ("empty-1-1x256k", "idle")
 
 
+@pytest.mark.parametrize(
+    ("first_s", "count", "disturbed"),
+    [(49.75, 1, True), (49.75, 0, False), (55.5, 1, False), (60.0, 3, True)],
+)
+def test_zones_that_are_clean_sooner_where_no_poll_disturbs_leave_the_start_unknown(
+    first_s: float, count: int, disturbed: bool
+) -> None:
+    """Left alone in one go a drive that cleans a zone in 14 s begins 14 s before the first is clean."""
+    first = cleaning.Trial("empty", "1", 1, 256 << 10, 14e9, 30, ("idle",))
+    later = replace(first, first_s=first_s if count else None, first_count=count)
+    seen = cleaning.Seen(ZONES, 55.0, 56.0, [first, later])
+    assert (zone_cleaning._start(seen, known_of(cleaning_type=UNKNOWN)) == []) == disturbed
+    assert (zone_cleaning._first_clean(seen, ()).value == UNKNOWN) == disturbed
+
+
 def test_a_start_that_is_little_beside_a_zone_is_not_known() -> None:
     trial = cleaning.Trial("empty", "1", 1, 256 << 10, 18.77e9, 30, ("idle",))
     seen = cleaning.Seen(ZONES, 19.4, 19.6, [trial])

@@ -46,7 +46,7 @@ TURN_PART = 0.6  # on a disk a merge costs a whole revolution at least, a step t
 
 FEWEST_REFILLS, REFILL_SLACK = 8, 3
 """Distances between runs of stalls that have to be multiples of one, and how many numbers of writes count as
-one multiple: a log may end amid a write."""
+one log, which may end amid a write; two more for each log more."""
 FEWEST_RARE, SHORTEST_RARE = 3, 4
 MOST_CHANCE = 1e-3
 MOST_PARTS = 16
@@ -204,7 +204,9 @@ def refills(latency_ns: I64) -> Stalls | None:
             uneven = np.flatnonzero(np.abs(between - size * logs) > logs)
             first = int(uneven[-1]) + 1 if len(uneven) else 0
             count = len(between) - first
-            if count >= FEWEST_REFILLS and (REFILL_SLACK / size) ** (count - 1) <= MOST_CHANCE:
+            # So many numbers of writes count as a multiple, of as many as there are; the first says of what.
+            chance = float(np.prod(np.minimum((2 * logs[first + 1 :] + 1) / size, 1.0)))
+            if count >= FEWEST_REFILLS and chance <= MOST_CHANCE:
                 stall_ns, usual_ns = float(np.median(latency_ns[slow])), float(np.median(latency_ns))
                 return Stalls(int(slow[ends[first]]), size, count, stall_ns, usual_ns)
         limit_ns *= 2

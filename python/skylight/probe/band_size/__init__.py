@@ -70,7 +70,7 @@ class BandSize(ProcedureTest[Seen]):
             return
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             seen.begun = True
-            through, _, _ = written_through(steps, report)
+            through, _, _ = written_through(steps, report, around=True)
             through.reset("erase", slow=False)
             seen.kind, cache_part = cache_parts.kind_of(through)
             if seen.kind == "cache-bands" and cache_part is not None:

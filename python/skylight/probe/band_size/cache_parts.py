@@ -266,12 +266,14 @@ def _by_place(known: Known, kind: Kind | None) -> Kind | None:
 @dataclass(frozen=True, slots=True)
 class PartBand:
     """A band as the cache parts show it: bytes from stall to stall, how many stalls, and whether both its
-    edges in the address space were seen as well (None where cache parts have no such edges)."""
+    edges in the address space were seen as well (None where cache parts have no such edges). Among `older`
+    data stalls come at no even distance, and what was given back between them may be several bands."""
 
     place: str
     size: int
     stalls: int
     edges: bool | None
+    older: bool = False
 
 
 def cache_band_bands(steps: Steps, cache_part: CachePart) -> list[PartBand]:
@@ -343,13 +345,13 @@ def zone_bands(steps: Steps) -> list[PartBand]:
 
 def _older_zone_bands(steps: Steps) -> list[PartBand]:
     """The same of zones that may hold what another host wrote, which they stall for as long as it happens to
-    be. None where the places do not agree: what is given back at once may be several logs."""
+    be."""
     found = []
     for place, begin in zip(PLACES, OLDER_BEGINS, strict=True):
         base = int(begin * steps.size) // (1 << 20) * (1 << 20)
         cache_part = logged(steps, base, steps.size, place, stalls.refills)
         if cache_part is None:
             return []
-        found.append(PartBand(place, cache_part.period * cache_part.size, cache_part.found.count, None))
-    sizes = [band.size for band in found]
-    return found if max(sizes) - min(sizes) <= ZONE_BYTES else []
+        size = cache_part.period * cache_part.size
+        found.append(PartBand(place, size, cache_part.found.count, None, older=True))
+    return found

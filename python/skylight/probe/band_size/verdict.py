@@ -6,7 +6,7 @@ large; if neither is, it is the cut-off end of the stretch before it, whose band
 
 Confidence: for a drive whose cleaned blocks were read, one minus the chance that an edge lies a block off, as
 the likelihoods at the edges give it, for the bands that decide; for cache parts, one minus one half to the
-power of the stalls and edges that agree.
+power of the stalls and edges that agree; among older data no surer than `ONE_BAND`.
 
 Source: Skylight (FAST '15), section 4.7: bands are iso-capacity within a zone, and shrink towards the ID.
 """
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from skylight.findings import Finding
 from skylight.probe.band_size import random_order
-from skylight.probe.band_size.cache_parts import PartBand
+from skylight.probe.band_size.cache_parts import ZONE_BYTES, PartBand
 from skylight.probe.band_size.findings import BAND_SIZE
 from skylight.probe.band_size.journaled import MIB, PLACES, Band, firsts
 from skylight.probe.band_size.random_order import Fit
@@ -27,6 +27,9 @@ from skylight.units import format_size
 
 SURE = 2.0  # weight at its edges from which a band counts without another of its size
 WEAK = 0.5
+ONE_BAND = 0.8
+"""How likely what comes free at once among older data is one band. A prior, chosen, for nothing that is seen
+tells it from several: a drive may give back so many each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +139,10 @@ def of_cache_parts(bands: Sequence[PartBand], rows: Sequence[str]) -> Finding:
     by_place = {band.place: band for band in bands}
     if set(by_place) != set(PLACES):
         return BAND_SIZE.unknown(
-            "Writes to one place never stalled at an even distance, so no band was cleaned.", rows
+            "Writes to one place never stalled at an even distance, so no band was seen to be cleaned.", rows
         )
+    if any(band.older for band in bands):
+        return _of_older(bands, rows)
     if any(band.edges is False for band in bands):
         return BAND_SIZE.unknown(
             "Writes stall at an even distance, but the addresses do not change cache part there.", rows
@@ -160,3 +165,17 @@ def of_cache_parts(bands: Sequence[PartBand], rows: Sequence[str]) -> Finding:
     )
     value: dict[str, int | float | bool | str] = {place: by_place[place].size for place in PLACES}
     return BAND_SIZE.found(value, confidence, why, rows)
+
+
+def _of_older(bands: Sequence[PartBand], rows: Sequence[str]) -> Finding:
+    """The finding from what came free between runs of stalls that clean older data."""
+    count, sizes = sum(band.stalls for band in bands), [band.size for band in bands]
+    why = (
+        "Writes stall for the cleaning of older data, and what goes in from one run of stalls to the next,"
+        f" {count} times, is a multiple of {listed_of(bands)}"
+    )
+    if max(sizes) - min(sizes) > ZONE_BYTES:
+        return BAND_SIZE.unknown(f"{why}, which differ: several bands may come free at once.", rows)
+    confidence = ONE_BAND * math.prod(1 - 0.5**band.stalls for band in bands)
+    why += "; that this is one band, and not several that come free at once, is a prior."
+    return BAND_SIZE.found({band.place: band.size for band in bands}, confidence, why, rows)

@@ -68,9 +68,9 @@ CONTROL, CONTROL_PAUSE_S, CONTROLS = "control-", 0.03, 3
 """Controls: their steps, the pause of the one without idle time, in which a volatile cache is written out,
 and how often each is made."""
 AGAIN, LATE_AGAIN = 6, 5
-"""Trials of the shortest pause of which anchors were late, once the controls were in time, and how many of
-them have to be late. A drive that cleans then is late each time, but for an end of a unit. Of one a fifth of
-whose accesses wait for other clients, five of six are late once in 600 times."""
+"""Trials of a pause a bracket's width beyond the shortest of which anchors were late, once the controls were
+in time, and how many of them have to be late. A drive that cleans then is late each time, but for an end
+of a unit. Of one a fifth of whose accesses wait for other clients, five of six are late once in 600 times."""
 BEYOND_CONTROL = 1.5
 """An anchor is late where it takes so many times the latest of the controls. Chosen: an arm that was parked
 comes from elsewhere, within a seek and a revolution; a drive that spins up takes about as long each time."""
@@ -313,8 +313,9 @@ class Search:
         if math.isinf(high_s) or not alone:
             return True
         steps, anchors_ns = self.ground.steps, list[int]()
-        longest_s = max(trial.pause_s for trial in alone)
-        for number, pause_s in enumerate([high_s, longest_s] * CONTROLS, 1):
+        # At the very edge a drive whose start jitters may not have begun: as much more as the edge is open.
+        again_s, longest_s = CLOSE_ENOUGH * high_s, max(trial.pause_s for trial in alone)
+        for number, pause_s in enumerate([high_s, again_s, longest_s] * CONTROLS, 1):
             if steps.reset(f"{CONTROL}erase") is State.UNKNOWN:
                 self.controls.late_ns = math.inf
                 return False
@@ -325,7 +326,7 @@ class Search:
         if max(anchors_ns) > self.ground.late_ns:
             self.controls.late_ns = BEYOND_CONTROL * max(anchors_ns)
             return False
-        again = sum(self.trial(high_s).begun for _ in range(AGAIN))
+        again = sum(self.trial(again_s).begun for _ in range(AGAIN))
         self.controls.late_ns = 0.0 if again >= LATE_AGAIN else math.inf
         return again >= LATE_AGAIN
 

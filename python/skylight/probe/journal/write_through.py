@@ -89,12 +89,15 @@ class WriteThrough(StandIn):
         return settled(log)
 
 
-def written_through(steps: Steps, report: SettingsReport) -> tuple[Steps, Volatile, float]:
+def written_through(
+    steps: Steps, report: SettingsReport, *, around: bool = False
+) -> tuple[Steps, Volatile, float]:
     """The target, each of whose writes is flushed where a volatile cache stays on; with what `volatile`
-    found. A cache of which nothing shows that FLUSH empties it may do so before the FLUSH comes."""
+    found. A cache of which nothing shows that FLUSH empties it may do so before the FLUSH comes; if that
+    shows, and reads `around` writes empty it, they do: then what a write takes has a read in it."""
     found, empty_ns = volatile(steps, report, on_platter=steps.known.word("cache_medium") == "disk")
     if found == "none":
         return steps, found, empty_ns
-    if found == "hidden" and read_around.empties(steps):
+    if around and found == "hidden" and read_around.empties(steps):
         return WriteThrough(ReadAround(steps), empties=True), found, empty_ns
     return WriteThrough(steps, empties=found == "flushed"), found, empty_ns

@@ -95,7 +95,7 @@ class Mapping(ProcedureTest[Trial]):
             return
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             seen.made = True
-            through, _, _ = written_through(steps, report)
+            through, _, _ = written_through(steps, report, around=True)
             seen.bands = before_and_after(through, rotation_ns)
 
     def verdict(self, seen: Trial, steps: Replay) -> list[Finding]:

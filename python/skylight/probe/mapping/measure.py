@@ -26,6 +26,7 @@ from skylight.evidence import F64, I64, IoBatch, IoLog
 from skylight.probe.band_size import cache_parts
 from skylight.probe.band_size.cache_parts import OVER_BYTES, OVER_SLOTS, CachePart, Kind, logged, spread
 from skylight.probe.band_size.journaled import Filler, Region, left_alone
+from skylight.probe.cleaning.findings import START
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
@@ -43,9 +44,13 @@ COARSE_NS = 50_000  # a clock's tick that is a good part of a hundredth of a rev
 COARSE_TIMES = 3  # so many times more readings by such a clock
 OUTER = 7  # one in so many readings is left out at either end
 FIRST_WAIT_S, WAIT_GROWTH, MOST_WAITS_S = 10.0, 1.7, 3_600.0
+UNKNOWN_START_S, ZONE_S, STARTS = 400.0, 150.0, 2
 """How long a drive that reports its zones is left alone until all are clean: the waits grow, since a report
 may be work to it, behind which it waits for its idle time anew. Chosen, the most: a dozen zones of 2 GiB that
-are read and written twice at 30 MB/s."""
+are read and written twice at 30 MB/s. A wait that is longer than `STARTS` times what the drive takes to
+begin, and `ZONE_S`, which such a zone takes, and behind which no more are clean, is the last: a zone may keep
+its mark for other reasons. Where the start is not known, `UNKNOWN_START_S` is enough: the recorded
+drive begins after five minutes."""
 MORE_WRITES, MORE_TIMES = 64, 8
 """Writes that fill a cache of unknown contents further, a quarter of what it holds, and how often."""
 
@@ -200,14 +205,19 @@ def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
 
 
 def _wait_for_zones(steps: Steps) -> None:
-    """Leaves a target that reports its zones alone until it says that all are clean; each look at the blocks
-    would make it wait for its idle time anew."""
+    """Leaves a target that reports its zones alone until it says that all are clean, or no more become so;
+    each look at the blocks would make it wait for its idle time anew."""
     report, wait_s, spent_s = steps.zones("clean-zones"), FIRST_WAIT_S, 0.0
+    start_ns = steps.known.number(START.name)
+    enough_s = UNKNOWN_START_S if start_ns is None else ZONE_S + STARTS * start_ns / 1e9
     while report is not None and report.non_sequential and spent_s < MOST_WAITS_S:
+        wait_s, before = min(wait_s, MOST_WAITS_S - spent_s), report.non_sequential
         steps.pause("clean-wait", wait_s)
+        report = steps.zones("clean-zones")
+        if wait_s >= enough_s and report is not None and report.non_sequential >= before:
+            return
         spent_s += wait_s
         wait_s *= WAIT_GROWTH
-        report = steps.zones("clean-zones")
 
 
 def _filled(

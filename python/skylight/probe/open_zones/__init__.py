@@ -23,6 +23,7 @@ import numpy as np
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
+from skylight.infer.zone_writes import PAST_EDGE
 from skylight.probe import Cost, Figure
 from skylight.probe.cleaning.verdict import chance_within
 from skylight.probe.open_zones import measure
@@ -36,7 +37,7 @@ from skylight.probe.open_zones.findings import (
     PENALTY,
     ZONE_BYTES,
 )
-from skylight.probe.open_zones.measure import Comparison, Seen
+from skylight.probe.open_zones.measure import PAST_EDGE_WAITING, Comparison, Seen
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.reset import with_state
 from skylight.probe.zoned import HOST_MANAGED, ZonesSeen
@@ -109,7 +110,8 @@ def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:
         why = f"The drive let {seen.opened:,} zones be opened and refused the next."
         return EDGE.found(seen.opened, 1.0, why, ("open",))
     if seen.outside is None:
-        why = f"Up to {seen.inside:,} zones a write costs no multiple of what it costs with half as many."
+        more = f"{PAST_EDGE_WAITING:g}" if seen.waiting else f"{PAST_EDGE:g}"
+        why = f"Up to {seen.inside:,} zones a write never costs {more} times what it costs with fewer."
         return EDGE.unknown(why, steps.names)
     last = _last(seen)
     inside = last[seen.inside].tried if seen.inside in last else seen.search[0].against

@@ -143,6 +143,7 @@ def _seeks(found: Analysis) -> Finding:
         return SEEK.unknown(why)
     errors = (track[1] / track[0], max(high - low, curve.residual_ns) / 2 / third_ns, full.half_ns / full_ns)
     confidence = float(np.prod([within(error, SEEK_WIDTH) for error in errors])) * _trust(full) * _trust(same)
+    confidence *= found.end_at_home
     value: dict[str, int | float | bool | str] = {
         "track": round(track[0]), "third": round(third_ns), "full": round(full_ns)
     }  # fmt: skip

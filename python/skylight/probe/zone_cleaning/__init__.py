@@ -41,6 +41,10 @@ LEAST_ZONES, LEAST_CAPACITY = 4, 8 << 20
 FIRST_ZONE_ERROR = 0.03
 """How far the first zone of a trial may differ from the mean of its neighbours, as a standard deviation.
 Chosen: tracks get shorter by so much from a recording zone to the next, where a drive has some thirty."""
+POLLS_DISTURB = (
+    "Zones left alone in one go were clean sooner than those that the drive was asked about again and again:"
+    " a report disturbs its idle time."
+)
 SURE_OF_UNIT = 1 - 1 / factorial(len(EIGHTHS))
 """That single updates at one place do not fall in time by chance."""
 
@@ -155,6 +159,8 @@ def _seconds(times_ns: Sequence[float]) -> str:
 
 def _first_clean(seen: Seen, rows: Sequence[str]) -> Finding:
     """Idle time before the first zone is clean."""
+    if _polls_disturb(seen):
+        return FIRST_CLEAN.unknown(POLLS_DISTURB, rows)
     begun_s = seen.begun_by_s or 0.0
     low, high = seen.not_before_s * 1e9, begun_s * 1e9
     why = f"After {seen.not_before_s:.1f} s of idle time no zone was clean, after {begun_s:.1f} s one was."
@@ -162,17 +168,33 @@ def _first_clean(seen: Seen, rows: Sequence[str]) -> Finding:
     return FIRST_CLEAN.found(round(high), near, why, rows, (low, high))
 
 
+def _polls_disturb(seen: Seen) -> bool:
+    """Whether zones that were left alone in one go were clean before the drive can have begun by the first
+    trial, in which it was asked again and again. The zones of a trial may take less long than its first."""
+    first = seen.trials[0]
+    zone_s = (first.zone_ns or 0.0) / 1e9
+    poll_s = (seen.begun_by_s or 0.0) - seen.not_before_s
+    begun_s = seen.not_before_s - max(first.first_count, 1) * zone_s * (1 + 2 * FIRST_ZONE_ERROR) - poll_s
+    for one in seen.trials[1:]:
+        each_s = (one.zone_ns or 0.0) / 1e9 * (1 - 2 * FIRST_ZONE_ERROR)
+        if one.first_s is not None and one.first_s - one.first_count * each_s < begun_s:
+            return True
+    return False
+
+
 def _type(seen: Seen, steps: Replay) -> list[Finding]:
     """Whether the drive cleans when it is left alone, where the test of cleaning could not say: in each trial
     all zones had non-sequential data behind the last write. Unknown, where that test saw nothing cleaned."""
     before = steps.known.get(TYPE.name)
-    cleaned = sum(one.zone_ns is not None for one in seen.trials)
+    cleaned = [one for one in seen.trials if one.zone_ns is not None]
     if before is None or before.value == "aggressive" or not cleaned:
         return []
-    why = f"In {cleaned} of {len(seen.trials)} trials the drive cleaned the zones while it was left alone."
+    rows = list(dict.fromkeys(row for one in cleaned for row in one.rows))
+    many = f"{len(cleaned)} of {len(seen.trials)}"
+    why = f"In {many} trials the drive cleaned the zones while it was left alone."
     if before.known:
-        return [TYPE.unknown(f"{why} But {before.why}.", (*before.rows, *seen.trials[0].rows))]
-    return [TYPE.found("aggressive", share(cleaned, len(seen.trials)), why, seen.trials[0].rows)]
+        return [TYPE.unknown(f"{why} But {before.why}.", (*before.rows, *rows))]
+    return [TYPE.found("aggressive", share(len(cleaned), len(seen.trials)), why, rows)]
 
 
 def _start(seen: Seen, steps: Replay) -> list[Finding]:
@@ -180,7 +202,7 @@ def _start(seen: Seen, steps: Replay) -> list[Finding]:
     was clean, less the time of a zone, which is that of all of them, since all hold the same."""
     kind, before, trial = steps.known.get(TYPE.name), steps.known.get(START.name), seen.trials[0]
     open_question = not before.known if before is not None else kind is not None and not kind.known
-    if not open_question or seen.begun_by_s is None or trial.zone_ns is None:
+    if not open_question or seen.begun_by_s is None or trial.zone_ns is None or _polls_disturb(seen):
         return []
     first_s, poll_s = (seen.not_before_s + seen.begun_by_s) / 2, seen.begun_by_s - seen.not_before_s
     zone_s = trial.zone_ns / 1e9

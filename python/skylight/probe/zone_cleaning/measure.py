@@ -51,7 +51,8 @@ EARLY = 0.9
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What was done to each zone, and the mean time to clean one (ns); None where it was not seen. Over how
-    many zones that is, the names of the steps, and where among the usable zones these lie (`PARTS`)."""
+    many zones that is, the names of the steps, and where among the usable zones these lie (`PARTS`); the idle
+    time after which some were clean, s, and how many."""
 
     state: State
     place: str
@@ -61,6 +62,8 @@ class Trial:
     left: int
     rows: tuple[str, ...]
     part: str = PARTS[0]
+    first_s: float | None = None
+    first_count: int = 0
 
 
 @dataclass(slots=True)
@@ -157,17 +160,19 @@ def try_one(
     batches.append(IoBatch.make(Op.FLUSH, [0], 0))
     before = len(steps.names)
     steps.run(name, joined(*batches))
-    zone_ns, left = _watched(steps, seen, len(each))
-    trial = Trial(state, place, ios, size, zone_ns, left, steps.names[before:], part)
+    zone_ns, left, first_s = _watched(steps, seen, len(each))
+    rows, count = steps.names[before:], len(each) - left
+    trial = Trial(state, place, ios, size, zone_ns, left, rows, part, first_s, count)
     seen.trials.append(trial)
     return trial
 
 
-def _watched(steps: Steps, seen: Seen, count: int) -> tuple[float | None, int]:
-    """Leaves the drive alone until all zones are clean; the mean time of a zone, ns, and over how many."""
+def _watched(steps: Steps, seen: Seen, count: int) -> tuple[float | None, int, float | None]:
+    """Leaves the drive alone until all zones are clean; the mean time of a zone, ns, over how many, and when
+    the others were clean, s of idle time."""
     waited = _begun(steps, seen, count)
     if waited is None:
-        return None, 0
+        return None, 0, None
     first_s, left = waited
     now_s = first_s
     remaining = left
@@ -177,7 +182,7 @@ def _watched(steps: Steps, seen: Seen, count: int) -> tuple[float | None, int]:
         now_s += poll_s
         report = steps.zones("count")
         remaining = 0 if report is None else report.non_sequential
-    return None if remaining or not left else (now_s - first_s) / left * 1e9, left
+    return None if remaining or not left else (now_s - first_s) / left * 1e9, left, first_s
 
 
 def _begun(steps: Steps, seen: Seen, count: int) -> tuple[float, int] | None:
