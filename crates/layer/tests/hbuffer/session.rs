@@ -302,7 +302,8 @@ impl Session {
             (0..capacity / zone).map(|home| LbaExtent::new(Lba(home * zone), Sectors(zone))).collect();
         let host = Host::new(Sizes { capacity, bands, unit: shape.entry }, seed, deepest);
         let (shadow, made) = (Shadow::new(capacity), Made::default());
-        let mut session = Self { shape, layer, drive, shadow, host, cuts, failures: false, pass_failed: false, made };
+        let mut session =
+            Self { shape, layer, drive, shadow, host, cuts, failures: false, pass_failed: false, made };
         session.draw_cut();
         session
     }
