@@ -92,7 +92,8 @@ def _lines(
     specs: Sequence[RowSpec], own: Sequence[Band], ours: Mapping[tuple[str, str], str]
 ) -> Iterator[str]:
     for spec in specs:
-        yield from (f"### {spec.id}", "", f"{spec.title} (section {spec.source}).", "")
+        section = f" (section {spec.source})" if spec.source else ""
+        yield from (f"### {spec.id}", "", f"{spec.title}{section}.", "")
         yield from ("| check | paper | must be | ours |", "|---|---|---|---|")
         for band in own:
             if band.row == spec.id:

@@ -113,8 +113,8 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class RowSpec:
-    """A row: its statement, its source in the paper, its measurement, and the tests of the suite that it
-    reads, by drive (an empty tuple means all)."""
+    """A row: its statement, its section of the paper (empty if it is not of the paper), its measurement, and
+    the tests of the suite that it reads, by drive (an empty tuple means all)."""
 
     id: str
     title: str

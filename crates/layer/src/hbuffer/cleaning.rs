@@ -10,7 +10,8 @@
 //! The log is cleaned *ahead* of need too: as the free part of it shrinks, each entry pays for its share of the home zones that have data in
 //! the oldest zone, so that no write waits for all of them.
 //!
-//! A home zone that cannot be cleaned stays as it was, and its data in the log; the pass goes on with the others, and fails at its end.
+//! A home zone that cannot be cleaned at home stays as it was, and its data in the log; the pass goes on with the others, and fails at its
+//! end. A read of the log that fails, dead gaps that are read along included, ends the pass for all that has no record yet.
 //!
 //! Invariants: only a record changes where anything is; a trim of a home zone before that ends its cleaning; while a home zone
 //! is cleaned, nothing is written to it directly.

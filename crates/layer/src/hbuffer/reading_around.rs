@@ -6,8 +6,8 @@
 //!
 //! What was read of such a chunk stays in memory until the pass is over.
 //!
-//! Invariants: a sector is given up when the read of it alone failed, and the log has nothing of it; the record is written before the
-//! one that moves the zone.
+//! Invariants: a sector is given up when the read of it alone failed twice, the second time behind all other reads, and the log has
+//! nothing of it; the record is written before the one that moves the zone.
 
 use skylight_command::Failure;
 use skylight_disk::{Lba, LbaExtent, Sectors};
@@ -17,7 +17,7 @@ use super::device::{Action, Executor};
 use super::format::{EXTENTS, Kind};
 
 /// Most reads of a chunk that may fail until the zone is left as it is: the drive fails then, not a sector. Chosen: one bad physical
-/// block of 4 KiB takes 27 in a chunk of 16 MiB, so nine are found; and a disk may try for seconds each time.
+/// block of 4 KiB takes 35 in a chunk of 16 MiB, so seven are found; and a disk may try for seconds each time.
 const FAILED_READS: u32 = 256;
 
 /// Where in a chunk, and what of the drive was gathered for it.
@@ -25,7 +25,7 @@ type Piece = (Sectors, LbaExtent);
 
 impl HBuffer {
     /// Reads a part of a home zone, of which a read failed, in halves, and gives up what cannot be read; `first` is the host sector
-    /// that it begins with. What was gathered.
+    /// that it begins with. What was gathered. A read may fail once and then work, so what failed alone is read again at the end.
     ///
     /// # Errors
     /// The failure, if all can be read after all, too little can, or it is not of the medium.
@@ -38,23 +38,42 @@ impl HBuffer {
     ) -> Result<impl Iterator<Item = Piece> + use<>, Failure> {
         let (mut readable, mut bad, mut to_read, mut failed) = (Vec::new(), Vec::new(), vec![native], 0);
         while let Some(from) = to_read.pop() {
-            match self.act(&Action::Gather { from, keep: vec![from] }, drive) {
-                Ok(()) => readable.push((from.start - native.start, from)),
-                Err(Failure::Medium) if failed < FAILED_READS => {
-                    failed += 1;
-                    let host = LbaExtent::new(first + (from.start - native.start), from.len);
-                    let half = Sectors(from.len.get() / 2);
-                    if half.get() == 0 {
-                        bad.push(host);
-                    } else {
-                        to_read.push(LbaExtent::new(from.start + half, from.len - half));
-                        to_read.push(LbaExtent::new(from.start, half));
-                    }
-                }
-                Err(failure) => return Err(failure),
+            let half = Sectors(from.len.get() / 2);
+            if self.can_gather(from, &mut failed, drive)? {
+                readable.push((from.start - native.start, from));
+            } else if half.get() == 0 {
+                bad.push(from);
+            } else {
+                to_read.push(LbaExtent::new(from.start + half, from.len - half));
+                to_read.push(LbaExtent::new(from.start, half));
             }
         }
-        if bad.is_empty() { Err(failure) } else { self.give_up(bad, drive).map(|()| readable.into_iter()) }
+        let mut lost = Vec::new();
+        for from in bad {
+            let at = from.start - native.start;
+            if self.can_gather(from, &mut failed, drive)? {
+                readable.push((at, from));
+            } else {
+                lost.push(LbaExtent::new(first + at, from.len));
+            }
+        }
+        if lost.is_empty() { Err(failure) } else { self.give_up(lost, drive).map(|()| readable.into_iter()) }
+    }
+
+    /// Whether a part can be read; it is gathered then.
+    fn can_gather(
+        &mut self,
+        from: LbaExtent,
+        failed: &mut u32,
+        drive: &mut dyn Executor,
+    ) -> Result<bool, Failure> {
+        match self.act(&Action::Gather { from, keep: vec![from] }, drive) {
+            Err(Failure::Medium) if *failed < FAILED_READS => {
+                *failed += 1;
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
     }
 
     /// Records which of these host sectors, in order, cannot be read: those of which the log has nothing.

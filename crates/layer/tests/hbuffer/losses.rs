@@ -81,6 +81,24 @@ fn a_zone_is_cleaned_around_sectors_that_cannot_be_read() {
 }
 
 #[test]
+fn a_read_that_fails_once_loses_nothing() {
+    // More reads than cleaning takes.
+    for read in 0..100 {
+        let mut rig = rig(2);
+        lose(&mut rig, 9);
+        rig.drive.bytes.device.read_fails = Some(read);
+        // What a failed read ends is done again.
+        let _ = clean(&mut rig);
+        assert_eq!(clean(&mut rig), Ok(()), "read {read}");
+        assert_eq!(rig.buffer.counters().rewritten_zones, 2);
+        rig.drive.bytes.device.read_fails = None;
+        for lba in 0..2 * ZONE {
+            assert_eq!(is_lost(&mut rig, lba), lba == 9, "sector {lba} after read {read}");
+        }
+    }
+}
+
+#[test]
 fn a_zone_of_which_too_little_can_be_read_stays_and_the_others_are_cleaned() {
     let mut rig = rig(HOMES);
     // Together more runs than an eighth of a checkpoint has space for, 251.

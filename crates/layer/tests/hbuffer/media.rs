@@ -134,6 +134,8 @@ pub struct Media {
     pub unreadable: Vec<Lba>,
     /// The next command that changes this fails, in part done; then none.
     pub fails: Option<fn(Change) -> bool>,
+    /// Reads until one fails that would work again at once; then none.
+    pub read_fails: Option<u64>,
     /// Checksums of entries are those of what lies behind their headers, so a torn entry seems whole: a planted bug.
     pub lenient: bool,
 }
@@ -152,6 +154,7 @@ impl Media {
             flush_failed: false,
             unreadable: Vec::new(),
             fails: None,
+            read_fails: None,
             lenient: false,
         }
     }
@@ -319,6 +322,11 @@ impl ZonedDevice for Media {
 
     fn read(&mut self, extent: LbaExtent, buffer: &mut [u8]) -> Result<(), Failure> {
         self.command(None)?;
+        let left = self.read_fails.take();
+        self.read_fails = left.and_then(|left| left.checked_sub(1));
+        if left == Some(0) {
+            return Err(Failure::Medium);
+        }
         for (at, bytes) in (extent.start.get()..extent.end().get()).zip(buffer.chunks_mut(SECTOR)) {
             if self.unreadable.contains(&Lba(at)) {
                 return Err(Failure::Medium);

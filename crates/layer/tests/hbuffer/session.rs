@@ -20,6 +20,8 @@ use super::whim::Whim;
 
 /// One write in so many is FUA.
 const FUA_EVERY: u32 = 9;
+/// In a session with failing commands a read fails within so many. Chosen: a zone is read around one bad sector in fewer.
+const READ_FAILS_WITHIN: u64 = 60;
 /// Most sectors of a drive that cannot be read at a time.
 const UNREADABLE: usize = 6;
 
@@ -229,6 +231,8 @@ pub struct Session {
     cuts: bool,
     /// Now and then the drive fails a command.
     pub failures: bool,
+    /// A command failed since the pass began.
+    pass_failed: bool,
     pub made: Made,
 }
 
@@ -298,7 +302,8 @@ impl Session {
             (0..capacity / zone).map(|home| LbaExtent::new(Lba(home * zone), Sectors(zone))).collect();
         let host = Host::new(Sizes { capacity, bands, unit: shape.entry }, seed, deepest);
         let (shadow, made) = (Shadow::new(capacity), Made::default());
-        let mut session = Self { shape, layer, drive, shadow, host, cuts, failures: false, made };
+        let mut session =
+            Self { shape, layer, drive, shadow, host, cuts, failures: false, pass_failed: false, made };
         session.draw_cut();
         session
     }
@@ -331,7 +336,8 @@ impl Session {
 
     /// Whether a command may fail by now: the power is off, or the drive failed one.
     fn may_fail(&mut self) -> bool {
-        self.drive.media().is_off() || (self.failures && self.drive.media().fails.is_none())
+        let (failures, media) = (self.failures, self.drive.media());
+        media.is_off() || (failures && (media.fails.is_none() || media.read_fails.is_none()))
     }
 
     /// Idle time, in which the buffer and the drive clean.
@@ -340,12 +346,12 @@ impl Session {
             self.drive.media().clean_some(&mut self.host.stream);
         }
         for _ in 0..self.host.stream.below(12) {
-            match self.layer.idle(&mut self.drive) {
-                // Cleaning that goes on without a zone says so at its end, behind other commands.
-                Err(failure) if !self.may_fail() && !self.failures => {
-                    return Err(format!("idle time: {failure}"));
-                }
-                _ => {}
+            // Cleaning that goes on without a zone says so at its end, behind other commands.
+            let pass_failed = self.pass_failed && self.layer.is_cleaning();
+            let done = self.layer.idle(&mut self.drive);
+            self.pass_failed = pass_failed || self.may_fail();
+            if let (Err(failure), false) = (done, self.pass_failed) {
+                return Err(format!("idle time: {failure}"));
             }
         }
         Ok(())
@@ -371,6 +377,7 @@ impl Session {
 
     /// Reads what was in doubt before a flush.
     fn settle(&mut self) -> Result<(), String> {
+        self.drive.media().read_fails = None;
         for lba in self.shadow.take_doubtful() {
             let read = self.read_sector(lba)?;
             if self.drive.media().is_off() {
@@ -400,6 +407,8 @@ impl Session {
         if self.failures {
             let fails = self.host.stream.once_in(10);
             self.drive.media().fails = Some(if fails { |_| true } else { |_| false });
+            let read_fails = self.host.stream.once_in(10).then(|| self.host.stream.below(READ_FAILS_WITHIN));
+            self.drive.media().read_fails = Some(read_fails.unwrap_or(u64::MAX));
         }
         if self.host.stream.once_in(20) {
             self.idle()?;
@@ -420,6 +429,7 @@ impl Session {
         let held = self.drive.release(None);
         let (is_off, may_fail) = (self.drive.media().is_off(), self.may_fail());
         self.made.failures += u64::from(self.failures && may_fail && !is_off);
+        self.pass_failed = may_fail || (self.pass_failed && self.layer.is_cleaning());
         if held.is_err() && !is_off {
             return Err("a flush fails".to_owned());
         }
@@ -520,7 +530,7 @@ impl Session {
         self.made.cuts += 1;
         let media = &mut self.drive.bytes.device;
         media.cut(&mut self.host.stream);
-        (media.fails, media.flush_failed) = (None, false);
+        (media.fails, media.read_fails, media.flush_failed) = (None, None, false);
         let seed = self.host.stream.next();
         let (sizes, tuning, _) = self.shape.spec(0);
         let named = self.host.stream.once_in(2).then_some(sizes);
@@ -566,7 +576,8 @@ impl Session {
     }
 
     fn check_all(&mut self) -> Result<(), String> {
-        (self.drive.media().left, self.drive.media().fails) = (None, None);
+        let media = self.drive.media();
+        (media.left, media.fails, media.read_fails) = (None, None, None);
         let read = self.read_all()?;
         read.into_iter().try_for_each(|(lba, stamp)| self.shadow.check(lba, stamp))
     }

@@ -39,7 +39,9 @@ fn failure_of(completion: &Completion) -> Option<Failure> {
         Errno::NoMemory => Failure::NoMemory,
         Errno::NotPermitted => Failure::NotPermitted,
         Errno::NotSupported => Failure::Unsupported,
-        Errno::Io | Errno::Invalid | Errno::Overflow | Errno::Shutdown => Failure::Medium,
+        // All that a kernel says of a sector that cannot be read.
+        Errno::Io => Failure::Medium,
+        Errno::Invalid | Errno::Overflow | Errno::Shutdown => Failure::InvalidField,
     }))
 }
 
