@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from skylight import _native
+from skylight.engines.direct_io import opened_direct
 from skylight.errors import TargetError
 from skylight.evidence import IoBatch
 from skylight.units import format_percent, format_seconds
@@ -144,12 +145,8 @@ class Marks:
                 raise
 
         try:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
-            try:
-                with mmap.mmap(-1, self._block) as aligned:
-                    return [one(offset) for offset in self._offsets]
-            finally:
-                os.close(descriptor)
+            with opened_direct(self._path, os.O_RDONLY, self._block) as (descriptor, aligned):
+                return [one(offset) for offset in self._offsets]
         except OSError as error:
             why = os.strerror(error.errno or 0)
             raise TargetError(

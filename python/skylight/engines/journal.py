@@ -34,6 +34,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.engines.direct_io import opened_direct
 from skylight.errors import KeepError, TargetError, UsageError
 from skylight.evidence import U8, U64
 from skylight.units import format_size
@@ -132,10 +133,6 @@ def _merged(offsets: U64, lengths: U64) -> Iterator[tuple[int, int]]:
     yield from zip(starts[first].tolist(), ends[last].tolist(), strict=True)
 
 
-def _direct(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_DIRECT | os.O_CLOEXEC)
-
-
 def _read(descriptor: int, aligned: mmap.mmap, offset: int, length: int) -> bytes:
     got = os.preadv(descriptor, [memoryview(aligned)[:length]], offset)
     if got != length:
@@ -186,12 +183,8 @@ class Journal:
 
     def _write(self, extents: list[Extent]) -> None:
         try:
-            descriptor = _direct(self._target, os.O_RDONLY)
-            try:
-                with mmap.mmap(-1, READ_BYTES) as aligned:
-                    data = b"".join(_read(descriptor, aligned, *extent) for extent in extents)
-            finally:
-                os.close(descriptor)
+            with opened_direct(self._target, os.O_RDONLY, READ_BYTES) as (descriptor, aligned):
+                data = b"".join(_read(descriptor, aligned, *extent) for extent in extents)
         except OSError as error:
             why = os.strerror(error.errno or 0)
             raise TargetError(
@@ -317,19 +310,16 @@ def put_back(path: Path, target: str, note: Path, *, writes: bool = True) -> Put
     case."""
     damaged = False
     try:
-        descriptor = _direct(target, os.O_RDWR if writes else os.O_RDONLY)
-        try:
-            with path.open("rb") as file, mmap.mmap(-1, READ_BYTES) as aligned:
-                drive = _Drive(descriptor, aligned, writes=writes)
-                for extents, data in _pieces(file):
-                    if data is None:  # the torn end, unless what it names was overwritten
-                        damaged |= not extents or any(drive.has_ours(*extent) for extent in extents)
-                        continue
-                    for (offset, _), old in zip(extents, _cut(extents, data), strict=True):
-                        drive.put_back(offset, old)
+        flags = os.O_RDWR if writes else os.O_RDONLY
+        with opened_direct(target, flags, READ_BYTES) as (descriptor, aligned), path.open("rb") as file:
+            drive = _Drive(descriptor, aligned, writes=writes)
+            for extents, data in _pieces(file):
+                if data is None:  # the torn end, unless what it names was overwritten
+                    damaged |= not extents or any(drive.has_ours(*extent) for extent in extents)
+                    continue
+                for (offset, _), old in zip(extents, _cut(extents, data), strict=True):
+                    drive.put_back(offset, old)
             os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
     except OSError as error:
         why = os.strerror(error.errno or 0)
         raise TargetError(

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import mmap
 import os
 import struct
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from skylight.engines.direct_io import opened_direct
 from skylight.errors import UsageError
 from skylight.evidence import JsonScalar
 
@@ -168,15 +168,11 @@ class ScratchFile:
 
     def _write(self, size: int) -> None:
         """Writes all of it, past the page cache, with what no drive or file system can pack."""
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
-        try:
-            with mmap.mmap(-1, WRITE_BYTES) as buffer:
-                for at in range(0, size, WRITE_BYTES):
-                    buffer[:] = os.urandom(WRITE_BYTES)
-                    os.pwrite(descriptor, buffer, at)
-                os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with opened_direct(self.path, os.O_WRONLY, WRITE_BYTES) as (descriptor, buffer):
+            for at in range(0, size, WRITE_BYTES):
+                buffer[:] = os.urandom(WRITE_BYTES)
+                os.pwrite(descriptor, buffer, at)
+            os.fsync(descriptor)
 
     def _check(self, descriptor: int, size: int) -> None:
         """Refuses a file that is scattered, or moves when it is written again."""
@@ -187,14 +183,10 @@ class ScratchFile:
                 f"{self.folder}: its free space is scattered: a file lies in {len(self.runs)} pieces, at most"
                 f" {MOST_RUNS} can be probed; choose a file system with more space in one piece"
             )
-        again = os.open(self.path, os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
-        try:
-            with mmap.mmap(-1, BLOCK) as buffer:
-                buffer[:] = os.urandom(BLOCK)
-                os.pwrite(again, buffer, size // 2 // BLOCK * BLOCK)
-                os.fsync(again)
-        finally:
-            os.close(again)
+        with opened_direct(self.path, os.O_WRONLY, BLOCK) as (again, buffer):
+            buffer[:] = os.urandom(BLOCK)
+            os.pwrite(again, buffer, size // 2 // BLOCK * BLOCK)
+            os.fsync(again)
         if runs_of(descriptor, str(self.folder)) != self.runs:
             raise UsageError(
                 f"{self.folder}: its file system writes a block elsewhere when it is written again (copy on"
