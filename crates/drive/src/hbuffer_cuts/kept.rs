@@ -329,10 +329,7 @@ impl Executor for Kept {
     }
 
     fn complete(&mut self, _: CommandId, outcome: Outcome) {
-        self.failed = match outcome {
-            Outcome::Failed(failure) => Some(failure),
-            Outcome::Done | Outcome::Appended(_) => None,
-        };
+        self.failed = outcome.status().err();
     }
 
     fn now(&self) -> Option<Time> {

@@ -37,7 +37,7 @@ from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
 Kind = Literal["cache-bands", "zones", "journal"]
-PLACES = ("od", "md", "id")
+PLACES: tuple[str, ...] = ("od", "md", "id")
 
 OVER_BYTES, OVER_WRITES, OVER_SLOTS = 256 << 10, 4096, 4
 ZONE_BYTES, FIRST_PIECE, PIECE_GROWTH, MOST_ZONE_WRITES = 512 << 10, 64, 0.25, 160_000

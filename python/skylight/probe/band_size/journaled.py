@@ -41,7 +41,6 @@ FEWEST_DECOYS, MOST_DECOYS, DECOY_UNIT = 60, 400, 64 * MIB
 MUCH_AFTER, MUCH = 128 << 10, 768 << 10  # behind copies and partner, within the megabyte
 SPARE_DECOYS = 64
 DECOY_BYTES, MOST_DECOYS_SHARE = 256 << 10, 0.25
-PLACES: tuple[str, ...] = ("od", "md", "id")
 LEAST_BYTES = 8 << 30
 
 FIRST_PAUSE_S, LONGEST_PAUSES_S, GROWTH = 1.0, 700.0, 1.7

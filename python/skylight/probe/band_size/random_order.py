@@ -25,7 +25,7 @@ import numpy as np
 
 from skylight.evidence import F64, I64, IoBatch
 from skylight.probe.band_size import readout
-from skylight.probe.band_size.cache_parts import DEPTH
+from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.band_size.readout import BLOCK, Fresh
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
@@ -47,7 +47,6 @@ STATE_COST = math.log(2)  # each piece may be clean or cached
 SURE = math.log(MOST_BAND - LEAST_BAND)
 FINE_ROUNDS = 3
 BORDERS = 8  # parts of the middle window between which bands may change
-PLACES = ("od", "md", "id")
 Window = tuple[str, I64]
 
 

@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 from skylight.findings import Finding
 from skylight.probe.band_size import random_order
-from skylight.probe.band_size.cache_parts import ZONE_BYTES, PartBand
+from skylight.probe.band_size.cache_parts import PLACES, ZONE_BYTES, PartBand
 from skylight.probe.band_size.findings import BAND_SIZE
-from skylight.probe.band_size.journaled import MIB, PLACES, Band, firsts
+from skylight.probe.band_size.journaled import MIB, Band, firsts
 from skylight.probe.band_size.random_order import Fit
 from skylight.units import format_size
 

@@ -24,8 +24,8 @@ from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.infer.robust import share
 from skylight.probe import Cost, Figure
+from skylight.probe.band_size.cache_parts import PLACES as PARTS
 from skylight.probe.band_size.findings import BAND_SIZE
-from skylight.probe.band_size.journaled import PLACES as PARTS
 from skylight.probe.cleaning.findings import START, START_RIGHT, TYPE
 from skylight.probe.cleaning.verdict import LEAST_CONFIDENCE, chance_within
 from skylight.probe.procedure import ProcedureTest, Replay, Steps

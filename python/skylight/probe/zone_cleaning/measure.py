@@ -17,8 +17,8 @@ import numpy as np
 
 from skylight.evidence import I64, IoBatch, Op
 from skylight.probe import reset
+from skylight.probe.band_size.cache_parts import PLACES as PARTS
 from skylight.probe.band_size.findings import BAND_SIZE
-from skylight.probe.band_size.journaled import PLACES as PARTS
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import ZonesSeen, joined
 
