@@ -44,6 +44,7 @@ from matplotlib.ticker import (
 from skylight.evidence import Evidence
 from skylight.findings import Finding
 from skylight.probe import Figure, Test
+from skylight.report.layout import MEASURING, place
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
@@ -75,7 +76,8 @@ _INK, _MUTED, _GRID = "#1c2126", "#59636e", "#e6e3dc"
 _STYLE: Any = {
     "svg.fonttype": "none",
     "text.parse_math": False,
-    "font.family": "sans-serif",
+    # The one that comes with matplotlib: it measures alike everywhere, and no other is looked for.
+    "font.family": "DejaVu Sans",
     "font.size": 9.0,
     "axes.titlesize": 9.0,
     "axes.titleweight": "bold",
@@ -259,11 +261,9 @@ class _Canvas(FigureCanvasSVG):
     """A canvas whose figures are laid out by one renderer, which only measures text and remembers its sizes.
     Without it matplotlib begins an SVG file for each layout, and measures all text again."""
 
-    _measuring = RendererSVG(1, 1, io.StringIO())  # type: ignore[no-untyped-call]  # matplotlib gives no types
-
     def get_renderer(self) -> RendererSVG:
         """The renderer to lay out by."""
-        return self._measuring
+        return MEASURING
 
 
 def _save(figure: Figure, salt: str, width: str) -> str:
@@ -271,6 +271,7 @@ def _save(figure: Figure, salt: str, width: str) -> str:
     _legends_above(figure, width)
     _fitting_labels(figure, width)
     _plain_numbers(figure, width)
+    place(figure.figure, *_SIZES[width])
     out = io.StringIO()
     with matplotlib.rc_context({"svg.hashsalt": salt}):
         # savefig() would lay out and draw twice, the first time for nothing
@@ -292,10 +293,9 @@ def render_drawn(draw: Callable[[], list[Figure]], salt: str) -> list[RenderedFi
     saved: dict[str, list[Markup]] = {}
     with matplotlib.rc_context({**_STYLE, "figure.figsize": _SIZES["wide"]}):
         figures = draw()
-        for width, size in _SIZES.items():
+        for width in _SIZES:
             saved[width] = []
             for number, figure in enumerate(figures):
-                figure.figure.set_size_inches(*size)
                 svg = _save(figure, f"{salt}/{number}/{width}", width)
                 saved[width].append(_for_the_page(svg, figure.alt))
     return [
