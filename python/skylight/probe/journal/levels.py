@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoLog
 from skylight.infer.host_clock import TICK_DEVIATION, tick_ns
@@ -104,9 +105,16 @@ def _alike(run: Run, other: Run, rotation_ns: float) -> float:
 
 def step_of(runs: Sequence[Run], rotation_ns: float) -> complex:
     """The angle from the end of one write to the end of the next, as a phase vector: the mean of all."""
-    steps = [np.diff(run.done_ns[FIRST:]) for run in runs]
-    turns = np.concatenate(steps).astype(np.float64) / rotation_ns
-    return complex(np.exp(2j * np.pi * turns).mean()) if len(turns) else 0j
+    phases = np.concatenate([_phases(run, rotation_ns) for run in runs])
+    return complex(phases.mean()) if len(phases) else 0j
+
+
+@lru_cache(maxsize=4096)
+def _phases(run: Run, rotation_ns: float) -> NDArray[np.complex128]:
+    """The phase vector from the end of each write of a run to the end of the next. Kept, because halves and
+    resamples ask for those of the same runs hundreds of times."""
+    turns = np.diff(run.done_ns[FIRST:]).astype(np.float64) / rotation_ns
+    return np.asarray(np.exp(2j * np.pi * turns))
 
 
 def step_noise(runs: Sequence[Run], rotation_ns: float) -> float:
