@@ -13,7 +13,7 @@ from skylight.engines.sim import SimEngine
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.cache_location import CacheLocation
-from skylight.probe.cache_location.verdict import correlation, radius
+from skylight.probe.cache_location.verdict import Seen, correlation, judge, radius
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
 
 ONLY = SuiteOptions(only=("cache_location",))
@@ -73,6 +73,17 @@ def test_nothing_measured_is_unknown() -> None:
         (finding,) = CacheLocation().infer(empty, known)
         assert (finding.value, finding.confidence) == (UNKNOWN, 0.0)
     assert CacheLocation().draw(empty, []) == []
+
+
+@pytest.mark.parametrize(("medium", "value"), [(None, "none"), ("disk", UNKNOWN)])
+def test_blocks_of_a_cache_on_disk_that_need_no_platter_are_in_volatile_memory(
+    medium: str | None, value: str
+) -> None:
+    """As of a volatile cache that ignores FLUSH: the drive's own location is not seen."""
+    quick_ns = np.full(100, 780_000, np.int64)
+    seen = Seen(cached={"low-high": quick_ns, "low-low": quick_ns}, profile={0.5: quick_ns})
+    known = Known([] if medium is None else [Finding("cache_medium", medium, None, None, 1.0, "seen")])
+    assert judge(seen, known).value == value
 
 
 def test_rank_correlation() -> None:

@@ -19,7 +19,7 @@ from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half
 from skylight.probe.cleaning.rate import BEGUN, ORDER, Round, places
-from skylight.probe.cleaning.trials import Controls, Ground, Search, Trial, bracket
+from skylight.probe.cleaning.trials import Controls, Ground, Search, Trial, bracket, most_stay_late
 from skylight.probe.cleaning.verdict import Seen, _band, _waited
 from skylight.probe.reset import State
 from skylight.probe.scoring import score
@@ -328,3 +328,14 @@ def test_a_band_is_known_no_better_than_the_idle_time_of_its_pauses(late_counts:
         seen.halves[place] = progress_of([0, 20, 0, 20, 0, 20], [0.6] * 6, 80)
     found = _band(seen, ())
     assert found.known == known, found.why
+
+
+@pytest.mark.parametrize(
+    ("limit_ms", "stay"), [(8.2, True), (12.0, True), (37.0, False), (float("inf"), False)]
+)
+def test_late_anchors_count_only_if_most_are_later_than_the_controls(limit_ms: float, stay: bool) -> None:
+    """Of a random drive one anchor in nine was, and cleaning was said to begin a third too late."""
+    late_ms = (11.0, 15.7, 20.5, 25.3, 11.3, 16.0, 35.9, 40.7, 16.2)
+    seen = [Trial(number, 4.6, round(ms * 1e6), False, True) for number, ms in enumerate(late_ms)]
+    seen.append(Trial(len(seen), 8.8, 90_000_000, True, True))
+    assert most_stay_late(seen, limit_ms * 1e6) == stay

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -13,16 +14,17 @@ from one_test import few, known_of
 from skylight import _native
 from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine
-from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
+from skylight.evidence import U64, IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import before_stalls, rare_period, slow_ones
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
 from skylight.probe.journal.levels import Footprints, Run
-from skylight.probe.journal.measure import Many, Runs
+from skylight.probe.journal.measure import Bench, Many, Runs, find_out_of_band
 from skylight.probe.journal.out_of_band import FLASH_NS, judge_flash, refined_turn, saw
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.verdict import Merges, Seen, _merge_findings, _split_finding, observe
+from skylight.probe.procedure import Steps
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
@@ -165,10 +167,12 @@ class TestPeriod:
 
 
 @pytest.mark.parametrize(
-    ("writes", "turns", "said"), [(644, 2.1, False), (644, 4.0, True), (1600, 2.1, True)]
+    ("writes", "turns", "said"),
+    [(644, 2.1, False), (644, 4.0, True), (1600, 2.1, True), (1600, 1.2, False), (3400, 1.2, True)],
 )
 def test_a_few_short_stalls_may_be_the_arm(writes: int, turns: float, said: bool) -> None:
-    """Four stalls of two turns may be where a log goes on on the next surface; longer or more are merges."""
+    """Four stalls of two revolutions, or ten of one, may be where a log goes on on the next surface; longer
+    ones or more are merges."""
     rotation_ns = 6_000_000
     latency_ns = np.full(writes, 4 * rotation_ns, np.int64)
     latency_ns[138::153] += round(turns * rotation_ns)
@@ -176,6 +180,40 @@ def test_a_few_short_stalls_may_be_the_arm(writes: int, turns: float, said: bool
     merges = Merges(latency_ns, latency_ns.copy(), rare_period(slow), writes, int(slow.sum()))
     every, _ = _merge_findings(Seen(Footprints("disk", float(rotation_ns)), merges=merges))
     assert every.known == said and (not said or every.value == 153)
+
+
+class OrderOfSteps:
+    """Steps that keep the order in which they are asked for."""
+
+    size, block_bytes = 1 << 40, 4096
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def rng(self, name: str) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64(1))
+
+    def erase(self, name: str) -> bool:
+        self.asked.append("erase")
+        return True
+
+    def written(self, offset: U64, size: int) -> bool:
+        self.asked.append("written")
+        return True
+
+    def pause(self, name: str, seconds: float) -> None:
+        self.asked.append("pause")
+
+    def run(self, name: str, io: IoBatch) -> None:
+        self.asked.append(name.rsplit("-", 1)[0])
+
+
+def test_zones_are_filled_before_the_head_is_brought_to_the_far_block() -> None:
+    """Filled by the write itself they leave the head elsewhere: of a random drive with 83 MiB zones 1.0 ms of
+    out-of-band data were claimed that it has not."""
+    steps = OrderOfSteps()
+    find_out_of_band(Bench(cast(Steps, steps), "disk", 1e7, Runs()))
+    assert steps.asked[:5] == ["erase", "written", "first-far-write", "pause", "first-write"]
 
 
 class TestEntries:

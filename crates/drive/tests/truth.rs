@@ -177,8 +177,9 @@ fn large_writes_until_cleaning(profile: &Profile, truth: &Truth) -> Option<(u64,
 
 #[test]
 fn writes_that_take_several_entries_take_as_many_extents_of_the_map() {
+    const DRIVES: u32 = 3;
     let mut checked = 0;
-    for seed in 9_800..9_900 {
+    for seed in 9_800..11_800 {
         let mut profile =
             random_drive(seed, Some(Kind::HostAware)).unwrap_or_else(|error| panic!("{error}")).profile;
         profile.jitter = skylight_drive::profile::Jitter::default();
@@ -186,9 +187,12 @@ fn writes_that_take_several_entries_take_as_many_extents_of_the_map() {
         if let Some((count, expected)) = large_writes_until_cleaning(&profile, &truth_of(&profile)) {
             near(count, expected, 0.02);
             checked += 1;
+            if checked == DRIVES {
+                return;
+            }
         }
     }
-    assert!(checked > 0, "no such drive among the seeds");
+    panic!("{checked} such drives among the seeds");
 }
 
 /// Whether a JSON value lies in its interval; words have none.

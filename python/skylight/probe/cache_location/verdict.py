@@ -167,8 +167,11 @@ def judge(seen: Seen, known: Known) -> Finding:
     if not seen.profile or not {"low-high", "low-low"} <= set(seen.cached):
         return LOCATION.unknown("nothing was written to the target, so no data is in its cache")
     if typical(seen.cached["low-high"]) < QUICK_NS:
-        quick = typical(seen.cached["low-high"])
-        why = f"cached blocks are read in {format_duration(int(quick))}: no platter is waited for"
+        quick = format_duration(int(typical(seen.cached["low-high"])))
+        if known.word("cache_medium") == "disk":
+            why = f"the cache is on disk, but its blocks are read in {quick}: from volatile memory"
+            return LOCATION.unknown(why, seen.rows)
+        why = f"cached blocks are read in {quick}: no platter is waited for"
         sure = confidence_that(seen.cached["low-high"], lambda latency_ns: typical(latency_ns) < QUICK_NS)
         return LOCATION.found("none", sure, why, seen.rows)
     signs = _signs(seen, known, _typicals(seen))

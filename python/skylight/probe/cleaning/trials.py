@@ -232,6 +232,13 @@ class Controls:
     """From what latency on anchors are late beyond what the control shows, ns."""
 
 
+def most_stay_late(seen: list[Trial], limit_ns: float) -> bool:
+    """Whether most of the anchors that alone show cleaning are late beyond `limit_ns` too. Where units of
+    cleaning take less than that, few are, and an anchor in time says nothing."""
+    late = [trial.anchor_ns > limit_ns for trial in seen if trial.late and not trial.cleaned]
+    return 2 * sum(late) > len(late)
+
+
 @dataclass(slots=True)
 class Search:
     """The search for the idle time; see the module's page."""
@@ -288,8 +295,11 @@ class Search:
         self.controls.looks_tell = not any(trial.cleaned for trial in self.seen) or self._looks_tell()
         if self.controls.looks_tell and self.controls.late_counts and not self._late_is_cleaning():
             limit_ns = self.controls.late_ns
-            self.seen[:] = [replace(trial, late=trial.anchor_ns > limit_ns) for trial in self.seen]
-            self.controls.late_counts = any(trial.late and not trial.cleaned for trial in self.seen)
+            self.controls.late_counts = most_stay_late(self.seen, limit_ns)
+            self.seen[:] = [
+                replace(trial, late=self.controls.late_counts and trial.anchor_ns > limit_ns)
+                for trial in self.seen
+            ]
             if math.isinf(bracket(self.seen)[1]):
                 self._find(after_s=max(trial.pause_s for trial in self.seen))
             else:

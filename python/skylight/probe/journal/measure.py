@@ -311,6 +311,9 @@ def find_out_of_band(bench: Bench) -> None:
     for number, phase in enumerate(phases, 1):
         if not steps.erase(f"first-erase-{number}"):
             return
+        # Zones filled between the far read and the write would leave the head elsewhere.
+        if not steps.written(np.array([far.offset[0], write.offset[0]], np.uint64), bench.block):
+            return
         for name, io in (("write", write), ("read", read)):
             steps.run(f"first-far-{name}-{number}", far)
             steps.pause(f"first-pause-{name}-{number}", float(phase * bench.rotation_ns / 1e9))

@@ -44,6 +44,11 @@ SAME = 0.13  # of their mean that merges may differ by, one standard deviation: 
 # A stall so short may be the arm's way to where the log goes on, say on the next surface: that it comes after
 # a whole number of entries so many times is chance, and less of one the more there are.
 ARM_TURNS, ARM_HITS = 3.0, 5
+LOST_TURNS, LOST_HITS = 1.5, 20
+"""A stall of about one revolution is what any step of the log costs that just misses it, for instance to the
+next surface, while a merge writes elsewhere and returns. Passes whose length is no whole number of entries
+stall at even distances too, as long as the fraction has not added up to an entry: over `n` stalls with a
+chance of 1/(n - 1), hence 5 % with 20 of them."""
 # A shorter merge is mostly a wait for the revolution, and another at other times.
 PROMPT_PAUSE_NS, PROMPT_WAY_NS = 30_000, 1_000_000
 """A host and a link that lose no revolution of a log which leaves a short gap for the next write: chosen,
@@ -269,6 +274,14 @@ def _packing(seen: Seen, packed: int) -> Finding:
     return PACKING.found(packed, agreed, why, ("together-written",))
 
 
+def _least_hits(cost_ns: float, footprints: Footprints) -> int:
+    """How many stalls of this length make a period of merges, and not of the arm's way along the log."""
+    if footprints.flash or not footprints.rotation_ns:
+        return 0
+    turns = cost_ns / footprints.rotation_ns
+    return LOST_HITS if turns < LOST_TURNS else ARM_HITS if turns < ARM_TURNS else 0
+
+
 def _merge_findings(seen: Seen) -> list[Finding]:
     merges = seen.merges
     if merges is None:
@@ -287,11 +300,7 @@ def _merge_findings(seen: Seen) -> list[Finding]:
     cost_ns, error_ns, spread_ns, confidence, count, shortest_ns = merge_cost(
         merges, found, seen.footprints.rotation_ns, flash=seen.footprints.flash
     )
-    if (
-        not seen.footprints.flash
-        and cost_ns < ARM_TURNS * (seen.footprints.rotation_ns or 0.0)
-        and found.hits < ARM_HITS
-    ):
+    if found.hits < _least_hits(cost_ns, seen.footprints):
         why = (
             f"every {found.every:,}th lone write stalls, but {found.hits} times only and for"
             f" {format_duration(int(cost_ns))}, as where the log goes on elsewhere on the disk"
