@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from skylight import __version__
+from skylight.byte_range import ByteRange
 from skylight.errors import UsageError
 from skylight.evidence import Evidence, JsonScalar, TargetFacts
 from skylight.recording.parts import (
@@ -131,6 +132,10 @@ class Recording:
             raise UsageError(
                 f"{self.path}: was begun {how} --engine fio; resume it likewise, or choose another --out"
             )
+        begun_in = ByteRange.declared_by(self.target.declared)
+        if begun_in != ByteRange.declared_by(target.declared):
+            how = "without --range" if begun_in is None else f"with the --range {begun_in.words}"
+            raise UsageError(f"{self.path}: was begun {how}; resume it likewise, or choose another --out")
         if _identity(target) != _identity(self.target):
             raise UsageError(
                 f"{self.path}: records {self.target.name}, not {target.name} as it is now; choose another"

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from skylight.byte_range import ByteRange
 from skylight.engines.declared import zones_of
 from skylight.engines.models import listed
 from skylight.engines.sim import read_profile
@@ -136,6 +137,9 @@ def _highest(evidence: Sequence[Evidence]) -> int:
 def _capacity(result: SuiteResult) -> Claim:
     """The capacity, of which the highest request that was answered is what is seen."""
     size, highest = result.target.size_bytes, _highest(result.evidence)
+    part = ByteRange.declared_by(result.target.declared)
+    if part is not None:
+        size, highest = part.whole, highest and part.start + highest
     near = size - highest <= SAME_END * size
     return Claim(
         "Capacity",
