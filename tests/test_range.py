@@ -141,7 +141,7 @@ def test_a_test_stays_in_the_range_and_finds_what_it_shows(tmp_path: Path) -> No
     seen = verdict(found, result.target.declared)
     assert seen.headline == "From 1 TiB to 1.07 TiB: this is a conventional (CMR) disk."
     assert dict(seen.points)["What lies outside"].startswith("Only 1 TiB to 1.07 TiB was read or written")
-    assert any("is known of it" in note for note in result.notes)
+    assert any("is known of the rest" in note for note in result.notes)
     capacity = next(claim for claim in claims_of(result).rows if claim.title == "Capacity")
     assert "4 TB" in capacity.declared, "what is declared is the whole drive"
 

@@ -36,6 +36,7 @@ from skylight.probe.cleaning import CleaningTest
 from skylight.probe.cleaning_order import CleaningOrder
 from skylight.probe.drive_type import DriveType
 from skylight.probe.fragmented import FragmentedReads
+from skylight.probe.health import HealthWatch
 from skylight.probe.journal import Journal
 from skylight.probe.mapping import Mapping as BlockMapping
 from skylight.probe.non_sequential import NonSequential
@@ -273,12 +274,15 @@ def run_suite(
     tests = chosen(options.only, quick=options.quick, model=model_of(engine))
     begun = {test.name: recording.evidence(test.name) for test in tests}
     done = all(kept is not None and kept.complete for kept in begun.values())
+    watch = HealthWatch(facts, out)
     for number, test in enumerate(tests, 1):
         place = f"{number}/{len(tests)} " if len(tests) > 1 else ""
         before = begun[test.name]
         is_new = before is None or not before.complete
         if before is None or not before.complete or (engine.repeatable and not done):
+            watch.look(test.name, "before")
             before = _measured(test, engine, recording, before, known, budget, progress, place, options.reset)
+            watch.look(test.name, "after")
         gathered.append(before)
         findings = _inferred(test, before, known, out)
         known = known.with_more(findings)
@@ -432,7 +436,7 @@ def _result(recording: Recording, gathered: list[Evidence], known: Known) -> Sui
     target, part = recording.target, ByteRange.declared_by(recording.target.declared)
     if part is not None:
         notes.append(
-            f"Nothing outside {part.words} of {target.name} was read or written, and nothing is known of it."
+            f"No test read or wrote outside {part.words} of {target.name}, and nothing is known of the rest."
             f" Addresses count from {format_size(part.start)} (--range)."
         )
     findings = _of_a_part(list(known), target)

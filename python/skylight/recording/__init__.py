@@ -48,11 +48,13 @@ RECORDING_DIR = "recording"
 RECORDING_FORMAT = "skylight-recording"
 FIO_JOBS = "fio"
 """The folder of fio's job files in a recording."""
+HEALTH = "health.jsonl"
+"""Temperature and error counters of the disk, a line each time that it was looked at."""
 
 _PART = re.compile(r"([a-z][a-z0-9_]*)\.([0-9]+)\.arrows")
 
 __all__ = [
-    "FIO_JOBS", "HEADER", "RECORDING_DIR", "PartWriter", "Recording", "SpentPart", "recording_dir",
+    "FIO_JOBS", "HEADER", "HEALTH", "RECORDING_DIR", "PartWriter", "Recording", "SpentPart", "recording_dir",
     "write_whole",
 ]  # fmt: skip
 
@@ -169,6 +171,7 @@ class Recording:
             for file in _own_files(path):
                 file.unlink()
             shutil.rmtree(path / FIO_JOBS, ignore_errors=True)
+            (path / HEALTH).unlink(missing_ok=True)
             path.rmdir()
 
     def is_complete(self, test: str) -> bool:
