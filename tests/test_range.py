@@ -22,7 +22,7 @@ from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding
 from skylight.probe.suite import OF_THE_WHOLE, PROPERTIES, SuiteOptions, SuiteResult, _of_a_part, run_suite
 from skylight.recording import Recording
-from skylight.report.declared import claims_of
+from skylight.report.declared import _is_comparable, claims_of
 from skylight.report.words import verdict
 
 SIZE = 160 * MIB
@@ -165,6 +165,14 @@ def test_what_a_part_cannot_show_is_unknown() -> None:
             assert finding.confidence == 0.0 and finding.value == UNKNOWN
     whole = TargetFacts("device", "/dev/x", SIZE, 512, {})
     assert _of_a_part(findings, whole) == findings
+
+
+def test_places_in_a_range_are_not_compared_with_those_of_the_drive() -> None:
+    places = Finding(
+        "band_bytes", {"range_start": 34 * MIB, "range_end": 33 * MIB}, "bytes", None, 0.9, "seen."
+    )
+    assert not _is_comparable(places) and not _is_comparable(Finding("x", UNKNOWN, None, None, 0.0, ""))
+    assert _is_comparable(Finding("band_bytes", {"od": MIB, "id": MIB}, "bytes", None, 0.9, "seen."))
 
 
 def test_another_range_is_not_resumed(tmp_path: Path) -> None:
