@@ -49,6 +49,21 @@ def small_file_system(folder: Path, need_tool: NeedTool, kind: str) -> Iterator[
         run([umount, str(small)])
 
 
+def test_a_start_without_space_leaves_no_image_behind(tmp_path: Path, need_tool: NeedTool) -> None:
+    with small_file_system(tmp_path, need_tool, "tmpfs") as small:
+        (small / "fill").write_bytes(bytes(11 * MIB - 64 * 1024))
+        image = small / "d.img"
+        command = [*SKYLIGHT, "serve", str(small_profile(tmp_path, "journaled")), "--image", str(image)]
+        done = subprocess.run([*command, "--run", "true"], capture_output=True, text=True, check=False)
+        assert done.returncode != 0 and "No space left" in done.stderr, done.stderr
+        assert [path.name for path in small.iterdir()] == ["fill"]
+        image.write_bytes(b"")  # of somebody who made it before: that is not ours
+        subprocess.run([*command, "--run", "true"], capture_output=True, check=False)
+        assert image.exists()
+        (small / "fill").unlink()
+        assert subprocess.run([*command, "--run", "true"], capture_output=True, check=False).returncode == 0
+
+
 class Blocks:
     """What each piece of the drive may hold: more than one thing only after a write that failed."""
 

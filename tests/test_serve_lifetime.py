@@ -57,6 +57,14 @@ def test_a_command_gets_the_drive_and_gives_the_exit_code(tmp_path: Path, need_t
     assert ended.returncode == 128 + signal.SIGKILL
 
 
+def test_standard_output_is_the_commands_own(tmp_path: Path) -> None:
+    assert serve(tmp_path, "--run", "true").returncode == 0
+    (tmp_path / "d.img").chmod(0o644)
+    done = serve(tmp_path, "--run", "echo mine")
+    assert done.stdout == "mine\n"
+    assert "has mode 0644" in done.stderr
+
+
 def test_a_signal_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
     begun = tmp_path / "begun"
     profile = small_profile(tmp_path, "journaled")
@@ -185,7 +193,7 @@ def test_a_drive_becomes_a_block_device_and_goes(tmp_path: Path, need_tool: Need
         [*command, "--write-cache", "off"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(folder)},
     ) as process:  # fmt: skip
-        assert process.stdout is not None
+        assert process.stdout is not None and process.stderr is not None
         device = process.stdout.readline().strip()
         assert device, process.communicate()[1]
         try:
@@ -197,8 +205,9 @@ def test_a_drive_becomes_a_block_device_and_goes(tmp_path: Path, need_tool: Need
                 os.fsync(disk)
                 process.terminate()
                 # Its user is waited for.
-                assert "still in use" in process.stdout.readline()
-            assert "durable" in process.communicate(timeout=PATIENCE_S)[0]
+                assert "still in use" in process.stderr.readline()
+            out, words_of_it = process.communicate(timeout=PATIENCE_S)
+            assert out == "" and "durable" in words_of_it
             assert process.returncode == 0
         finally:
             process.kill()

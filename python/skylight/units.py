@@ -1,7 +1,7 @@
 """Quantities as text: sizes, capacities, durations, counts.
 
 The command line, the findings table and the report format bytes and nanoseconds here; no other module formats
-a quantity.
+a quantity. `parse_size` reads what a person writes.
 
 Invariants:
 - Sizes are bytes, durations are nanoseconds; both are integers inside the program.
@@ -13,6 +13,7 @@ Source: IEC 80000-13, clause 4.
 from __future__ import annotations
 
 import math
+import re
 from decimal import Decimal
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "format_rate",
     "format_seconds",
     "format_size",
+    "parse_size",
 ]
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
@@ -51,6 +53,24 @@ def format_size(size_bytes: int) -> str:
 def format_capacity(size_bytes: int) -> str:
     """Bytes in decimal units, as on a drive's label: ``3.9 TB``."""
     return _scaled(size_bytes, 1000, _DECIMAL)
+
+
+def parse_size(text: str) -> int:
+    """Whole bytes of a size as people write it: a number, and a unit of `_BINARY` or `_DECIMAL` in any case;
+    without a unit bytes. Raises `ValueError`.
+
+    >>> parse_size("100GiB"), parse_size("1.5 TB"), parse_size("4096")
+    (107374182400, 1500000000000, 4096)
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", text, re.ASCII)
+    units = {
+        name.lower(): base**power
+        for base, names in ((1000, _DECIMAL), (1024, _BINARY))
+        for power, name in enumerate(names)
+    }
+    if found is None or (found[2] and found[2].lower() not in units):
+        raise ValueError(f"{text!r} is no size")
+    return int(Decimal(found[1]) * units[found[2].lower() or "b"])
 
 
 def format_duration(duration_ns: float, digits: int = 3) -> str:

@@ -15,6 +15,10 @@ pub const TIMEOUT: Duration = Duration::from_secs(120);
 /// A sense buffer as large as sense data can be (SPC-5, sense data), bytes.
 const SENSE_BYTES: usize = 252;
 
+/// MEDIUM FORMAT CORRUPTED, and with qualifiers 1 and 2 a format that failed (SPC-5, annex F): the medium takes no
+/// commands until it is formatted again. Qualifier 3 is of a sanitize.
+const FORMAT_CORRUPTED: u8 = 0x31;
+
 /// Why a command failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandFault {
@@ -30,6 +34,11 @@ impl fmt::Display for CommandFault {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Errno(number) => write!(out, "{}", io::Error::from_raw_os_error(number)),
+            Self::Sense(key, FORMAT_CORRUPTED, qualifier @ 0..=2) => write!(
+                out,
+                "the medium is not formatted, since a format was cut short or failed (sense {key:X}h, \
+                 {FORMAT_CORRUPTED:02X}h/{qualifier:02X}h); format it again (sg_format --format of sg3_utils)"
+            ),
             Self::Sense(key, code, qualifier) => {
                 write!(out, "the drive refused the command (sense {key:X}h, {code:02X}h/{qualifier:02X}h)")
             }
@@ -205,6 +214,7 @@ mod tests {
     fn sense_data_of_both_formats_is_understood() {
         let mut fixed = [0; 18];
         (fixed[0], fixed[2], fixed[12], fixed[13]) = (0xf0, 0x07, 0x55, 0x0e);
+        assert!(!CommandFault::Sense(3, 0x31, 3).to_string().contains("sg_format"), "a sanitize that failed");
         assert_eq!(sense_of(&fixed), Some(CommandFault::Sense(7, 0x55, 0x0e)));
         assert_eq!(sense_of(&[0x72, 5, 0x24, 0, 0, 0, 0, 0]), Some(CommandFault::Sense(5, 0x24, 0)));
         assert_eq!((sense_of(&[]), sense_of(&fixed[..12]), sense_of(&[0; 18])), (None, None, None));

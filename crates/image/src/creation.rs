@@ -46,8 +46,12 @@ impl Image {
         options: &Options,
     ) -> Result<Self, ImageError> {
         let mut superblock = superblock(layer.as_ref(), text, options);
-        let store = image_files::make(path, &mut superblock, layer.media_use().gap, options)?;
-        Self::format(store, superblock, layer, options)
+        let before = image_files::existing(path, options);
+        let mut store = image_files::make(path, &mut superblock, layer.media_use().gap, options)?;
+        // While the store holds their locks: a half-made image would be in the way of everything but another try.
+        Self::format(store.as_mut(), &superblock, layer.as_ref(), options)
+            .inspect_err(|_| image_files::remove_new(path, options, &before))?;
+        Self::start(store, (superblock, None), layer, options, Accept::Nothing)
     }
 
     /// Opens the image of a drive, or creates it if there is none, or only an unfinished one in a file; returns whether it
@@ -91,14 +95,15 @@ impl Image {
     /// # Errors
     /// When the store is too small or fails.
     pub fn create_on(
-        store: Box<dyn Store>,
+        mut store: Box<dyn Store>,
         layer: Box<dyn Layer>,
         text: &str,
         options: &Options,
     ) -> Result<Self, ImageError> {
         let mut superblock = superblock(layer.as_ref(), text, options);
         image_files::note_parts(store.as_ref(), &mut superblock);
-        Self::format(store, superblock, layer, options)
+        Self::format(store.as_mut(), &superblock, layer.as_ref(), options)?;
+        Self::start(store, (superblock, None), layer, options, Accept::Nothing)
     }
 
     /// Size of a store for the image of a drive with this layer, bytes.
@@ -107,25 +112,25 @@ impl Image {
     }
 
     fn format(
-        mut store: Box<dyn Store>,
-        superblock: Superblock,
-        layer: Box<dyn Layer>,
+        store: &mut dyn Store,
+        superblock: &Superblock,
+        layer: &dyn Layer,
         options: &Options,
-    ) -> Result<Self, ImageError> {
-        Reader(store.as_ref()).check_size(superblock.len_bytes())?;
+    ) -> Result<(), ImageError> {
+        Reader(store).check_size(superblock.len_bytes())?;
         let place = store.name();
         let failed = |source| ImageError::io(&place, "format it", source);
         // The superblocks last: what is cut short is no image, and known for what it is.
-        image_files::erase(store.as_mut(), superblock.identity)?;
+        image_files::erase(store, superblock.identity)?;
         if superblock.sums.len > 0 {
             // No checksum stands for zeros.
             let from = superblock.sums.start;
             store.discard(from, superblock.len_bytes() - from).map_err(failed)?;
         }
-        let reserved = reserve_new(store.as_mut(), &superblock, options.ahead.unwrap_or(AHEAD_BYTES));
+        let reserved = reserve_new(store, superblock, options.ahead.unwrap_or(AHEAD_BYTES));
         reserved.map_err(|source| ImageError::io(&place, "allocate its log", source))?;
         let salt = superblock.salt;
-        let in_place = in_place::is_wanted(&superblock, &layer.media_use(), options);
+        let in_place = in_place::is_wanted(superblock, &layer.media_use(), options);
         let head = Head { entries_crc: checksum(salt, &[]), clean: true, in_place, ..Head::default() };
         for copy in [0, BLOCK as u64] {
             let at = superblock.checkpoints[0].start + copy;
@@ -134,7 +139,7 @@ impl Image {
         for slot in superblock.mark_slots().into_iter().flatten() {
             store.write_at(slot, &Mark::default().encode(salt)).map_err(failed)?;
         }
-        write_part_heads(store.as_mut(), superblock.identity, head.generation, true).map_err(failed)?;
+        write_part_heads(store, superblock.identity, head.generation, true).map_err(failed)?;
         let mut text = superblock.text.clone().into_bytes();
         text.resize(text.len().next_multiple_of(BLOCK), 0);
         for at in [0, COPY] {
@@ -146,7 +151,7 @@ impl Image {
             store.write_at(at, &superblock.encode()).map_err(failed)?;
             store.sync().map_err(failed)?;
         }
-        Self::start(store, (superblock, None), layer, options, Accept::Nothing)
+        Ok(())
     }
 
     /// Opens, locks and recovers an image.

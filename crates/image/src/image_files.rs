@@ -4,7 +4,7 @@
 //! if it holds the image that was asked for, or its data was given up in so many words, and never while anybody
 //! else uses it; of two places each knows that it belongs to the other.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use skylight_disk::PbaExtent;
 use skylight_host::RefusalReason;
@@ -101,6 +101,21 @@ pub(crate) fn make(
     note_parts(main.as_ref(), superblock);
     let apart = apart.make(options.part_bytes)?;
     Ok(join(folded(main, left_out), apart, superblock))
+}
+
+/// The files that exist where an image has, or would have, its own.
+pub(crate) fn existing(path: &Path, options: &Options) -> Vec<PathBuf> {
+    let places = [Some(path), options.cache_on.as_deref()];
+    let files = places.into_iter().flatten().filter(|place| !is_block_device(place));
+    files.flat_map(FileStore::existing).collect()
+}
+
+/// Removes the files of an image that cannot be finished, but none that was there `before`.
+pub(crate) fn remove_new(path: &Path, options: &Options, before: &[PathBuf]) {
+    for file in existing(path, options).iter().filter(|file| !before.contains(file)) {
+        // The error to report is the one that the image was not finished for.
+        let _ = std::fs::remove_file(file);
+    }
 }
 
 /// Puts into the superblock how long the first file is, if the image goes on in others.

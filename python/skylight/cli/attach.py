@@ -258,7 +258,7 @@ def _wait_while(holds: Callable[[], bool], device: str, say: Speaker) -> None:
         while holds():
             if not told:
                 told = True
-                say.line(f"{device}: is still in use; unmount or close it, then the server ends")
+                say.warning(f"{device}: is still in use; unmount or close it, then the server ends")
             time.sleep(_LOOK_UP_S)
 
 

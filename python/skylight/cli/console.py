@@ -148,6 +148,10 @@ class Speaker:
         """Queues one line for standard output."""
         self._say(1, f"{one_line(text)}\n")
 
+    def warning(self, text: str) -> None:
+        """Queues one line for standard error."""
+        self._say(2, f"{one_line(text)}\n")
+
     def status(self, text: str) -> None:
         """Replaces the status line of the terminal, on standard error."""
         self._say(2, f"\r\x1b[K{one_line(text)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import fields
 
+from skylight.byte_range import ByteRange
 from skylight.cli.console import line, paragraph, table
 from skylight.engines.erase import Offer
 from skylight.engines.preserve import MOST_BYTES
@@ -44,7 +45,10 @@ def print_plan(
     costs = {test: cost_of(test, facts, writes=can_write, quick=options.quick) for test in tests}
     planned = {test: cost for test, cost in costs.items() if cost.ios}
     idle = [test.title for test in tests if test not in planned]
-    line(f"{facts.name}: {format_capacity(facts.size_bytes)}, seed {options.seed}")
+    part = ByteRange.declared_by(facts.declared)
+    size = format_capacity(facts.size_bytes)
+    where = size if part is None else f"{part.words} of {format_capacity(part.whole)}"
+    line(f"{facts.name}: {where}, seed {options.seed}")
     whole = Cost(*(sum(getattr(cost, part.name) for cost in planned.values()) for part in fields(Cost)))
     rows = [_row(test.title, cost) for test, cost in planned.items()]
     if len(planned) > 1:
@@ -62,7 +66,8 @@ def print_plan(
         paragraph(f"left out, since they write more than {format_size(MOST_BYTES)}: {titles}", indent=2)
     if can_write:
         zoned = model is not None
-        how = words(options.reset, virtual=facts.kind == "sim", zoned=zoned, offer=offer, kept=_keeps(facts))
+        kept = part is not None or _keeps(facts)
+        how = words(options.reset, virtual=facts.kind == "sim", zoned=zoned, offer=offer, kept=kept)
         paragraph(f"reset: {how}", indent=2)
         if zoned:
             paragraph(f"zones: {_FILLED}", indent=2)
@@ -102,4 +107,6 @@ def _risk(facts: TargetFacts, can_write: bool, bytes_written: int, beside: str) 
     most = format_size(bytes_written)
     if _keeps(facts):
         return f"up to {most} are overwritten, kept in the results meanwhile, and put back (--preserve)"
-    return f"DATA IS LOST: up to {most} are written all over {facts.name}{beside} (--destroy-data)"
+    part = ByteRange.declared_by(facts.declared)
+    where = facts.name if part is None else f"{part.words} of {facts.name}, and nowhere else"
+    return f"DATA IS LOST: up to {most} are written all over {where}{beside} (--destroy-data)"

@@ -6,28 +6,29 @@ and the report. ``skylight.probe.suite`` and ``skylight.report`` do the work; th
 
 from __future__ import annotations
 
-import itertools
-import re
 import shlex
 import textwrap
 from collections.abc import Sequence
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
+from skylight.byte_range import AskedRange
 from skylight.cli import completion
 from skylight.cli.console import DeviceProgress, line
+from skylight.cli.jobs import Job, check_out, jobs_of, lies_in
 from skylight.cli.plan import print_plan
 from skylight.cli.result import check_expected, csv_text, print_all, print_result
 from skylight.cli.targets import check_distinct, check_results_folder
-from skylight.engines import Engine, Target, eraser_of, open_target, parse_target
+from skylight.engines import Engine, eraser_of, open_target, parse_target
 from skylight.engines.device import DeviceEngine
 from skylight.engines.erase import ERASES, Offer
-from skylight.engines.fio_log import DriveLogs, read_logs, short_name
+from skylight.engines.fio_log import DriveLogs, read_logs
 from skylight.engines.head_trace import HeadTraceFile
 from skylight.engines.preserve import JOURNAL, PreservingEngine
+from skylight.engines.ranged import confined
 from skylight.engines.scratch import ScratchFile
 from skylight.engines.sim import SimEngine
 from skylight.errors import INTERRUPTED, SkylightError, UsageError
@@ -46,10 +47,9 @@ from skylight.probe.suite import (
     within_journal,
 )
 from skylight.probe.zoned import model_of
-from skylight.recording import FIO_JOBS, RECORDING_DIR, Recording, recording_dir
+from skylight.recording import FIO_JOBS, Recording
 from skylight.units import format_capacity, format_size
 
-DEFAULT_OUT = Path("skylight-report")
 HEAD_TRACE = "--head-trace"
 OWN, FIO = "own", "fio"
 # What standard output holds.
@@ -80,6 +80,7 @@ Examples:
   skylight probe /dev/sdX --destroy-data --quick        its kind, in a minute
   skylight probe /dev/sdX --engine fio        reads, by fio; its jobs are kept
   skylight probe /dev/sdX --preserve          writes, and puts the data back
+  skylight probe /dev/sdX --destroy-data --range 100GiB-140GiB    only there
   skylight probe --scratch /mnt/data          writes to a file of its own
   skylight probe sim:emulated-smr-1 --only band_size,zones
   skylight probe recording:skylight-report/sdX --out again
@@ -90,7 +91,7 @@ Examples:
 
 \b
 Exit codes with --expect:
-  0  every target is of that kind
+  0  every target is of that kind; with --range, that range is
   1  one is of another kind
   5  of one it could not be determined, and none is of another kind
 """
@@ -100,111 +101,6 @@ class Interrupted(SkylightError):
     """Ctrl-C, with a line that explains how to resume."""
 
     exit_code = INTERRUPTED
-
-
-@dataclass(frozen=True)
-class Job:
-    """One target of the command line, its name, and the folder of its results."""
-
-    target: Target
-    name: str
-    folder: Path
-
-    @property
-    def recording(self) -> Path:
-        """Directory of the evidence: written by this run, or read again."""
-        if self.target.kind == "recording":
-            return recording_dir(Path(self.target.name))
-        return self.folder / RECORDING_DIR
-
-
-def _short_name(target: Target) -> str:
-    """A directory name for a target: the drive's name, the profile's or file's stem, the device's last path
-    component."""
-    path = Path(target.name)
-    if target.kind == "fio-log":
-        name = short_name(target.name)
-    elif target.kind == "recording":
-        path = path.absolute()
-        name = path.parent.name if path.name == RECORDING_DIR else path.name
-    else:
-        name = path.stem if target.kind == "sim" and path.suffix == ".toml" else path.name
-    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip(".-") or "target"
-
-
-def _jobs(specs: Sequence[str], out: Path | None, resume: bool) -> tuple[list[Job], Path]:
-    """The jobs and the directory of the report; without `out` a new one or, with `resume`, the newest."""
-    targets = [parse_target(spec) for spec in specs]
-    names: list[str] = []
-    for target in targets:
-        name = _short_name(target)
-        same = sum(
-            other == name or re.fullmatch(re.escape(name) + r"-\d+", other) is not None for other in names
-        )
-        names.append(f"{name}-{same + 1}" if same else name)
-    if len(targets) == 1:
-        page = _default_out(names[0], targets, resume) if out is None else out
-        return [Job(targets[0], names[0], page)], page
-    joined = "-and-".join(names) if len(names) < 4 else f"{names[0]}-and-{len(names) - 1}-more"
-    page = _default_out(joined, targets, resume) if out is None else out
-    return [Job(target, name, page / name) for target, name in zip(targets, names, strict=True)], page
-
-
-def _default_out(name: str, targets: Sequence[Target], resume: bool) -> Path:
-    """The first of NAME, NAME-2, NAME-3 .. that is free; to resume, the last one before it."""
-    pages = (DEFAULT_OUT / (name if number == 1 else f"{name}-{number}") for number in itertools.count(1))
-    last = page = next(pages)
-    while _taken(page):
-        if any(_lies_in(target, page) for target in targets):
-            return page  # the report of this recording is rewritten
-        last, page = page, next(pages)
-    return last if resume else page
-
-
-def _taken(page: Path) -> bool:
-    """Whether something occupies the place of a report."""
-    try:
-        return page.exists() and (not page.is_dir() or any(page.iterdir()))
-    except OSError as error:
-        raise UsageError(
-            f"{page}: cannot be looked into: {error.strerror}; choose another --out DIR"
-        ) from error
-
-
-def _lies_in(target: Target, page: Path) -> bool:
-    """Whether a target is the recording of the report in that folder, or one of those that it compares."""
-    if target.kind != "recording":
-        return False
-    folder = recording_dir(Path(target.name)).resolve().parent
-    return page.resolve() in (folder, folder.parent)
-
-
-def _check_out(page: Path, jobs: Sequence[Job], resume: bool) -> None:
-    """Refuses a directory that is not empty, unless this run continues the one in it."""
-    live = [job for job in jobs if job.target.kind not in ("recording", "fio-log")]
-    if resume and live and not any(Recording.is_begun(job.recording) for job in live):
-        where = " and ".join(str(job.folder) for job in live)
-        raise UsageError(f"{where}: holds no run to resume; name its folder with --out, or omit --resume")
-    if not _taken(page) or (resume and page.is_dir()):
-        return
-    if not page.is_dir():
-        raise UsageError(f"{page}: is not a folder; choose another with --out DIR")
-    if any(_lies_in(job.target, page) for job in jobs):
-        _check_live(jobs)
-        return  # the report of this recording is rewritten
-    mend = "choose another with --out DIR"
-    if any(job.target.kind != "recording" and Recording.is_begun(job.recording) for job in jobs):
-        mend += ", or resume the run in it with --resume"
-    raise UsageError(f"{page}: already there and not empty; {mend}")
-
-
-def _check_live(jobs: Sequence[Job]) -> None:
-    """Refuses live targets whose folder already contains a recording."""
-    for job in jobs:
-        if job.target.kind != "recording" and Recording.is_begun(job.recording):
-            raise UsageError(
-                f"{job.recording}: already contains a recording; use --resume or choose another --out"
-            )
 
 
 def _check_head_trace(jobs: Sequence[Job], resume: bool) -> None:
@@ -222,6 +118,7 @@ def _opened(
     preserve: bool,
     fio: bool,
     conditions: str | None,
+    wanted: AskedRange | None,
     stack: ExitStack,
 ) -> list[Engine | DriveLogs | None]:
     """An engine for each live target, closed by ``stack``; the logs of a log; None for a recording."""
@@ -233,20 +130,22 @@ def _opened(
             engines.append(None)
         elif job.target.kind == "fio-log":
             engines.append(read_logs(job.target.name))
-        elif preserve:
-            kept = PreservingEngine.keeping(job.target.name, job.folder / JOURNAL)
-            engines.append(stack.enter_context(closing(kept)))
         else:
-            engine = open_target(
-                job.target.spec,
-                seed=seed,
-                destroy_data=destroy_data,
-                conditions=conditions,
-                fio_jobs=job.recording / FIO_JOBS if fio else None,
-            )
-            engines.append(stack.enter_context(closing(engine)))
-        if isinstance(opened := engines[-1], DeviceEngine) and opened.left is not None:
-            line(f"{job.target.name}: an earlier run was cut short; {opened.left.words}")
+            engine: Engine
+            if preserve:
+                engine = PreservingEngine.keeping(job.target.name, job.folder / JOURNAL)
+            else:
+                engine = open_target(
+                    job.target.spec,
+                    seed=seed,
+                    destroy_data=destroy_data,
+                    conditions=conditions,
+                    fio_jobs=job.recording / FIO_JOBS if fio else None,
+                )
+            stack.enter_context(closing(engine))
+            if isinstance(engine, DeviceEngine) and engine.left is not None:
+                line(f"{job.target.name}: an earlier run was cut short; {engine.left.words}")
+            engines.append(engine if wanted is None else confined(engine, wanted))
     return engines
 
 
@@ -305,7 +204,7 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
     facts, model = engine.describe(), model_of(engine)
     tests = chosen(options.only, quick=options.quick, model=model)
     unkept: tuple[Test, ...] = ()
-    if isinstance(engine, PreservingEngine):
+    if facts.declared.get("preserved") is True:
         tests, unkept = within_journal(tests, facts, quick=options.quick)
         options = replace(options, only=tuple(test.name for test in tests)) if unkept else options
     if not tests:
@@ -345,6 +244,14 @@ def _result_of(
     return _measure(job, engine, options, quiet)
 
 
+def _interrupted(stop: KeyboardInterrupt, page: Path, out: Path | None) -> Interrupted:
+    """What Ctrl-C is to a person, with the notes of what it cut short."""
+    interrupted = Interrupted(_resume_line(page, out))
+    for note in getattr(stop, "__notes__", ()):
+        interrupted.add_note(note)
+    return interrupted
+
+
 def _resume_line(page: Path, out: Path | None) -> str:
     """How to resume this run: the same command with --resume."""
     arguments = [str(part) for part in click.get_current_context().find_root().obj or ()]
@@ -366,7 +273,7 @@ def _reasons(jobs: Sequence[Job], page: Path) -> str:
     again, not another one."""
     kept = [f"recording:{job.folder if job.target.kind != 'recording' else job.target.name}" for job in jobs]
     # A report elsewhere than its recordings is not written over.
-    same = ["--out", str(page)] if any(_lies_in(parse_target(spec), page) for spec in kept) else []
+    same = ["--out", str(page)] if any(lies_in(parse_target(spec), page) for spec in kept) else []
     return shlex.join(["skylight", "probe", *kept, "--why", *same])
 
 
@@ -447,6 +354,32 @@ def _check_preserve(preserve: bool, jobs: Sequence[Job], reset: Means, more: boo
             raise UsageError(f"--preserve: {job.target.spec} is no device or file; omit it")
 
 
+class _RangeType(click.ParamType[AskedRange]):
+    """START-END, bytes."""
+
+    name = "range"
+
+    def convert(
+        self, value: str | AskedRange, param: click.Parameter | None, ctx: click.Context | None
+    ) -> AskedRange:
+        """Of the text; a range stays."""
+        del param, ctx
+        return value if isinstance(value, AskedRange) else AskedRange.parsed(value)
+
+
+def _check_range(wanted: AskedRange | None, jobs: Sequence[Job], reset: Means, more: bool) -> None:
+    """Refuses --range beside what concerns the whole drive, and of what is already measured."""
+    if wanted is None:
+        return
+    if more:
+        raise UsageError(f"--range goes without --scratch and {HEAD_TRACE}; give one of them")
+    if reset in QUICK or reset in ERASES:
+        raise UsageError(f"--range: --reset {reset} is of the whole drive; omit one of them")
+    for job in jobs:
+        if job.target.kind in ("recording", "fio-log"):
+            raise UsageError(f"--range: {job.target.spec} is already measured; omit it")
+
+
 @click.command(epilog=_EPILOG)
 @click.argument("targets", nargs=-1, metavar="TARGET..", shell_complete=completion.targets)
 @click.option(
@@ -509,6 +442,14 @@ def _check_preserve(preserve: bool, jobs: Sequence[Job], reset: Means, more: boo
     " Tests that write more than 4 GiB are left out.",
 )
 @click.option(
+    "--range",
+    "wanted",
+    type=_RangeType(),
+    metavar="START-END",
+    help="Read and write only there, such as 100GiB-140GiB, or 1TB- up to the end. Rounded inwards to whole"
+    " MiB. What a part of a drive cannot show stays unknown.",
+)
+@click.option(
     "--scratch",
     type=click.Path(path_type=Path),
     metavar="DIR",
@@ -536,6 +477,7 @@ def probe(
     engine: str,
     destroy_data: bool,
     preserve: bool,
+    wanted: AskedRange | None,
     scratch: Path | None,
     head_trace: Path | None,
     reset: Means,
@@ -551,13 +493,14 @@ def probe(
         targets = (str(scratch),)
     elif not targets:
         raise click.MissingParameter(param_hint="'TARGET..'", param_type="argument")
-    jobs, page = _jobs(targets, out, resume)
+    jobs, page = jobs_of(targets, out, resume)
     _check_choice(jobs, only is not None, quick, destroy_data)
     _check_preserve(preserve, jobs, reset, destroy_data or scratch is not None or engine == FIO)
+    _check_range(wanted, jobs, reset, scratch is not None or head_trace is not None)
     check_distinct([job.target for job in jobs])
     if head_trace is not None:
         _check_head_trace(jobs, resume)
-    _check_out(page, jobs, resume)
+    check_out(page, jobs, resume)
     check_results_folder(page)
     quiet = form != WORDS
     results: list[tuple[SuiteResult, Path]] = []
@@ -566,7 +509,8 @@ def probe(
         with ExitStack() as stack:
             engines: list[Engine | DriveLogs | None]
             if scratch is None:
-                engines = _opened(jobs, seed, destroy_data, preserve, engine == FIO, conditions, stack)
+                fio = engine == FIO
+                engines = _opened(jobs, seed, destroy_data, preserve, fio, conditions, wanted, stack)
             else:
                 engines = [_opened_scratch(scratch, stack, quiet=quiet)]
             if head_trace is not None and isinstance(engines[0], SimEngine):
@@ -580,10 +524,7 @@ def probe(
                     print_result(result, why=why)
         text, written = write_results(results, page)
     except KeyboardInterrupt as stop:
-        interrupted = Interrupted(_resume_line(page, out))
-        for note in getattr(stop, "__notes__", ()):
-            interrupted.add_note(note)
-        raise interrupted from stop
+        raise _interrupted(stop, page, out) from stop
     found = [result for result, _ in results]
     if quiet:
         click.echo(text if form == JSON else csv_text(found), nl=False)

@@ -19,6 +19,7 @@ import shlex
 import stat
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -97,7 +98,7 @@ private socket where --nbd is not given.
 """
 
 
-def _warn_of_mode(image: Path, say: Speaker) -> None:
+def _warn_of_mode(image: Path, warn: Callable[[str], None]) -> None:
     """Says so if others may read or write an image that was there before: its mode is its owner's affair."""
     try:
         found = image.stat()
@@ -106,7 +107,7 @@ def _warn_of_mode(image: Path, say: Speaker) -> None:
     mode = stat.S_IMODE(found.st_mode)
     if stat.S_ISREG(found.st_mode) and mode & 0o077:
         what = f"has mode {mode:04o}, so others have access to what the drive holds"
-        say.line(f"{image}: {what}; chmod 600 ends that")
+        warn(f"{image}: {what}; chmod 600 ends that")
 
 
 def _say_addresses(server: DriveServer, say: Speaker, certified: bool) -> None:
@@ -450,15 +451,17 @@ def _run(server: DriveServer, path: Path, use: Use, *, certified: bool, quiet: b
     from skylight import _native
 
     say, code = Speaker(), 0 if use.command is None else INTERRUPTED
+    # Standard output is the command's, or the block device alone.
+    warn = say.warning if use.has_own_client else say.line
     try:
         with noted(path, server.endpoints, server.control), suppress(KeyboardInterrupt):
-            _warn_of_mode(path, say)
+            _warn_of_mode(path, warn)
             if server.control_error is not None:
-                say.line(f"{server.control_error}; served without a control socket: give --control PATH")
+                warn(f"{server.control_error}; served without a control socket: give --control PATH")
             if not server.clean:
-                say.line(f"{path}: was not switched off in order; what it holds was recovered")
+                warn(f"{path}: was not switched off in order; what it holds was recovered")
             for mended in server.mended:
-                say.line(f"{path}: {mended}; what is whole was used, and it was written again")
+                warn(f"{path}: {mended}; what is whole was used, and it was written again")
             with use.begun(server, say) as used:
                 if not use.has_own_client:
                     _say_addresses(server, say, certified)
@@ -471,6 +474,6 @@ def _run(server: DriveServer, path: Path, use: Use, *, certified: bool, quiet: b
         except _native.ServeError as error:
             raise serve_error(error) from error
     if use.command is None:
-        say.line("stopped; everything is durable")
+        warn("stopped; everything is durable")
     say.drain(_LAST_WORDS_S)
     return code

@@ -253,7 +253,7 @@ def words(
     chosen: Means, *, virtual: bool, zoned: bool = False, offer: Offer | None = None, kept: bool = False
 ) -> str:
     """What resets do, for the plan that is printed; `offer` is that of an erase by a command, and `kept` says
-    that nothing may be discarded.
+    that what concerns all of the target, TRIM and erases, is left out.
 
     >>> words("trim", virtual=False)
     'TRIM of the whole target'

@@ -19,6 +19,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from types import MappingProxyType
 
+from skylight.byte_range import ByteRange
 from skylight.engines import Engine
 from skylight.engines.preserve import MOST_BYTES as MOST_KEPT_BYTES
 from skylight.errors import KeepError, UsageError
@@ -35,6 +36,7 @@ from skylight.probe.cleaning import CleaningTest
 from skylight.probe.cleaning_order import CleaningOrder
 from skylight.probe.drive_type import DriveType
 from skylight.probe.fragmented import FragmentedReads
+from skylight.probe.health import HealthWatch
 from skylight.probe.journal import Journal
 from skylight.probe.mapping import Mapping as BlockMapping
 from skylight.probe.non_sequential import NonSequential
@@ -103,6 +105,16 @@ IN_A_FILE = ("drive_type", "rotation", "journal", "cleaning", "cleaning_order")
 
 OF_PLACES = ("track_bytes", "seek_ns", "cache_location")
 """What these find that holds of places of the whole drive."""
+
+OF_THE_WHOLE = (
+    *OF_PLACES, "cache_bands", "cache_bytes", "cache_raw_bytes", "cache_map_entries", "plateaus",
+    "recording_zones", "fill_drive_ns",
+)  # fmt: skip
+"""What no range of a drive shows: what differs from place to place, and how large a cache is of which the
+range may have a share."""
+
+IN_THE_RANGE = {"od": "range_start", "md": "range_middle", "id": "range_end"}
+"""What places along the drive are called that lie in a range of it."""
 
 QUICK_SECONDS, QUICK_BOUND_SECONDS = 50.0, 60.0
 """Device time of a quick answer, after which no command is sent, and what is promised. The last command may
@@ -262,17 +274,20 @@ def run_suite(
     tests = chosen(options.only, quick=options.quick, model=model_of(engine))
     begun = {test.name: recording.evidence(test.name) for test in tests}
     done = all(kept is not None and kept.complete for kept in begun.values())
+    watch = HealthWatch(facts, out)
     for number, test in enumerate(tests, 1):
         place = f"{number}/{len(tests)} " if len(tests) > 1 else ""
         before = begun[test.name]
         is_new = before is None or not before.complete
         if before is None or not before.complete or (engine.repeatable and not done):
+            watch.look(test.name, "before")
             before = _measured(test, engine, recording, before, known, budget, progress, place, options.reset)
+            watch.look(test.name, "after")
         gathered.append(before)
         findings = _inferred(test, before, known, out)
         known = known.with_more(findings)
         if found is not None and is_new and len(tests) > 1:
-            found(test, findings)
+            found(test, _of_a_part(findings, facts))
     return _result(recording, gathered, known)
 
 
@@ -418,7 +433,36 @@ def infer_suite(path: Path) -> SuiteResult:
 
 def _result(recording: Recording, gathered: list[Evidence], known: Known) -> SuiteResult:
     notes = [note for kept in gathered for note in (*kept.notes, *host_notes(kept))]
-    return SuiteResult(recording.target, gathered, list(known), recording.seed, recording.options, notes)
+    target, part = recording.target, ByteRange.declared_by(recording.target.declared)
+    if part is not None:
+        notes.append(
+            f"No test read or wrote outside {part.words} of {target.name}, and nothing is known of the rest."
+            f" Addresses count from {format_size(part.start)} (--range)."
+        )
+    findings = _of_a_part(list(known), target)
+    return SuiteResult(target, gathered, findings, recording.seed, recording.options, notes)
+
+
+def _of_a_part(findings: list[Finding], target: TargetFacts) -> list[Finding]:
+    """Of a range of a drive, what a part cannot show is unknown to people, and places are those of the range.
+    The tests of the range go on from what was found: to them it is the whole."""
+    part = ByteRange.declared_by(target.declared)
+    return findings if part is None else [_relative(each, part) for each in findings]
+
+
+def _relative(finding: Finding, part: ByteRange) -> Finding:
+    """What a finding says of a range alone."""
+    value = finding.value
+    if not finding.known:
+        return finding
+    if finding.name in OF_THE_WHOLE:
+        why = f"Only {part.words} was looked at (--range), which does not show it of the whole drive."
+        return replace(finding, value=UNKNOWN, interval=None, confidence=0.0, why=why)
+    if isinstance(value, dict) and value.keys() & IN_THE_RANGE.keys():
+        places = {IN_THE_RANGE.get(key, key): number for key, number in value.items()}
+        why = f"{finding.why} OD, MD and ID are the start, middle and end of the range here (--range)."
+        return replace(finding, value=places, why=why)
+    return finding
 
 
 def _inferred(test: Test, evidence: Evidence, known: Known, path: Path) -> list[Finding]:

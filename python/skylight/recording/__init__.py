@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from skylight import __version__
+from skylight.byte_range import ByteRange
 from skylight.errors import UsageError
 from skylight.evidence import Evidence, JsonScalar, TargetFacts
 from skylight.recording.parts import (
@@ -47,11 +48,13 @@ RECORDING_DIR = "recording"
 RECORDING_FORMAT = "skylight-recording"
 FIO_JOBS = "fio"
 """The folder of fio's job files in a recording."""
+HEALTH = "health.jsonl"
+"""Temperature and error counters of the disk, a line each time that it was looked at."""
 
 _PART = re.compile(r"([a-z][a-z0-9_]*)\.([0-9]+)\.arrows")
 
 __all__ = [
-    "FIO_JOBS", "HEADER", "RECORDING_DIR", "PartWriter", "Recording", "SpentPart", "recording_dir",
+    "FIO_JOBS", "HEADER", "HEALTH", "RECORDING_DIR", "PartWriter", "Recording", "SpentPart", "recording_dir",
     "write_whole",
 ]  # fmt: skip
 
@@ -131,6 +134,10 @@ class Recording:
             raise UsageError(
                 f"{self.path}: was begun {how} --engine fio; resume it likewise, or choose another --out"
             )
+        begun_in = ByteRange.declared_by(self.target.declared)
+        if begun_in != ByteRange.declared_by(target.declared):
+            how = "without --range" if begun_in is None else f"with the --range {begun_in.words}"
+            raise UsageError(f"{self.path}: was begun {how}; resume it likewise, or choose another --out")
         if _identity(target) != _identity(self.target):
             raise UsageError(
                 f"{self.path}: records {self.target.name}, not {target.name} as it is now; choose another"
@@ -164,6 +171,7 @@ class Recording:
             for file in _own_files(path):
                 file.unlink()
             shutil.rmtree(path / FIO_JOBS, ignore_errors=True)
+            (path / HEALTH).unlink(missing_ok=True)
             path.rmdir()
 
     def is_complete(self, test: str) -> bool:

@@ -21,6 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from skylight.byte_range import ByteRange
 from skylight.engines.declared import zones_of
 from skylight.engines.models import listed
 from skylight.engines.sim import read_profile
@@ -29,7 +30,7 @@ from skylight.evidence import Evidence, JsonScalar, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.scoring import score
-from skylight.probe.suite import SuiteResult
+from skylight.probe.suite import IN_THE_RANGE, SuiteResult
 from skylight.report.values import DASH, finding_row
 from skylight.units import format_capacity, format_count, format_size
 
@@ -136,6 +137,9 @@ def _highest(evidence: Sequence[Evidence]) -> int:
 def _capacity(result: SuiteResult) -> Claim:
     """The capacity, of which the highest request that was answered is what is seen."""
     size, highest = result.target.size_bytes, _highest(result.evidence)
+    part = ByteRange.declared_by(result.target.declared)
+    if part is not None:
+        size, highest = part.whole, highest and part.start + highest
     near = size - highest <= SAME_END * size
     return Claim(
         "Capacity",
@@ -286,10 +290,16 @@ def _of_text(text: str, origin: str, findings: Sequence[Finding]) -> list[Claim]
                 _title(mark.name),
                 "nothing of the kind" if row is None else _true(mark.name, row),
                 DASH if shown is None else shown,
-                NOT_MEASURED if shown is None else _OUTCOMES[mark.outcome],
+                NOT_MEASURED if found is None or not _is_comparable(found) else _OUTCOMES[mark.outcome],
             )
         )
     return rows
+
+
+def _is_comparable(found: Finding) -> bool:
+    """Whether a finding is of the places that its truth is of: those in a range are others."""
+    in_a_range = isinstance(found.value, dict) and not found.value.keys().isdisjoint(IN_THE_RANGE.values())
+    return found.known and not in_a_range
 
 
 def _title(name: str) -> str:

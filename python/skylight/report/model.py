@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from skylight.byte_range import ByteRange
 from skylight.errors import one_line
 from skylight.evidence import U8, Evidence, IoLog, JsonScalar, Op, Step
 from skylight.findings import Finding, Known
@@ -366,8 +367,11 @@ def _recorded(recording: Path) -> str | None:
 def _declared(result: SuiteResult, recording: Path) -> tuple[tuple[str, str], ...]:
     """What the target is and says of itself, and the seed that picked the places."""
     target = result.target
+    part = ByteRange.declared_by(target.declared)
+    whole = target.size_bytes if part is None else part.whole
     pairs = [
-        ("Capacity", f"{format_capacity(target.size_bytes)} ({format_count(target.size_bytes)} B)"),
+        ("Capacity", f"{format_capacity(whole)} ({format_count(whole)} B)"),
+        *([] if part is None else [("Range that was probed", f"{part.words} ({format_size(part.size)})")]),
         ("Logical block", format_size(target.block_bytes)),
         ("Seed of the run", str(result.seed)),
     ]
@@ -375,7 +379,8 @@ def _declared(result: SuiteResult, recording: Path) -> tuple[tuple[str, str], ..
     if recorded is not None:
         pairs.append(("Recorded", recorded))
     words = {True: "yes", False: "no", None: "not told"}
-    for name, value in sorted(target.declared.items()):
+    ends = {} if part is None else part.declared()
+    for name, value in sorted((name, value) for name, value in target.declared.items() if name not in ends):
         text = words[value] if value is None or isinstance(value, bool) else str(value)
         if name == "write_cache" and not isinstance(value, str):
             text = _on_off(value)
@@ -402,13 +407,15 @@ def target_view(result: SuiteResult, recording: Path, page_dir: Path, number: in
     tests = {test.name: test for test in ALL_TESTS}
     seen = verdict(found, result.target.declared, raw=is_raw_shingled(result.target))
     totals = _totals(result.evidence)
-    target = result.target
+    target, part = result.target, ByteRange.declared_by(result.target.declared)
+    capacity = format_capacity(target.size_bytes if part is None else part.whole)
+    size = capacity if part is None else f"{part.words} of {capacity}"
     base = os.path.relpath(recording, page_dir)
     return TargetView(
         anchor=f"target-{number}",
         name=target.name,
-        label=f"{target.name}, {format_capacity(target.size_bytes)}, {_KINDS.get(target.kind, target.kind)}",
-        capacity=format_capacity(target.size_bytes),
+        label=f"{target.name}, {size}, {_KINDS.get(target.kind, target.kind)}",
+        capacity=size,
         verdict=seen,
         limits=limits(Known(result.findings)),
         lasting=lasting(Known(result.findings)),

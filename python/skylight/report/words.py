@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from skylight.byte_range import ByteRange
 from skylight.evidence import Params
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.suite import PROPERTIES
@@ -200,6 +201,26 @@ def _without_type(findings: Mapping[str, Finding], declared: Params, why: str) -
 def verdict(findings: Mapping[str, Finding], declared: Params | None = None, *, raw: bool = False) -> Verdict:
     """The verdict that the findings of one target carry. ``declared`` are its declared properties; ``raw``
     says that it is known to be shingled without a translation layer, which no timing shows."""
+    seen = _verdict(findings, declared or {}, raw=raw)
+    part = ByteRange.declared_by(declared or {})
+    return seen if part is None else _of_a_part(seen, part)
+
+
+def _of_a_part(seen: Verdict, part: ByteRange) -> Verdict:
+    """The verdict on a range of a drive, which says nothing of the rest."""
+    return replace(
+        seen,
+        headline=f"From {part.words}: {seen.headline[0].lower()}{seen.headline[1:]}",
+        points=(
+            *seen.points,
+            ("What lies outside", f"Only {part.words} was read or written; the rest may be of another kind."),
+        ),
+        short=f"{seen.short}, from {part.words}",
+    )
+
+
+def _verdict(findings: Mapping[str, Finding], declared: Params, *, raw: bool) -> Verdict:
+    """The verdict, as on a whole drive."""
     drive = findings.get("drive_type")
     zones = findings.get("zone_model")
     if drive is None and zones is not None and zones.value == HOST_MANAGED:
@@ -222,7 +243,7 @@ def verdict(findings: Mapping[str, Finding], declared: Params | None = None, *, 
     if drive.value == "not-rotating":
         headline, lead, points = "This is not a rotating disk.", _words(_STILL_LEAD), _points(_STILL_POINTS)
         return Verdict("not-rotating", headline, lead, points, "not a rotating disk", sure, why)
-    return _without_type(findings, declared or {}, why)
+    return _without_type(findings, declared, why)
 
 
 def confidence_words(confidence: float | None) -> str:

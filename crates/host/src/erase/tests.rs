@@ -372,7 +372,8 @@ fn a_format_is_followed_and_its_failure_said() {
         let (_, end) = followed(&eraser, offer.which);
         assert_eq!(end.is_err(), fails, "{end:?}");
         if let Err(fault) = end {
-            assert!(words(fault).contains("31h/01h"));
+            let line = words(fault);
+            assert!(line.contains("31h/01h") && line.contains("sg_format --format"), "{line}");
         }
     }
 }

@@ -29,7 +29,8 @@ SHOWN_PERIODS = 8
 def _band(findings: Sequence[Finding], place: str) -> int | None:
     for finding in findings:
         if finding.name == "band_bytes" and isinstance(finding.value, dict):
-            return int(finding.value[place])
+            size = finding.value.get(place)  # a range of a drive has none of these places
+            return None if size is None else int(size)
     return None
 
 

@@ -97,7 +97,7 @@ def _striped_words(stripe: int) -> str:
 
 
 def _size_words(tracks: Tracks) -> str:
-    return f"{format_size(round(tracks.track_bytes))} (+- {100 * tracks.slope_error / tracks.slope:.1f} %)"
+    return f"{format_size(round(tracks.track_bytes))} (± {100 * tracks.slope_error / tracks.slope:.2g} %)"
 
 
 def track_seek(found: Analysis) -> tuple[float, float] | None:

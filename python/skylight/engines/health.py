@@ -1,0 +1,146 @@
+"""Temperature and error counters of a disk: what Linux shows of its sensor, and SMART of an ATA disk.
+
+Nothing is changed on the disk. A disk that shows neither is not watched: its `Health` is empty.
+
+Sources: Linux Documentation/hwmon/drivetemp.rst (`temp1_input`, `temp1_max`, m°C) and
+Documentation/ABI/testing/sysfs-class-hwmon; ATA8-ACS, clause 7.52 (SMART READ DATA); SAT-4, ATA PASS-THROUGH
+(16); Linux include/scsi/sg.h (`struct sg_io_hdr`). Of the table of attributes ATA fixes no layout: the one
+read is SFF-8035i's, which vendors keep, and the numbers of the attributes are those of smartmontools'
+drivedb.h.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+SG_IO = 0x2285
+_TIMEOUT_MS = 10_000
+_FROM_DRIVE = -3  # SG_DXFER_FROM_DEV
+_SMART_BYTES = 512
+_SMART_READ_DATA = bytes.fromhex("85 08 0e 00 d0 00 01 00 00 00 4f 00 c2 00 b0 00")
+"""ATA PASS-THROUGH (16): PIO data-in of one block, SMART READ DATA."""
+_ATTRIBUTES, _ATTRIBUTE_BYTES, _TABLE = 30, 12, 2
+_COUNTERS = {
+    5: "reallocated_sectors",
+    197: "pending_sectors",
+    198: "uncorrectable_sectors",
+    199: "crc_errors",
+}
+_TEMPERATURES = (194, 190)
+_POSSIBLE_C = range(1, 120)
+"""What the low byte of a temperature may be, °C; else the vendor means something else by it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Temperature and the drive's own limit, °C, None where it states none; error counters by name."""
+
+    temperature_c: float | None = None
+    limit_c: float | None = None
+    counters: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def known(self) -> bool:
+        """Whether there is anything to watch."""
+        return self.temperature_c is not None or bool(self.counters)
+
+
+class _SgIoHeader(ctypes.Structure):
+    """`struct sg_io_hdr` (include/scsi/sg.h)."""
+
+    _fields_ = (
+        ("interface_id", ctypes.c_int), ("dxfer_direction", ctypes.c_int), ("cmd_len", ctypes.c_ubyte),
+        ("mx_sb_len", ctypes.c_ubyte), ("iovec_count", ctypes.c_ushort), ("dxfer_len", ctypes.c_uint),
+        ("dxferp", ctypes.c_void_p), ("cmdp", ctypes.c_void_p), ("sbp", ctypes.c_void_p),
+        ("timeout", ctypes.c_uint), ("flags", ctypes.c_uint), ("pack_id", ctypes.c_int),
+        ("usr_ptr", ctypes.c_void_p), ("status", ctypes.c_ubyte), ("masked_status", ctypes.c_ubyte),
+        ("msg_status", ctypes.c_ubyte), ("sb_len_wr", ctypes.c_ubyte), ("host_status", ctypes.c_ushort),
+        ("driver_status", ctypes.c_ushort), ("resid", ctypes.c_int), ("duration", ctypes.c_uint),
+        ("info", ctypes.c_uint),
+    )  # fmt: skip
+
+
+def read_smart(path: str) -> bytes | None:
+    """SMART data of an ATA disk, `_SMART_BYTES`; None where it has none or nobody passes the command on."""
+    command = ctypes.create_string_buffer(_SMART_READ_DATA, len(_SMART_READ_DATA))
+    sense, data = ctypes.create_string_buffer(32), ctypes.create_string_buffer(_SMART_BYTES)
+    header = _SgIoHeader(
+        interface_id=ord("S"), dxfer_direction=_FROM_DRIVE, cmd_len=len(_SMART_READ_DATA), mx_sb_len=32,
+        dxfer_len=_SMART_BYTES, dxferp=ctypes.addressof(data), cmdp=ctypes.addressof(command),
+        sbp=ctypes.addressof(sense), timeout=_TIMEOUT_MS,
+    )  # fmt: skip
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            fcntl.ioctl(descriptor, SG_IO, header)
+        finally:
+            os.close(descriptor)
+    except OSError:
+        return None
+    bad = header.status or header.host_status or header.resid
+    return None if bad else data.raw
+
+
+def of_smart(data: bytes) -> Health:
+    """What SMART data says; nothing where its checksum is wrong, as that of a disk without SMART is."""
+    if len(data) != _SMART_BYTES or sum(data) & 0xFF or not any(data):
+        return Health()
+    raw = {
+        data[at]: int.from_bytes(data[at + 5 : at + 11], "little")
+        for at in range(_TABLE, _TABLE + _ATTRIBUTES * _ATTRIBUTE_BYTES, _ATTRIBUTE_BYTES)
+    }
+    warm = (raw[number] & 0xFF for number in _TEMPERATURES if number in raw)
+    counters = {name: raw[number] for number, name in _COUNTERS.items() if number in raw}
+    return Health(next((float(c) for c in warm if c in _POSSIBLE_C), None), None, counters)
+
+
+def _disk(path: str, root: Path) -> Path | None:
+    """The folder in sysfs of the disk that a path is, or is a partition of; None of a file."""
+    try:
+        number = os.stat(path).st_rdev
+        node = (root / f"sys/dev/block/{os.major(number)}:{os.minor(number)}").resolve(strict=True)
+    except OSError:
+        return None
+    return node.parent if (node / "partition").exists() else node
+
+
+def _of_sensor(disk: Path) -> Health:
+    """What the disk's own sensor in hwmon shows (drivetemp, nvme)."""
+
+    def degrees(sensor: Path, name: str) -> float | None:
+        with suppress(OSError, ValueError):
+            return int((sensor / name).read_text(encoding="ascii")) / 1000
+        return None
+
+    for folder in ("device/hwmon", "device/device/hwmon", "device"):
+        for sensor in sorted((disk / folder).glob("hwmon*")):
+            found = degrees(sensor, "temp1_input")
+            if found is not None:
+                limits = (degrees(sensor, name) for name in ("temp1_max", "temp1_crit"))
+                return Health(found, next((limit for limit in limits if limit), None))
+    return Health()
+
+
+def _is_ata(disk: Path) -> bool:
+    """Whether the kernel's own ATA driver has the disk: others may stop working when they are asked."""
+    with suppress(OSError):
+        return (disk / "device/vendor").read_text(encoding="ascii").strip() == "ATA"
+    return False
+
+
+def health_of(path: str, root: Path = Path("/"), smart: Callable[[str], bytes | None] = read_smart) -> Health:
+    """Temperature and error counters of the disk at a path, or below a partition."""
+    disk = _disk(path, root)
+    if disk is None:
+        return Health()
+    sensor = _of_sensor(disk)
+    data = smart(path) if _is_ata(disk) else None
+    own = Health() if data is None else of_smart(data)
+    warm = own.temperature_c if sensor.temperature_c is None else sensor.temperature_c
+    return Health(warm, sensor.limit_c, own.counters)
