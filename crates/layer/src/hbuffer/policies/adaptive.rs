@@ -8,7 +8,8 @@
 //!   stayed direct would share the drive's volatile cache with the log, and their runs would be short. Long
 //!   writes go directly all the same where reopening costs less than moving the data twice. A zone that a drive has once opened
 //!   costs it time for as long as it is open, so new streams go to the buffer first, until no further one has come for
-//!   a while; if they are few they are cleaned then, which is little, and go on directly.
+//!   a while; if they are few they are cleaned then, which is little, and go on directly. Where even too many would go directly, there
+//!   is nothing to wait for.
 //! * **Out of order**, the first write to a zone brings on a rewrite, each further one little. The drive rewrites what lies behind
 //!   the first piece, in steps and through a staging area, and seeks for each piece; the host rewrites the whole zone, once, from
 //!   memory. So the drive gets what is near the end of a zone, if zones get one write each; what it costs to be wrong about
@@ -131,13 +132,18 @@ impl Adaptive {
         self.writes - self.grown_at < PROBATION_WRITES
     }
 
+    /// Whether the way of writes of this length depends on how many streams there are.
+    fn number_matters(&self, len: Sectors) -> bool {
+        !self.is_direct_cheaper(Way::Reopened, len)
+    }
+
     fn is_direct_cheaper(&self, way: Way, len: Sectors) -> bool {
         let moved = self.costs.gather(len) + self.costs.append(len);
         self.costs.write(way, len) <= self.costs.write(Way::Buffer, len) + moved
     }
 
     fn path_in_order(&mut self, part: &WritePart, home: &HomeZone, way: Way) -> Path {
-        if home.written.get() == 0 && self.is_growing() {
+        if home.written.get() == 0 && self.is_growing() && self.number_matters(part.extent.len) {
             self.probation.push(part.zone);
             return Path::Buffer;
         }
@@ -269,6 +275,15 @@ mod tests {
         }
         assert_eq!(fake.homes[3].buffered, Sectors(0), "they are clean when they are known to be few");
         assert_eq!(fake.write(&mut policy, 3, 8, 8), Path::Direct);
+    }
+
+    #[test]
+    fn new_streams_are_direct_where_their_number_does_not_matter() {
+        for (mut fake, len) in [(Fake::host_managed(300), 8), (Fake::host_aware(300), 16 << 10)] {
+            let mut policy = Adaptive::default();
+            let first: Vec<Path> = (0..200).map(|zone| fake.write(&mut policy, zone, 0, len)).collect();
+            assert_eq!(share(&first, Path::Direct), 200, "{len} sectors");
+        }
     }
 
     #[test]
