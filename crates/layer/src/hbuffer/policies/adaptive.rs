@@ -14,16 +14,19 @@
 //!   the first piece, in steps and through a staging area, and seeks for each piece; the host rewrites the whole zone, once, from
 //!   memory. So the drive gets what is near the end of a zone, if zones get one write each; what it costs to be wrong about
 //!   that is a seek for each further write, so until zones are known to get few the buffer gets all.
+//! * **In idle time** a zone that has to be rewritten waits until the host has probably done with it ([`super::silence`]), while less
+//!   than half of the log and of the map is used. What only has to be appended is moved once, whenever that is, and does not wait.
 //!
 //! Invariant: a zone of which the buffer has data stays with the buffer until it is clean.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use skylight_disk::{Nanos, Sectors};
+use skylight_disk::{Nanos, Sectors, Time};
 
 use super::super::policy::{Cleaned, HomeZone, Occasion, Path, Policy, State, WritePart};
 use super::super::streams::WINDOW_WRITES;
 use super::costs::{Costs, POSITION_NS, Way};
+use super::silence::Silences;
 use crate::capabilities::zoned::ZoneModel;
 
 /// One in so many open zones is not for streams. Chosen: the log and zones that are cleaned take two, and one number may be meant
@@ -93,6 +96,7 @@ pub struct Adaptive {
     /// How the latest part in order would get to its zone, and how long it was.
     latest: (Way, Sectors),
     scatter: Scatter,
+    silences: Silences,
     /// How the last part in order gets to its zone, if directly.
     way: Option<Way>,
 }
@@ -154,6 +158,18 @@ impl Adaptive {
         Path::Direct
     }
 
+    fn rewriting(&self, home: &HomeZone) -> Nanos {
+        Nanos(self.costs.rewrite(home.written) as u64)
+    }
+
+    /// Notes that a zone will have to be rewritten, if the write does not lie behind what it has.
+    fn note_overwrite(&mut self, part: &WritePart, home: &HomeZone, now: Option<Time>) {
+        if let Some(now) = now.filter(|_| part.extent.start - home.extent.start < home.written) {
+            let rewriting = self.rewriting(home);
+            self.silences.note(part.zone, now, rewriting);
+        }
+    }
+
     fn path_out_of_order(&mut self, part: &WritePart, home: &HomeZone) -> Path {
         self.scatter.note(part.zone);
         if !self.scatter.is_lone() {
@@ -164,6 +180,17 @@ impl Adaptive {
         let drive = self.costs.write(Way::DriveCache, len) + UNSEEN * drive_later;
         let buffer = self.costs.write(Way::Buffer, len) + self.costs.gather(len) + buffer_later;
         if buffer < drive { Path::Buffer } else { Path::DriveCache }
+    }
+
+    /// The zone with the oldest data if it may go, or another that may.
+    fn idle_zone(&self, state: &State<'_>) -> Option<u32> {
+        let oldest = state.homes.oldest()?;
+        if self.may_go(oldest, state) {
+            return Some(oldest);
+        }
+        let mut dirty =
+            std::iter::successors(state.homes.next_dirty(0), |&zone| state.homes.next_dirty(zone + 1));
+        dirty.find(|&zone| self.may_go(zone, state))
     }
 
     /// What cleaning the zone costs the drive and the host if this write is the only one, ns.
@@ -194,6 +221,7 @@ impl Policy for Adaptive {
             ZoneModel::HostManaged => 0.0,
         };
         let home = state.homes.zone(part.zone);
+        self.note_overwrite(part, &home, state.now);
         let is_buffered = home.buffered.get() > 0 || home.cleaning;
         if home.continues(part.extent) || (is_buffered && part.in_stream) {
             let way = self.open_way(part.zone, state);
@@ -209,7 +237,7 @@ impl Policy for Adaptive {
 
     fn clean(&mut self, occasion: Occasion, state: &State<'_>) -> Option<u32> {
         if occasion == Occasion::Idle {
-            return state.homes.oldest();
+            return self.idle_zone(state);
         }
         if self.probation.is_empty() || self.is_growing() {
             return None;
@@ -218,6 +246,13 @@ impl Policy for Adaptive {
             self.probation.clear();
         }
         self.probation.pop()
+    }
+
+    fn may_go(&self, home: u32, state: &State<'_>) -> bool {
+        let Some(now) = state.now.filter(|_| !state.fill.is_over_half()) else {
+            return true;
+        };
+        self.silences.is_over(home, now, self.rewriting(&state.homes.zone(home)))
     }
 
     fn took(&mut self, path: Path, part: &WritePart, time: Nanos) {
@@ -240,6 +275,7 @@ impl Policy for Adaptive {
 mod tests {
     use skylight_disk::{Lba, LbaExtent, splitmix64};
 
+    use super::super::super::policy::Fill;
     use super::super::fake::{Fake, ZONE};
     use super::*;
 
@@ -322,6 +358,27 @@ mod tests {
             Path::Buffer,
             "50 ms a write are more than the buffer costs"
         );
+    }
+
+    #[test]
+    fn zones_that_are_written_again_and_again_are_not_rewritten_between() {
+        let (mut fake, mut policy) = (Fake::host_managed(8).full(), Adaptive::default());
+        let idle = |fake: &Fake, policy: &mut Adaptive| fake.ask(|state| policy.clean(Occasion::Idle, state));
+        for seconds in [0, 60, 120] {
+            fake.now = Some(Time(seconds * 1_000_000_000));
+            (0..2).for_each(|zone| drop(fake.write(&mut policy, zone, seconds * 8, 8)));
+        }
+        fake.now = Some(Time(180_000_000_000));
+        fake.write(&mut policy, 1, 8, 8);
+        assert_eq!(idle(&fake, &mut policy), None, "another write may come after a minute");
+        fake.fill = Fill { zones: 10, free_zones: 4, ..Fill::default() };
+        assert_eq!(idle(&fake, &mut policy), Some(0), "the log is filling");
+        fake.fill = Fill::default();
+        fake.now = Some(Time(240_000_000_000));
+        assert_eq!(idle(&fake, &mut policy), Some(0));
+        assert!(fake.ask(|state| policy.may_go(0, state) && !policy.may_go(1, state)));
+        fake.now = None;
+        assert!(fake.ask(|state| policy.may_go(1, state)), "without a clock nothing waits");
     }
 
     #[test]
