@@ -258,7 +258,7 @@ impl BufferedHost {
     /// When the drive refuses a command or never cleans.
     pub fn finish(&mut self) -> Result<Nanos, BufferedError> {
         let began = self.timed.drive.now();
-        while self.buffer.idle(&mut self.timed)? == Idle::Worked {}
+        while self.buffer.drain(&mut self.timed)? == Idle::Worked {}
         self.timed.execute(&Action::Flush)?;
         let (mut left, mut since) = (self.timed.non_sequential(), self.timed.drive.now());
         while left > 0 {
@@ -283,8 +283,9 @@ impl BufferedHost {
         while self.timed.drive.now() < due {
             let began = self.timed.drive.now();
             if self.buffer.idle(&mut self.timed)? == Idle::Nothing {
-                self.timed.drive.pause(due - self.timed.drive.now());
-                break;
+                let left = due - self.timed.drive.now();
+                self.timed.drive.pause(self.buffer.idle_again_after().map_or(left, |after| after.min(left)));
+                continue;
             }
             self.account.idle_cleaning += self.timed.drive.now() - began;
         }

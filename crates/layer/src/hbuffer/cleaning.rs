@@ -100,13 +100,18 @@ fn note(moved: &mut Moved, sectors: Sectors, began: Option<Time>, drive: &dyn Ex
 }
 
 impl HBuffer {
-    /// Begins a pass with a home zone and with those that have the oldest data, in idle time.
+    /// Begins a pass with a home zone and with those of `others` that are not it, in idle time.
     ///
     /// # Errors
     /// When the drive refuses what has to be done for that.
-    pub(super) fn begin_pass(&mut self, first: u32, drive: &mut dyn Executor) -> Result<(), Failure> {
+    pub(super) fn begin_pass(
+        &mut self,
+        first: u32,
+        others: Vec<u32>,
+        drive: &mut dyn Executor,
+    ) -> Result<(), Failure> {
         let mut homes = vec![first];
-        homes.extend(self.oldest_homes().into_iter().filter(|&home| home != first));
+        homes.extend(others.into_iter().filter(|&home| home != first));
         // The records that end it: those that do not fit are a checkpoint.
         let records = (homes.len() as u64).min(self.contents.places.home.get() / 4);
         self.make_space(Sectors(records.max(1)), 0, drive)?;
@@ -114,7 +119,7 @@ impl HBuffer {
     }
 
     /// Home zones by the age of their oldest data, as many as a pass may have.
-    fn oldest_homes(&self) -> Vec<u32> {
+    pub(super) fn oldest_homes(&self) -> Vec<u32> {
         let zones = self.contents.zones.len() as u32;
         let mut homes: Vec<u32> = Vec::new();
         for step in 0..zones {

@@ -58,6 +58,9 @@ use log::Log;
 use policy::{Fill, Occasion, Policy, State};
 use spec::{Places, Sizes, SpecError, Tuning};
 use streams::Streams;
+
+/// When a policy is asked again that had nothing to clean. Chosen: a host is not woken often, and zones wait for seconds.
+const LOOK_AGAIN: Nanos = Nanos(1_000_000_000);
 use view::ZoneView;
 
 /// What a buffer has done since it was made.
@@ -462,6 +465,11 @@ impl HBuffer {
         self.tuning.idle_after
     }
 
+    /// After [`Idle::Nothing`]: when to ask again for what the policy left for later, if no command comes; `None` where nothing is left.
+    pub fn idle_again_after(&self) -> Option<Nanos> {
+        (self.tuning.idle_after.is_some() && self.fill().dirty_zones > 0).then_some(LOOK_AGAIN)
+    }
+
     /// A step of the home zones that are being cleaned, or of those that the policy names.
     ///
     /// # Errors
@@ -477,8 +485,31 @@ impl HBuffer {
             let Some(home) = self.ask(now, |policy, state| policy.clean(Occasion::Idle, state)) else {
                 return Ok(Idle::Nothing);
             };
-            self.begin_pass(home, drive)?;
+            let mut others = self.oldest_homes();
+            self.ask(now, |policy, state| others.retain(|&home| policy.may_go(home, state)));
+            self.begin_pass(home, others, drive)?;
         }
+        self.idle_step(drive)
+    }
+
+    /// As [`HBuffer::idle`], whatever the policy would leave for later: until it returns [`Idle::Nothing`], when nothing is left
+    /// that can be moved home.
+    ///
+    /// # Errors
+    /// As [`HBuffer::idle`].
+    pub fn drain(&mut self, drive: &mut dyn Executor) -> Result<Idle, Failure> {
+        self.leave_out_unbegun(drive);
+        if self.pass.is_none() {
+            self.refresh_non_sequential(drive)?;
+            let Some(home) = self.ask(drive.now(), |_, state| state.homes.oldest()) else {
+                return Ok(Idle::Nothing);
+            };
+            self.begin_pass(home, self.oldest_homes(), drive)?;
+        }
+        self.idle_step(drive)
+    }
+
+    fn idle_step(&mut self, drive: &mut dyn Executor) -> Result<Idle, Failure> {
         let worked = self.pass.is_some();
         self.clean_step(drive)?;
         Ok(if worked { Idle::Worked } else { Idle::Nothing })

@@ -77,6 +77,15 @@ pub struct Fill {
     pub dirty_zones: u32,
     /// Entries of the map.
     pub map_entries: u64,
+    /// Entries that there is still room for.
+    pub map_space: u64,
+}
+
+impl Fill {
+    /// Whether less than half of the log or of the map is free.
+    pub fn is_over_half(&self) -> bool {
+        self.free_zones < self.zones / 2 || self.map_space < self.map_entries
+    }
 }
 
 /// What a policy sees of the drive and of the buffer. It costs nothing to make.
@@ -112,7 +121,8 @@ pub struct WritePart {
 /// to go, oldest first, without asking.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// The host has been silent for the idle time. The zone is cleaned in steps, between which the host may come.
+    /// The host has been silent for the idle time. The zone is cleaned in steps, between which the host may come, together with others
+    /// that may go. Asked again after a while when the answer is `None`.
     Idle,
     /// After a host write, which waits until the zone is clean. Asked again until the answer is `None` or one that was named; they are
     /// cleaned together.
@@ -154,6 +164,11 @@ pub trait Policy: Send {
     /// The home zone to clean now, if any. One of which the buffer has nothing is left alone, and ends the questions.
     fn clean(&mut self, occasion: Occasion, state: &State<'_>) -> Option<u32> {
         (occasion == Occasion::Idle).then(|| state.homes.oldest()).flatten()
+    }
+
+    /// Whether a home zone of which the buffer has data may be cleaned along with the one that was named in idle time.
+    fn may_go(&self, _home: u32, _state: &State<'_>) -> bool {
+        true
     }
 
     /// A part of a write took so long on this path, cleaning that it waited for not included; of writes that went to the drive

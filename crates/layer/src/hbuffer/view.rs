@@ -179,5 +179,6 @@ pub(super) fn fill(contents: &Contents, log: &Log) -> Fill {
         live: Sectors(contents.map.sectors()),
         dirty_zones: contents.dirty.len() as u32,
         map_entries: contents.map.entries(),
+        map_space: contents.map_space(),
     }
 }

@@ -34,4 +34,8 @@ impl Policy for Whim {
         let from = self.stream.below(u64::from(state.homes.count())) as u32;
         wants.then(|| state.homes.next_dirty(from).or(state.homes.oldest())).flatten()
     }
+
+    fn may_go(&self, home: u32, _state: &State<'_>) -> bool {
+        !home.is_multiple_of(3)
+    }
 }

@@ -8,21 +8,25 @@
 //!   stayed direct would share the drive's volatile cache with the log, and their runs would be short. Long
 //!   writes go directly all the same where reopening costs less than moving the data twice. A zone that a drive has once opened
 //!   costs it time for as long as it is open, so new streams go to the buffer first, until no further one has come for
-//!   a while; if they are few they are cleaned then, which is little, and go on directly.
+//!   a while; if they are few they are cleaned then, which is little, and go on directly. Where even too many would go directly, there
+//!   is nothing to wait for.
 //! * **Out of order**, the first write to a zone brings on a rewrite, each further one little. The drive rewrites what lies behind
 //!   the first piece, in steps and through a staging area, and seeks for each piece; the host rewrites the whole zone, once, from
 //!   memory. So the drive gets what is near the end of a zone, if zones get one write each; what it costs to be wrong about
 //!   that is a seek for each further write, so until zones are known to get few the buffer gets all.
+//! * **In idle time** a zone that has to be rewritten waits until the host has probably done with it ([`super::silence`]), while less
+//!   than half of the log and of the map is used. What only has to be appended is moved once, whenever that is, and does not wait.
 //!
 //! Invariant: a zone of which the buffer has data stays with the buffer until it is clean.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use skylight_disk::{Nanos, Sectors};
+use skylight_disk::{Nanos, Sectors, Time};
 
 use super::super::policy::{Cleaned, HomeZone, Occasion, Path, Policy, State, WritePart};
 use super::super::streams::WINDOW_WRITES;
 use super::costs::{Costs, POSITION_NS, Way};
+use super::silence::Silences;
 use crate::capabilities::zoned::ZoneModel;
 
 /// One in so many open zones is not for streams. Chosen: the log and zones that are cleaned take two, and one number may be meant
@@ -92,6 +96,7 @@ pub struct Adaptive {
     /// How the latest part in order would get to its zone, and how long it was.
     latest: (Way, Sectors),
     scatter: Scatter,
+    silences: Silences,
     /// How the last part in order gets to its zone, if directly.
     way: Option<Way>,
 }
@@ -131,13 +136,18 @@ impl Adaptive {
         self.writes - self.grown_at < PROBATION_WRITES
     }
 
+    /// Whether the way of writes of this length depends on how many streams there are.
+    fn number_matters(&self, len: Sectors) -> bool {
+        !self.is_direct_cheaper(Way::Reopened, len)
+    }
+
     fn is_direct_cheaper(&self, way: Way, len: Sectors) -> bool {
         let moved = self.costs.gather(len) + self.costs.append(len);
         self.costs.write(way, len) <= self.costs.write(Way::Buffer, len) + moved
     }
 
     fn path_in_order(&mut self, part: &WritePart, home: &HomeZone, way: Way) -> Path {
-        if home.written.get() == 0 && self.is_growing() {
+        if home.written.get() == 0 && self.is_growing() && self.number_matters(part.extent.len) {
             self.probation.push(part.zone);
             return Path::Buffer;
         }
@@ -146,6 +156,18 @@ impl Adaptive {
         }
         self.way = Some(way);
         Path::Direct
+    }
+
+    fn rewriting(&self, home: &HomeZone) -> Nanos {
+        Nanos(self.costs.rewrite(home.written) as u64)
+    }
+
+    /// Notes that a zone will have to be rewritten, if the write does not lie behind what it has.
+    fn note_overwrite(&mut self, part: &WritePart, home: &HomeZone, now: Option<Time>) {
+        if let Some(now) = now.filter(|_| part.extent.start - home.extent.start < home.written) {
+            let rewriting = self.rewriting(home);
+            self.silences.note(part.zone, now, rewriting);
+        }
     }
 
     fn path_out_of_order(&mut self, part: &WritePart, home: &HomeZone) -> Path {
@@ -158,6 +180,17 @@ impl Adaptive {
         let drive = self.costs.write(Way::DriveCache, len) + UNSEEN * drive_later;
         let buffer = self.costs.write(Way::Buffer, len) + self.costs.gather(len) + buffer_later;
         if buffer < drive { Path::Buffer } else { Path::DriveCache }
+    }
+
+    /// The zone with the oldest data if it may go, or another that may.
+    fn idle_zone(&self, state: &State<'_>) -> Option<u32> {
+        let oldest = state.homes.oldest()?;
+        if self.may_go(oldest, state) {
+            return Some(oldest);
+        }
+        let mut dirty =
+            std::iter::successors(state.homes.next_dirty(0), |&zone| state.homes.next_dirty(zone + 1));
+        dirty.find(|&zone| self.may_go(zone, state))
     }
 
     /// What cleaning the zone costs the drive and the host if this write is the only one, ns.
@@ -188,6 +221,7 @@ impl Policy for Adaptive {
             ZoneModel::HostManaged => 0.0,
         };
         let home = state.homes.zone(part.zone);
+        self.note_overwrite(part, &home, state.now);
         let is_buffered = home.buffered.get() > 0 || home.cleaning;
         if home.continues(part.extent) || (is_buffered && part.in_stream) {
             let way = self.open_way(part.zone, state);
@@ -203,7 +237,7 @@ impl Policy for Adaptive {
 
     fn clean(&mut self, occasion: Occasion, state: &State<'_>) -> Option<u32> {
         if occasion == Occasion::Idle {
-            return state.homes.oldest();
+            return self.idle_zone(state);
         }
         if self.probation.is_empty() || self.is_growing() {
             return None;
@@ -212,6 +246,13 @@ impl Policy for Adaptive {
             self.probation.clear();
         }
         self.probation.pop()
+    }
+
+    fn may_go(&self, home: u32, state: &State<'_>) -> bool {
+        let Some(now) = state.now.filter(|_| !state.fill.is_over_half()) else {
+            return true;
+        };
+        self.silences.is_over(home, now, self.rewriting(&state.homes.zone(home)))
     }
 
     fn took(&mut self, path: Path, part: &WritePart, time: Nanos) {
@@ -234,6 +275,7 @@ impl Policy for Adaptive {
 mod tests {
     use skylight_disk::{Lba, LbaExtent, splitmix64};
 
+    use super::super::super::policy::Fill;
     use super::super::fake::{Fake, ZONE};
     use super::*;
 
@@ -272,6 +314,15 @@ mod tests {
     }
 
     #[test]
+    fn new_streams_are_direct_where_their_number_does_not_matter() {
+        for (mut fake, len) in [(Fake::host_managed(300), 8), (Fake::host_aware(300), 16 << 10)] {
+            let mut policy = Adaptive::default();
+            let first: Vec<Path> = (0..200).map(|zone| fake.write(&mut policy, zone, 0, len)).collect();
+            assert_eq!(share(&first, Path::Direct), 200, "{len} sectors");
+        }
+    }
+
+    #[test]
     fn long_writes_reopen_zones() {
         let paths = last_round(&mut Fake::host_aware(300), &mut Adaptive::default(), 200, 16 << 10);
         assert_eq!(share(&paths, Path::Direct), 200);
@@ -307,6 +358,27 @@ mod tests {
             Path::Buffer,
             "50 ms a write are more than the buffer costs"
         );
+    }
+
+    #[test]
+    fn zones_that_are_written_again_and_again_are_not_rewritten_between() {
+        let (mut fake, mut policy) = (Fake::host_managed(8).full(), Adaptive::default());
+        let idle = |fake: &Fake, policy: &mut Adaptive| fake.ask(|state| policy.clean(Occasion::Idle, state));
+        for seconds in [0, 60, 120] {
+            fake.now = Some(Time(seconds * 1_000_000_000));
+            (0..2).for_each(|zone| drop(fake.write(&mut policy, zone, seconds * 8, 8)));
+        }
+        fake.now = Some(Time(180_000_000_000));
+        fake.write(&mut policy, 1, 8, 8);
+        assert_eq!(idle(&fake, &mut policy), None, "another write may come after a minute");
+        fake.fill = Fill { zones: 10, free_zones: 4, ..Fill::default() };
+        assert_eq!(idle(&fake, &mut policy), Some(0), "the log is filling");
+        fake.fill = Fill::default();
+        fake.now = Some(Time(240_000_000_000));
+        assert_eq!(idle(&fake, &mut policy), Some(0));
+        assert!(fake.ask(|state| policy.may_go(0, state) && !policy.may_go(1, state)));
+        fake.now = None;
+        assert!(fake.ask(|state| policy.may_go(1, state)), "without a clock nothing waits");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! A drive and a mechanism for the tests of policies: zones that do what they are told.
 
-use skylight_disk::{Lba, LbaExtent, Nanos, Sectors};
+use skylight_disk::{Lba, LbaExtent, Nanos, Sectors, Time};
 
 use super::super::policy::{Fill, HomeZone, HomeZones, Occasion, Path, Policy, State, WritePart};
 use super::super::streams::Streams;
@@ -12,6 +12,9 @@ pub(crate) const ZONE: u64 = 1 << 19;
 pub(crate) struct Fake {
     pub layout: ZoneLayout,
     pub homes: Vec<HomeZone>,
+    /// The clock, if there is one.
+    pub now: Option<Time>,
+    pub fill: Fill,
     streams: Streams,
 }
 
@@ -52,7 +55,13 @@ impl Fake {
             buffered: Sectors(0),
             cleaning: false,
         };
-        Self { homes: (0..zones).map(home).collect(), layout, streams: Streams::default() }
+        Self {
+            homes: (0..zones).map(home).collect(),
+            layout,
+            now: None,
+            fill: Fill::default(),
+            streams: Streams::default(),
+        }
     }
 
     pub(crate) fn host_aware(zones: u32) -> Self {
@@ -84,22 +93,26 @@ impl Fake {
         }
     }
 
+    /// Has a question asked of a policy.
+    pub(crate) fn ask<T>(&self, question: impl FnOnce(&State<'_>) -> T) -> T {
+        question(&State {
+            now: self.now,
+            idle: Nanos(0),
+            layout: &self.layout,
+            counts: self.counts(),
+            fill: self.fill,
+            streams: &self.streams,
+            homes: &Zones(&self.homes),
+        })
+    }
+
     /// Asks the policy for the path of a write at a sector of a zone, and does it.
     pub(crate) fn write(&mut self, policy: &mut dyn Policy, zone: usize, at: u64, len: u64) -> Path {
         let extent = LbaExtent::new(self.homes[zone].extent.start + Sectors(at), Sectors(len));
         let in_stream = self.streams.note(extent);
         let part = WritePart { extent, zone: zone as u32, in_stream };
-        let state = State {
-            now: None,
-            idle: Nanos(0),
-            layout: &self.layout,
-            counts: self.counts(),
-            fill: Fill::default(),
-            streams: &self.streams,
-            homes: &Zones(&self.homes),
-        };
-        let path = policy.path(&part, &state);
-        let clean = policy.clean(Occasion::Write, &state);
+        let path = self.ask(|state| policy.path(&part, state));
+        let clean = self.ask(|state| policy.clean(Occasion::Write, state));
         let home = &mut self.homes[zone];
         match path {
             Path::Buffer => home.buffered += extent.len,

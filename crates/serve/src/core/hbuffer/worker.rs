@@ -67,10 +67,7 @@ impl Worker {
                     messages.try_iter().for_each(|message| self.take(message));
                     idle_for = self.idle_after();
                 }
-                Err(RecvTimeoutError::Timeout) if self.work.host.is_empty() => {
-                    // With nothing to clean it waits for the next command.
-                    idle_for = idle_for.filter(|_| self.idle() == Idle::Worked);
-                }
+                Err(RecvTimeoutError::Timeout) if self.work.host.is_empty() => idle_for = self.idle(idle_for),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -105,11 +102,19 @@ impl Worker {
         }
     }
 
-    fn idle(&mut self) -> Idle {
-        // A drive that failed may do so again: no more is tried before the next command.
-        let worked = self.buffer.idle(&mut self.work).unwrap_or(Idle::Nothing);
+    /// Does a step in idle time; how long after the last command the next one may be, `None` for not before the next command.
+    fn idle(&mut self, after: Option<Duration>) -> Option<Duration> {
+        let worked = self.buffer.idle(&mut self.work);
         self.publish();
-        worked
+        match worked {
+            Ok(Idle::Worked) => after,
+            Ok(Idle::Nothing) => {
+                let again = self.buffer.idle_again_after()?;
+                Some(self.last_command.elapsed() + Duration::from_nanos(again.get()))
+            }
+            // A drive that failed may do so again.
+            Err(_) => None,
+        }
     }
 
     /// All that can be done at once, then a flush.
