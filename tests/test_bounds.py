@@ -13,7 +13,7 @@ import pytest
 
 from skylight import _native
 from skylight.engines.sim import SimEngine
-from skylight.evidence import Evidence, IoBatch, Stop, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import Known
 from skylight.probe import Cost
 from skylight.probe.bound import Bound, BoundReached
@@ -40,6 +40,19 @@ def kept(out: Path) -> Evidence:
     evidence = Recording.open(out).evidence("drive_type")
     assert evidence is not None
     return evidence
+
+
+def test_what_was_slow_alone_is_as_slow_in_a_queue() -> None:
+    """Commands in a queue cannot be called back, and a drive that cleans for each takes as long for each."""
+    bound = Bound(14_000 * S, 1 << 40)
+    assert bound.fits(WRITES, 31) > 1_000
+    one = IoBatch.writes([0], 4096)
+    bound.spend(IoLog.of(one, np.zeros(1, np.uint64), np.array([600 * S], np.uint64)), 1)
+    assert 1 <= bound.fits(WRITES, 31) * 600 * S <= bound.left_ns
+    queue = Bound(14_000 * S, 1 << 40)  # so long because each waited for those before it
+    waited = (np.arange(1, 32) * 20 * S).astype(np.uint64)
+    queue.spend(IoLog.of(WRITES.part(0, 31), np.zeros(31, np.uint64), waited), 31)
+    assert queue.fits(WRITES, 31) > 200 > queue.fits(WRITES, 1)
 
 
 class TestSession:

@@ -181,6 +181,19 @@ def test_a_fill_that_stays_slow_is_no_fill_without_a_limit(slow: bool, places: i
     assert _limits([quanta], [deep], 1 << 20, flushed=True) == (places, None)
 
 
+@pytest.mark.parametrize(
+    ("slow_after", "places", "entries"), [(980, None, 1_000), (1_100, 1_100, None), (700, None, 1_000)]
+)
+def test_a_fill_that_was_slow_from_where_the_map_was_full_counts_no_places(
+    slow_after: int, places: int | None, entries: int | None
+) -> None:
+    """Cleaning that looks show late adds writes to a fill: these are no places."""
+    quanta = Fill("large", 8 << 20, 8, 1_100, 1_100, True, 8.0, 1e7, 31.0, slow_after=slow_after)
+    deep = Fill("map", 4096, 0, 1_000, 0, True, 8.0, 1e7, 31.0)
+    found = _limits([quanta], [deep], 1 << 20, flushed=True)
+    assert found == ((places, 1_000) if places else (None, entries))
+
+
 class Looked:
     """A disk on which looks find these blocks at home, and no others."""
 

@@ -18,6 +18,7 @@ from skylight.evidence import Op
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.phase import Coherence
 from skylight.probe.drive_type import DriveType
+from skylight.probe.drive_type.landing import Observed, land
 from skylight.probe.drive_type.readback import FEWEST_PLACES, ReadBack
 from skylight.probe.session import ProgressReport
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, run_suite
@@ -315,3 +316,11 @@ class TestFigures:
     def test_reads_alone_are_drawn_too(self, tmp_path: Path) -> None:
         result = probe(FakeDrive(CMR, can_write=False), tmp_path)
         assert [figure.name for figure in draw_suite(result)] == ["drive-type-reads"]
+
+
+@pytest.mark.parametrize("why", ["The test was recorded by another version; probe again.", ""])
+def test_evidence_of_another_version_is_not_called_cut_short(why: str) -> None:
+    follows = Coherence(8e6, 1.0, 0.9, 1e-9, 0.999)
+    seen = Observed(reads_ns=np.full(64, 9_000_000), reads=follows, why_cut=why)
+    assert (why or "cut short before them; go on with --resume") in land(seen, "device").why
+    assert not why or "--resume" not in land(seen, "device").why

@@ -257,6 +257,31 @@ def test_no_stroke_where_the_last_addresses_lie_in_a_cache(tmp_path: Path) -> No
     }  # fmt: skip
 
 
+@pytest.mark.long
+def test_the_end_is_looked_for_before_what_lies_in_a_cache(tmp_path: Path) -> None:
+    """What was written last of a whole drive is as much as its cache takes: 7 GB of 2.8 TB."""
+    conditions = 'erase = "trim"\nprior_use = "whole-drive"'
+    evidence, known, truth = measured("98107", tmp_path, "smr", conditions=conditions)
+    marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
+    assert {mark.name: mark.outcome for mark in marks} == dict.fromkeys(FINDINGS, "right")
+    names = [step.name for step in evidence.steps if step.name.startswith("id")]
+    assert names[:4] == ["id", "id-before", "id-before-2", "id-before-3"]
+
+
+@pytest.mark.parametrize(
+    ("last", "before", "is_found"), [(6e5, 6.1e5, True), (7.9e5, 6e5, False), (6e5, 5e5, False)]
+)
+def test_tracks_before_the_end_are_those_of_the_end(last: float, before: float, is_found: bool) -> None:
+    """They hold less than in the middle, and as much again further in; a 64th of the drive before the end
+    they hold hardly more."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, end=("id-before-2", "id-before-3"))
+    vars(found).update(near=tracks_of(1e6, WHOLE), middle=tracks_of(8e5, WHOLE), last=tracks_of(last, WHOLE))
+    vars(found).update(_before=tracks_of(before, WHOLE))
+    assert found.end_is_found == is_found
+    if is_found:
+        assert 0.008 < found.end_moved(1 / 64) < 0.012 and found.end_moved(1 / 8) > 0.1
+
+
 def pieces_of(edges: np.ndarray) -> track_phases.Tracks:
     """Tracks of a megabyte in pieces from edge to edge (in tracks)."""
     empty = np.zeros(len(edges) - 1)

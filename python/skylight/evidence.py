@@ -314,6 +314,12 @@ class Step:
         return EMPTY_LOG if self.log is None else self.log
 
     @property
+    def depth(self) -> int:
+        """How many commands were to wait at once; 1 where nothing is said."""
+        depth = self.params.get("depth")
+        return depth if isinstance(depth, int) and depth > 0 else 1
+
+    @property
     def device_ns(self) -> int:
         """Time that it took on the target, ns."""
         if self.kind in ("pause", "erase"):

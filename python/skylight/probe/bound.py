@@ -24,6 +24,10 @@ SLOW_SHARE = 1 / 8
 """Of what is left of a bound. A piece that ends at a command drains the queue, so one that stalls for
 minutes, as a set-associative cache does, must not end it."""
 
+SLOW_MARGIN = 2
+"""How many times as long as the slowest so far the next commands of a slow drive may take. Chosen: a longer
+write of a drive that cleans for each has waited 1.3 times as long."""
+
 MOST_LATE = 0.25
 """Of a short bound, at most this share is kept back."""
 
@@ -49,7 +53,8 @@ class Bound:
         self._left_ns = device_ns
         self._left_bytes = bytes_written
         self._late_ns = min(LATE_NS, round(MOST_LATE * device_ns))
-        self._slowest_ns = 0
+        self._slowest_ns: dict[int, int] = {}
+        """The slowest command, ns, by the number of commands that waited together."""
         self.why = ""
         """What did not suffice for the last command or pause that was asked for, in words."""
 
@@ -67,9 +72,10 @@ class Bound:
 
     def _worst_ns(self, depth: int, until: Stop | None) -> int:
         """The slowest pace that commands can keep without reaching the stop, ns a command."""
-        worst_ns = max(
-            SLOWEST_NS, self._slowest_ns // depth
-        )  # waiting in a queue is in each of its latencies
+        # Of what a command took in a queue it spent a share on others, but one alone may take all of it; and
+        # one that was slow alone is as slow in a queue.
+        seen_ns = max((slow // min(alike, depth) for alike, slow in self._slowest_ns.items()), default=0)
+        worst_ns = SLOW_MARGIN * seen_ns if seen_ns > SLOWEST_NS else SLOWEST_NS
         if until is None:
             return worst_ns
         slow = (until.count - 1) / until.within
@@ -82,12 +88,13 @@ class Bound:
             self.why = f"{format_seconds(self.device_ns / 1e9)} of device time"
         return fits
 
-    def spend(self, log: IoLog) -> None:
-        """Subtracts what was done."""
+    def spend(self, log: IoLog, depth: int = 1) -> None:
+        """Subtracts what was done at that depth."""
         self._left_bytes -= int(log.size[log.op == int(Op.WRITE)].sum(dtype=np.int64))
         self.spend_ns(log.span_ns)
-        self._slowest_ns = max(self._slowest_ns, int(log.latency_ns.max(initial=0)))
-        self._late_ns = max(self._late_ns, int(log.latency_ns.max(initial=0)))
+        slowest_ns, together = int(log.latency_ns.max(initial=0)), max(1, min(depth, len(log)))
+        self._slowest_ns[together] = max(self._slowest_ns.get(together, 0), slowest_ns)
+        self._late_ns = max(self._late_ns, slowest_ns)
 
     def slow_command(self, depth: int) -> Stop:
         """A command so slow that the bound is looked at again, whatever was expected of the rest: slower than

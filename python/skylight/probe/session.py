@@ -208,10 +208,10 @@ class Session(StepNames):
         self._cut_fillings = frozenset(cut.name for cut in before.cut if is_filled(cut.name))
         for cut in before.cut:
             if cut.name in self._cut_fillings:
-                self._filling_bound.spend(cut.rows)
+                self._filling_bound.spend(cut.rows, cut.depth)
                 self._filling.filled_bytes += cut.bytes_of(Op.WRITE)
             elif bound is not None:
-                bound.spend(cut.rows)
+                bound.spend(cut.rows, cut.depth)
 
     def rng(self, name: str) -> np.random.Generator:
         """A generator of its own for each name, from the seed alone: what a step draws never depends on
@@ -256,7 +256,7 @@ class Session(StepNames):
                 if self._budget is not None:
                     self._budget.spend(kept.rows)
                 if self._bound is not None:
-                    self._bound.spend(kept.rows)
+                    self._bound.spend(kept.rows, kept.depth)
                     self._at_bound = self._ends_at(name)
             elif not self._execute(_Order(name, io, depth, until, None, limit_ns)).equals(kept.rows):
                 raise self._other_drive(name)
@@ -581,7 +581,7 @@ class Session(StepNames):
         if order.writer is not None:
             order.writer.rows(log)
         if self._bound is not None:
-            self._bound.spend(log)
+            self._bound.spend(log, order.depth)
         self._advance(order.name, log)
         return log
 

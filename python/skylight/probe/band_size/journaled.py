@@ -219,9 +219,10 @@ def times_ns(steps: Steps) -> tuple[float | None, float]:
 
 
 def left_alone(steps: Steps, name: str, bands: int, cleaned: Callable[[], bool]) -> bool:
-    """Pauses until so many bands were cleaned: as long as the drive is known to need, then longer."""
+    """Pauses until so many bands were cleaned: as long as the drive is known to need, then longer. Where the
+    time for a band is not known it grows too: a band of which the cleaning is interrupted begins anew."""
     starts_ns, band_ns = times_ns(steps)
-    slack = START_SLACK
+    slack, is_known = START_SLACK, steps.known.part("cleaning_band_ns", "one_block") is not None
     pause = FIRST_PAUSE_S if starts_ns is None else (slack * starts_ns + 1.3 * bands * band_ns) / 1e9
     spent = 0.0
     while spent < LONGEST_PAUSES_S:
@@ -230,6 +231,7 @@ def left_alone(steps: Steps, name: str, bands: int, cleaned: Callable[[], bool])
         if cleaned():
             return True
         slack *= SLACK_GROWTH
+        band_ns *= 1.0 if is_known else GROWTH
         pause = pause * GROWTH if starts_ns is None else (slack * starts_ns + bands * band_ns) / 1e9
     return False
 

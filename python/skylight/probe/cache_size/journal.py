@@ -82,6 +82,13 @@ class Fill:
     """Writes after cleaning had begun."""
     slow: bool = False
     """Whether it stayed slow until it was given up, though looks did not show what was cleaned."""
+    slow_after: int | None = None
+    """Writes after which it became slow, and stayed so while looks did not show yet what was cleaned."""
+
+    @property
+    def earliest(self) -> int:
+        """The writes after which cleaning may have begun: those that are counted, or fewer."""
+        return self.writes if self.slow_after is None else min(self.writes, self.slow_after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,6 +353,7 @@ def _deep_fill(
     until = Stop(_limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
     logs: list[IoLog] = []
     at, count = between
+    slow_after: int | None = None
     while at < count and len(logs) < MOST_PARTS:
         io = _writes(steps, at, count - at, size)
         log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
@@ -353,17 +361,21 @@ def _deep_fill(
         at += len(log)
         if len(log) in (0, len(io)):
             break
+        stopped = at - between[0]
         on = steps.run(f"{name}-deep-on", io.part(len(log), len(log) + 2 * DEPTH), depth=DEPTH)
         logs.append(on)
         at += len(on)
         if len(on) and np.median(on.latency_ns) < until.latency_ns:
+            slow_after = None
             continue
+        slow_after = max(stopped - whole_groups, 0) if slow_after is None else slow_after
         whole = IoLog.joined(logs)
         found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
         an_entry = found.writes_an_entry if found else 0.0
         if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
             written = at - between[0]
-            return _fill(name, size, quanta, (written, found.writes if found else written), found)
+            ended = _fill(name, size, quanta, (written, found.writes if found else written), found)
+            return replace(ended, slow_after=slow_after)
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
     return replace(unended, slow=len(logs) >= MOST_PARTS)
 
@@ -506,8 +518,13 @@ def _limits(
         used = blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
     if places is None and used > sum(fill.places for fill in fills):
         return None, None  # as many places were never seen to be there
-    if places is not None and abs(writes - blocks.writes) <= max(SAME * blocks.writes, 2 * DEPTH):
-        return None, blocks.writes  # the fill ended where the map was full
+    if places is not None:
+        slack = max(SAME * blocks.writes, 2 * DEPTH)
+        earliest = writes - fills[-1].writes + fills[-1].earliest
+        if blocks.earliest - slack <= writes and earliest <= blocks.writes + slack:
+            return None, blocks.writes  # the fill ended where the map was full
+        if writes - earliest > max(SAME * writes, 4 * DEPTH):
+            return None, blocks.writes  # where it ended is not known well enough
     if places is not None and used >= (1 - 2 * SAME) * places:
         return places, None  # places ran out first
     return places, blocks.writes

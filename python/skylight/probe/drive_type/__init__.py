@@ -360,6 +360,7 @@ class DriveType(ProcedureTest[Observed]):
 
     def verdict(self, seen: Observed, steps: Replay) -> list[Finding]:
         """`drive_type` and `cache_medium`."""
+        seen.why_cut = steps.why_cut
         verdict = judge(seen, steps.target.kind)
         return [
             found.found(value, confidence, verdict.why, verdict.rows)

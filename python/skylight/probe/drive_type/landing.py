@@ -90,6 +90,8 @@ class Observed:
     """Writes, with the reads between them, of which many waited as for cleaning."""
     looked: Looked | None = None
     """What looks at such writes showed."""
+    why_cut: str = ""
+    """Why the evidence ends before the procedure does, as a sentence."""
 
     @property
     def cleaned_early(self) -> bool:
@@ -160,7 +162,7 @@ def _unknown(why: str, *rows: str) -> Landing:
 def _cut(seen: Observed, before: str, *rows: str) -> Landing:
     if seen.quick:
         return _unknown(f"The time of a quick answer was over before {before}; probe without --quick.", *rows)
-    return _unknown(f"The test was cut short before {before}; go on with --resume.", *rows)
+    return _unknown(seen.why_cut or f"The test was cut short before {before}; go on with --resume.", *rows)
 
 
 def _ms(value_ns: float) -> str:
@@ -202,7 +204,8 @@ def _turn(turning: Coherence) -> str:
 def _no_writes(seen: Observed, turning: Coherence) -> Landing:
     start = f"Reads follow {_turn(turning)}: a rotating disk. Whether it is shingled shows in writes only: "
     if seen.writes_allowed:
-        return _unknown(start + "the test was cut short before them, go on with --resume.", "reads")
+        why = seen.why_cut or "The test was cut short before them; go on with --resume."
+        return _unknown(f"{start}that was not seen. {why}", "reads")
     return _unknown(start + "probe a drive whose data may be lost with --destroy-data.", "reads")
 
 

@@ -80,10 +80,33 @@ class Splits:
         """Whether more repeats are needed to tell."""
         pair = self.pair(reference, size)
         if pair.aligned:
-            return OPEN_LIKENESS[0] < pair.likeness(size) < OPEN_LIKENESS[1]
+            likeness = pair.likeness(size)
+            open_ = likeness < OPEN_LIKENESS[1] or self._may_be_a_revolution(pair, size)
+            return likeness > OPEN_LIKENESS[0] and open_
         if pair.stepping:
-            return pair.doubtful(size)
+            return pair.doubtful(size) or (not pair.more(size) and self._may_be_a_revolution(pair, size))
         return abs(pair.shift_ns(size) - self.step_ns / 2) < SURE * pair.noise_ns
+
+    def _may_be_a_revolution(self, pair: Footprints, size: int) -> bool:
+        """Whether writes of a size may take about a whole revolution more, too few of them to tell: it
+        leaves the angles as they are."""
+        apart_ns = abs(pair.shift_ns(size) - (self.rotation_ns or 0.0) / 2)
+        return apart_ns < SURE * pair.noise_ns
+
+    def contradicted(self) -> bool:
+        """Whether sizes that are said to be one entry took unlike times: of as many quanta, by more than half
+        a revolution or half a quantum."""
+        least_ns = self.step_ns / 2 if self.medium == "flash" else (self.rotation_ns or 0.0) / 2
+        # Where runs did not begin alike, tracks may have become shorter between two of them.
+        alike = {size for size, runs in self.runs.items() if all(run.erased for run in runs)}
+        pairs = [
+            (self.first_of(-(-size // self.quantum)), size) for size in sorted(alike) if size <= self.whole
+        ]
+        return any(
+            self.pair(reference, size).shift_ns(size) > least_ns
+            for reference, size in pairs
+            if reference in alike and reference < size
+        )
 
     def first_of(self, quanta: int) -> int:
         """The smallest size that takes so many quanta."""

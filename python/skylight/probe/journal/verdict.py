@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skylight.evidence import F64, I64, IoLog
+from skylight.evidence import F64, I64, Bools, IoLog
 from skylight.findings import Finding, Known
 from skylight.infer.host_clock import host_of
 from skylight.infer.robust import BOOTSTRAP_SEED, share
@@ -39,6 +39,8 @@ RESAMPLES = 100
 CLOSE = MERGE_RIGHT.part  # how near a mean must be known to be named
 BESIDE = 40  # writes on each side of a stall that it is compared with
 CAUGHT = 4  # per cent: if so many catch their revolution, the drive without jitter does
+# Writes that are a revolution sooner than most: how near to a whole one, and how many show that some are.
+EARLY_TURNS, FEWEST_EARLY, SURE = 0.2, 8, 5.0
 MORE_TURNS = 1.5  # a merge that took so many revolutions more than the middle one met a slow outlier too
 SAME = 0.13  # of their mean that merges may differ by, one standard deviation: else no number stands for all
 # A stall so short may be the arm's way to where the log goes on, say on the next surface: that it comes after
@@ -224,6 +226,12 @@ def _split_finding(splits: Splits) -> Finding:
             f" {format_size(splits.whole)}, but what follows does not look like a second entry"
         )
         return ENTRY_MAX.unknown(why, rows)
+    if splits.contradicted():
+        why = (
+            f"lone writes of {format_size(splits.split)} take longer than those of"
+            f" {format_size(splits.whole)}, but so do some of the shorter ones, of as many quanta as others"
+        )
+        return ENTRY_MAX.unknown(why, rows)
     confidence = splits.confidence()
     why = (
         f"lone writes of up to {format_size(splits.whole)} take as long as any of as many quanta, and from"
@@ -329,6 +337,12 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             " or its link may have made to lose a revolution, which one with a merge does not"
         )
         return [every, MERGE.unknown(why, rows, (cost_ns - 2 * error_ns, cost_ns + turn_ns))]
+    if turn_ns > CLOSE * cost_ns and not caught_level_ns(merges, turn_ns)[1]:
+        why = (
+            f"{count} merges took {format_duration(int(cost_ns))} more on average than writes of which a few"
+            " complete a revolution sooner, and whether the others lose it to delays is not known"
+        )
+        return [every, MERGE.unknown(why, rows, (cost_ns - 2 * error_ns, cost_ns + turn_ns))]
     # Behind the merge the write waits for its place to come round, which is no part of the merge; and what a
     # command takes longer grows with the command, so that of the merges the shortest is nearest to the drive.
     least_ns = min(cost_ns - 2 * error_ns, shortest_ns) - (seen.footprints.rotation_ns or 0.0)
@@ -340,22 +354,53 @@ def _merge_findings(seen: Seen) -> list[Finding]:
     return [every, MERGE.found(round(cost_ns), confidence, why, rows, interval)]
 
 
-def _undelayed(latency_ns: F64, rotation_ns: float | None) -> float:
-    """The middle of latencies, of those that caught their revolution if jitter makes some miss it, ns."""
+def caught_level_ns(merges: Merges, rotation_ns: float) -> tuple[float, bool]:
+    """What lone writes take that caught their revolution, where jitter makes others miss it, ns; and whether
+    it is known. A few that complete a whole revolution sooner than the others caught it by chance, as their
+    jitter was small, if other writes do after an erase. If the same do, it is their place on the disk."""
+    latency_ns = merges.latency_ns.astype(np.float64)
+    middle = float(np.median(latency_ns))
+    if float(np.percentile(latency_ns, CAUGHT)) < middle - rotation_ns / 2:
+        return float(np.percentile(latency_ns, CAUGHT)), True
+    early = _a_turn_sooner(latency_ns, middle, rotation_ns)
+    if early is None:
+        return middle, True
+    again = _a_turn_sooner(merges.again_ns.astype(np.float64), middle, rotation_ns)
+    if again is None:
+        return middle, False
+    both = int(np.count_nonzero(early & again))
+    by_chance = early.sum() * again.sum() / len(early)
+    by_place = both > max(by_chance + SURE * np.sqrt(by_chance), both / 2, early.sum() / 2)
+    return (middle if by_place else middle - rotation_ns), True
+
+
+def _a_turn_sooner(latency_ns: F64, middle_ns: float, rotation_ns: float) -> Bools | None:
+    """Which writes completed a revolution before the middle; None where there are no more of them than of
+    writes that are as early by any other part of a revolution, as behind a slow outlier."""
+    turns = (middle_ns - latency_ns) / rotation_ns
+    early = np.abs(turns - 1) < EARLY_TURNS
+    others = int(np.count_nonzero((turns > EARLY_TURNS) & (turns < 2 - EARLY_TURNS) & ~early))
+    count, expected = int(early.sum()), others * EARLY_TURNS / (1 - 2 * EARLY_TURNS)
+    return early if count >= FEWEST_EARLY and count > expected + SURE * np.sqrt(expected) else None
+
+
+def _undelayed(latency_ns: F64, level_ns: float, rotation_ns: float | None) -> float:
+    """The middle of latencies, without the whole revolutions by which they are above the level, ns."""
     if rotation_ns is None:
         return float(np.median(latency_ns))
-    low = float(np.percentile(latency_ns, CAUGHT))
-    turns = np.maximum(np.round((latency_ns - low) / rotation_ns), 0.0)
+    turns = np.round((latency_ns - level_ns) / rotation_ns)
     return float(np.median(latency_ns - turns * rotation_ns))
 
 
 def stalls_of(merges: Merges, found: RarePeriod, rotation_ns: float | None) -> F64:
     """How much longer each write with a merge took than the middle of those beside it, ns."""
+    level_ns = 0.0 if rotation_ns is None else caught_level_ns(merges, rotation_ns)[0]
     extra = []
     for latency_ns in (merges.latency_ns, merges.again_ns):
         for place in found.places(len(latency_ns)):
             beside = np.delete(latency_ns, place)[max(1, place - BESIDE) : place + BESIDE]
-            extra.append(float(latency_ns[place]) - _undelayed(beside.astype(np.float64), rotation_ns))
+            plain_ns = _undelayed(beside.astype(np.float64), level_ns, rotation_ns)
+            extra.append(float(latency_ns[place]) - plain_ns)
     return np.array(extra)
 
 

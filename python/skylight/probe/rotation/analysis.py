@@ -55,6 +55,11 @@ last zone of a drive may be cut short. Else drives that place data anywhere in a
 LEAST_SHRINKING = 1.08
 """How much more a track in the middle of the addresses holds than the last, where sizes fall from the first
 to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
+MOST_MOVED = 0.01
+"""How much larger tracks may be where the end is measured than at the last address, as sizes fall from the
+middle on: half of what is right."""
+END = ("id", "id-before")
+"""The steps that show tracks up to the last address, and before."""
 STARS = ("from-first", "from-far", "from-back", "from-there")
 FINE = "-fine"
 BEHIND = "first-behind"  # instead of the step `first`, where other tests have written there
@@ -67,15 +72,22 @@ class Analysis:
     """See the module's page. `log` gives the log of a step by its name."""
 
     def __init__(
-        self, log: Callable[[str], IoLog], io_bytes: int, size_bytes: int, *, at_home: float = 0.0
+        self,
+        log: Callable[[str], IoLog],
+        io_bytes: int,
+        size_bytes: int,
+        *,
+        at_home: float = 0.0,
+        end: tuple[str, str] = END,
     ) -> None:
-        """Takes what gives the log of a step: empty for one that has not been run; and how sure it is,
+        """Takes what gives the log of a step: empty for one that has not been run; how sure it is,
         whatever tracks say, that all blocks lie at their place: on a drive as new, or without a persistent
-        cache."""
+        cache; and the steps that show tracks at the end of these bytes, and before."""
         self._log = log
         self._io_bytes = io_bytes
         self._size = size_bytes
         self._at_home = at_home
+        self._end = end
 
     @cached_property
     def seen(self) -> Coherence:
@@ -119,8 +131,8 @@ class Analysis:
 
     @cached_property
     def last(self) -> Tracks | None:
-        """Tracks up to the last address."""
-        return self._around("id", 0.25, 1.3)
+        """Tracks up to the last address, or not far before."""
+        return self._around(self._end[0], 0.25, 1.3)
 
     @property
     def start_at_home(self) -> bool:
@@ -169,6 +181,12 @@ class Analysis:
         return 0.0 if end.slope < before.slope else ZONE_ENDS
 
     @property
+    def end_is_found(self) -> bool:
+        """Whether tracks at the end were seen, and are those of the end, as far as these alone show."""
+        in_place = self._at_home > 0.0 or (self._ends_at_home > 0.0 and not self.ends_in_log)
+        return self.last is not None and in_place
+
+    @property
     def ends_in_log(self) -> bool:
         """Whether tracks up to the last address, or just before, are cut up more than in the middle, as what
         a log holds is: whose tracks they are is not known, though they may be as far in as the end."""
@@ -179,8 +197,16 @@ class Analysis:
 
     @cached_property
     def _before(self) -> Tracks | None:
-        """Tracks 1 GiB before the last address."""
-        return self._around("id-before", 0.25, 1.3)
+        """Tracks 1 GiB before the last address, or as far before the end again as that is measured."""
+        return self._around(self._end[1], 0.25, 1.3)
+
+    def end_moved(self, part: float) -> float:
+        """How much larger tracks are where the end is measured than at the last address, a `part` of all
+        behind, if sizes fall evenly from the middle."""
+        if self.last is None or self.middle is None:
+            return 1.0
+        falls = self.middle.track_bytes / self.last.track_bytes - 1.0
+        return max(falls, 0.0) * part / (0.5 - part) if part < 0.5 else 1.0
 
     @cached_property
     def stripe(self) -> int | None:

@@ -23,9 +23,11 @@ from skylight.probe.rotation.analysis import (
     AGAIN_READS,
     APART_READS,
     BEHIND,
+    END,
     FEWEST_PLACES,
     FINE,
     FULL_READS,
+    MOST_MOVED,
     NEXT_READS,
     OTHERS,
     PLACE_READS,
@@ -55,11 +57,14 @@ ALL_AVOIDED_BYTES = SUSTAINED_REGION_BYTES + AVOIDED_BYTES
 AVOIDED_PARTS = 32  # of a drive at least, so that what lies there is hardly further in
 BEFORE_END_BYTES = 1 << 30  # more than the bands that the last of a whole drive's data may lie in
 BEFORE_END_PARTS = 64  # of a drive at least, so that it is hardly further out
+FURTHER_BYTES = tuple(gib << 30 for gib in (2, 4, 8, 16, 32, 64))
+"""How far before the last address tracks are looked at where those up to it lie in a cache: what was written
+last of a drive that was written whole, as much as the cache takes."""
 BEHIND_BYTES = (1 << 30, 3 << 30)
 """How far behind the start tracks are looked at as well: so many as `analysis.BEHIND_PLACES`, behind what
 test 1 wrote, and of a drive of which they are a 64th at most hardly further in."""
 LEAST_BYTES = 1 << 30
-MOST_IOS = 30_000
+MOST_IOS = 40_000
 
 Pairs = list[tuple[int, int]]
 
@@ -85,11 +90,15 @@ class Plan:
     steps: Steps
     base: int
     seen: Seen
+    end_bytes: int = 0
+    """How far before the last address that can be read the end is measured: behind that blocks lie in a
+    cache."""
+    end: tuple[str, str] = END
 
     @property
     def size(self) -> int:
-        """Bytes that can be read."""
-        return self.seen.packed.size_bytes
+        """Bytes that can be read, up to where the end is measured."""
+        return self.seen.packed.size_bytes - self.end_bytes
 
     @property
     def middle(self) -> float:
@@ -109,8 +118,9 @@ class Plan:
     def analysis(self) -> Analysis:
         """What the logs say. Each value is computed once, so it is asked for once its logs are there."""
         return Analysis(
-            lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.size, at_home=self.seen.at_home
-        )
+            lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.size,
+            at_home=self.seen.at_home, end=self.end,
+        )  # fmt: skip
 
     def read(self, name: str, at: F64) -> None:
         """One step of reads of the blocks that hold some addresses; none where these cannot be read."""
@@ -231,10 +241,34 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
     plan.scattered("id", [size - length], length, reads)
     if size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
         plan.scattered("id-before", [size - length - BEFORE_END_BYTES], length, reads)
-    if found.near is None or found.middle is None or found.last is None:
+    if found.near is None or found.middle is None:
+        return
+    if not found.end_is_found:
+        found = plan.seen.analysis = _end_before(plan, found, length, reads)
+    if found.last is None or found.near is None:
         return
     if _measure_steps(plan, found, found.near):
         _measure_far(plan, found)
+
+
+def _end_before(plan: Plan, found: Analysis, length: float, reads: int) -> Analysis:
+    """Looks further before the last address for tracks that are those of the end, twice in a row; what was
+    known where there are none so near that they hold as much."""
+    size, names = plan.size, [END[1]]
+    for number, before in enumerate(FURTHER_BYTES):
+        if size < BEFORE_END_PARTS * before:
+            break
+        names.append(f"id-before-{number + 2}")
+        plan.scattered(names[-1], [size - length - before], length, reads)
+        if number == 0:
+            continue
+        nearer = FURTHER_BYTES[number - 1]
+        plan.end_bytes, plan.end = nearer, (names[-2], names[-1])
+        further = plan.analysis()
+        if further.end_is_found and further.end_moved(nearer / size) <= MOST_MOVED:
+            return further
+        plan.end_bytes, plan.end = 0, END
+    return found
 
 
 def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:

@@ -30,6 +30,10 @@ STREAM_BYTES, STREAM_DEPTH = 1 << 20, 31
 STREAM_WRITES, STREAM_S, MOST_STREAM_WRITES = 1_024, 60.0, 4_096
 """Written in order: pieces of so many, for so long, of which the last two thirds count. The first of them may
 fill what little space is left."""
+FEW_WRITES, FEW_BYTES = 8, 512 << 20
+"""Of a shingled drive the first of them, until they are more than any volatile cache holds, in pieces of so
+many. One that cleans for each write that leaves its volatile cache takes minutes for each of those that wait,
+and what waits in a queue cannot be called back."""
 COUNTED_FROM = 1 / 3
 
 PIECE_S = 30.0
@@ -189,8 +193,10 @@ def stream(steps: Steps, seen: Cliff) -> None:
         seen.region = Region.of(steps.known, steps.size)
     io = IoBatch.writes(seen.region.in_order(MOST_STREAM_WRITES, STREAM_BYTES), STREAM_BYTES)
     done = IoLog.joined([])
+    may_clean = steps.known.word("drive_type") == "smr"
     while len(done) < len(io) and done.span_ns < STREAM_S * 1e9:
-        part = io.part(len(done), len(done) + STREAM_WRITES)
+        few = may_clean and len(done) * STREAM_BYTES < FEW_BYTES
+        part = io.part(len(done), len(done) + (FEW_WRITES if few else STREAM_WRITES))
         seen.stream = done = IoLog.joined([done, steps.run("stream", part, depth=STREAM_DEPTH)])
 
 

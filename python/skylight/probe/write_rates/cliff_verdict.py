@@ -145,6 +145,9 @@ def _fill_drive(seen: Cliff, known: Known, size_bytes: int) -> Finding:
     if seen.stream is None or not len(seen.stream):
         return FILL_DRIVE.unknown("No pace of writes in order was measured.")
     stream = counted_stream(seen.stream)
+    if len(stream) < PARTS:
+        few = f"{format_count(len(seen.stream))} in {format_duration(seen.stream.span_ns)}"
+        return FILL_DRIVE.unknown(f"Too few writes in order were done to name their pace: {few}.")
     pace = per_second(stream) * STREAM_BYTES
     ends = [known.part("throughput_bytes_per_s", key) for key in ("od", "md", "id")]
     speeds = [each for each in ends if each]
