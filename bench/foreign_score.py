@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import cast
 
 import tally
-from devices.family import FAMILY, Foreign, outcome
+from devices.expert import Foreign, outcome
+from devices.family import FAMILY
 from skylight.errors import SkylightError
 from skylight.findings import Finding
 from skylight.probe.scoring import SCORED, Outcome

@@ -12,7 +12,7 @@ from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.probe.cleaning_order import CleaningOrder, _judge, strays
+from skylight.probe.cleaning_order import CleaningOrder, _judge, in_two_queues, strays
 from skylight.probe.cleaning_order.measure import DOWN, MARKS, UP, CacheBands, Parade, marks
 from skylight.probe.session import Session
 from skylight.recording import Recording
@@ -92,3 +92,16 @@ def test_marks_of_a_set_associative_drive_share_no_cache_band() -> None:
         numbers = marks(10**12, direction, bands) // np.uint64(bands.band_bytes)
         assert len({int(number) % bands.count for number in numbers}) == MARKS
         assert np.all(np.diff(numbers.astype(np.int64)) > 0) == (direction == UP)
+
+
+def test_two_disks_that_clean_side_by_side_are_no_order_of_one() -> None:
+    # By written order: each half of the addresses is cleaned from its first mark on.
+    up = Parade("up-1-look", np.ones(20, bool), np.array([*[True] * 5, *[False] * 5] * 2))
+    down = Parade("down-1-look", np.ones(20, bool), np.array([*[True] * 6, *[False] * 4] * 2))
+    assert in_two_queues([up, down])
+    assert not _judge([up, down]).known
+    newest = Parade("up-1-look", np.ones(20, bool), np.arange(20) >= 10)
+    odd = Parade("down-1-look", np.ones(20, bool), np.arange(20) % 2 == 1)
+    for other in ([newest, newest], [odd, odd], [up, odd]):
+        assert not in_two_queues(other)
+        assert _judge(other).value == "other"

@@ -8,10 +8,15 @@ import numpy as np
 import pytest
 
 import tally
+from devices.ailments import VerifiedWrites
 from devices.arrays import Concatenated, Striped
 from devices.base import BLOCK, GIB, MIB, MS, Device, Disk
 from devices.caches import BATTERY, PAGE_CACHE, SSD_CACHE, CacheTraits, MediaCache, WriteBack
-from devices.family import CMR, FAMILY, outcome, word
+from devices.expert import CMR, outcome, word
+from devices.family import FAMILY
+from devices.flash import BurstCredits, SlcCache
+from devices.mappers import Snapshot, ZoneMapper
+from devices.redundant import Mirrored, Parity
 from devices.volumes import LogStructured, Thin, UnwrittenFile
 from skylight.evidence import IoBatch, IoLog, Op, Stop
 from skylight.findings import UNKNOWN, Finding
@@ -202,3 +207,52 @@ def test_the_border_of_two_disks_is_not_judged() -> None:
     found = Finding("track_bytes", {**row, "md": row["id"]}, "bytes", None, 1.0, "")
     assert outcome(found, by_name["concat-smr"]) == "right"
     assert outcome(found, by_name["unwritten-smr-file"]) == "wrong"
+
+
+def test_a_small_write_of_parity_reads_first() -> None:
+    parity, stripes = Parity("five", [disk() for _ in range(3)]), Striped("zero", [disk(), disk()])
+    assert written(parity) > written(stripes) + 5
+    whole = np.arange(40, dtype=np.uint64) * np.uint64(parity.row_bytes * 1000)
+    latency = parity.run(IoBatch.writes(whole, parity.row_bytes)).latency_ns
+    assert float(np.median(latency)) / MS < written(parity)
+
+
+def test_a_mirror_reads_from_one_disk_and_writes_to_both() -> None:
+    one, other = disk(), disk()
+    device = Mirrored("mirror", [one, other])
+    before = other.now_ns
+    device.run(IoBatch.reads([0], BLOCK))
+    assert one.now_ns > 0 and other.now_ns == before
+    device.run(IoBatch.writes([0], BLOCK))
+    assert other.now_ns > before
+
+
+def test_the_first_write_of_a_chunk_is_copied() -> None:
+    device = Snapshot("snapshot", disk())
+    assert written(device) > written(device) + 10
+
+
+def test_a_mapper_rewrites_a_zone_when_its_buffers_are_used_up() -> None:
+    device = ZoneMapper("mapper", disk())
+    latency = device.run(IoBatch.writes(PLACES, BLOCK)).latency_ns
+    assert latency[: device.buffers].max() < 100 * MS < 1000 * MS < latency[device.buffers :].min()
+    again = device.run(IoBatch.writes(PLACES[-3:] + np.uint64(BLOCK), BLOCK)).latency_ns
+    assert again.max() < 100 * MS
+
+
+def test_flash_and_rented_volumes_fall_off_a_cliff() -> None:
+    flash = SlcCache("flash", 64 * GIB, 1)
+    flash.cache_bytes = 20 * BLOCK
+    assert flash.run(IoBatch.writes(PLACES, BLOCK)).latency_ns[20:].min() > 40_000
+    assert flash.used == 20 * BLOCK
+    flash.pause(2)
+    assert flash.used == 0
+    rented = BurstCredits("rented", 512 * GIB, 1)
+    rented.left = 20.0
+    latency = rented.run(IoBatch.reads(PLACES, BLOCK)).latency_ns
+    assert float(np.median(latency[:10])) < 2 * MS < 8 * MS < float(np.median(latency[-10:]))
+
+
+def test_verified_writes_take_a_revolution_more() -> None:
+    device, plain = VerifiedWrites("verified", disk(), 1), Concatenated("one", [disk()])
+    assert 5 < written(device) - written(plain) < 12

@@ -9,7 +9,8 @@ import pytest
 
 from devices.base import Device, Disk
 from devices.caches import BATTERY, MediaCache, WriteBack
-from devices.family import CMR, FAMILY
+from devices.expert import CMR
+from devices.family import FAMILY
 from skylight import _native
 from skylight.engines import Engine
 from skylight.engines.sim import SimEngine, read_profile
@@ -166,3 +167,13 @@ class TestWhatThingsAre:
     @pytest.mark.parametrize("name", ["log-structured", "deduplicated"])
     def test_what_cannot_be_told_is_not_said(self, name: str, tmp_path: Path) -> None:
         assert found(made(name), tmp_path)["drive_type"].confidence < 0.9
+
+
+def test_writes_all_over_tell_a_mapper_of_zones_from_a_disk_written_in_place() -> None:
+    def of(seen: bool) -> tuple[str, float]:
+        clues = [models.landing("home"), models.elsewhere(4, 0, 0, "", ()), models.rewrites(seen=seen)]
+        return models.likeliest(models.posterior(clues), lambda model: model.drive_type)
+
+    assert of(True)[0] == "smr"
+    kind, chance = of(False)
+    assert kind == "cmr" and chance > 0.98

@@ -9,6 +9,7 @@ from devices.base import (
     BLOCK,
     FLUSH,
     GIB,
+    MIB,
     MS,
     READ,
     SECOND,
@@ -47,6 +48,8 @@ BATTERY = CacheTraits(
     4 * GIB, 30 * US, 40 * US, 2_000_000_000, 16 << 20, idle_ns=5 * SECOND, keeps_reads=False
 )
 PAGE_CACHE = CacheTraits(2 * GIB, 8 * US, 12 * US, 4_000_000_000, 1 << 30, idle_ns=30 * SECOND, flushes=True)
+GUEST_CACHE = CacheTraits(GIB, 15 * US, 20 * US, 3_000_000_000, 1 << 30, keeps_reads=False)
+TIER_CACHE = CacheTraits(GIB, 90 * US, 60 * US, 500_000_000, 1 << 20, idle_ns=3 * SECOND, keeps_reads=False)
 
 
 class WriteBack(Device):
@@ -164,3 +167,69 @@ class MediaCache(Device):
             at_ns = self.move_home(self.moved_together, max(at_ns, self.disk.now_ns))
         if not self.places:
             self.head = 0
+
+
+class ScatteredMediaCache(Device):
+    """A conventional disk with a log at each of sixteen places: a small write goes to the log of its
+    sixteenth of the addresses, and home when the disk is idle or that log is full."""
+
+    places = 16
+    log_bytes = 128 * MIB
+    largest = 256 << 10
+    idle_ns = 3 * SECOND
+    moved_together = 64
+    moved_when_full = 2048
+
+    def __init__(self, name: str, disk: Disk) -> None:
+        """Empty logs."""
+        self.part = (disk.size // self.places - self.log_bytes) // BLOCK * BLOCK
+        super().__init__(name, self.part * self.places)
+        self.disk = disk
+        self.logged: list[dict[int, int]] = [{} for _ in range(self.places)]
+        self.heads = [0] * self.places
+
+    def home(self, offset: int) -> int:
+        """Where an address lies, behind the log of its part."""
+        return offset + (min(offset // self.part, self.places - 1) + 1) * self.log_bytes
+
+    def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
+        """Writes go to the nearest log, reads to where the data is."""
+        if op == FLUSH:
+            return self.disk.command(FLUSH, 0, 0, at_ns)
+        number = min(offset // self.part, self.places - 1)
+        logged, blocks = self.logged[number], blocks_of(offset, size)
+        start = number * (self.part + self.log_bytes)
+        if op == READ:
+            place = logged.get(blocks[0])
+            return self.disk.command(READ, self.home(offset) if place is None else place, size, at_ns)
+        if size > self.largest:
+            for block in blocks:
+                logged.pop(block, None)
+            return self.disk.command(WRITE, self.home(offset), size, at_ns)
+        length = len(blocks) * BLOCK
+        if self.heads[number] + length > self.log_bytes:
+            while logged:
+                at_ns = self.move_home(number, self.moved_when_full, at_ns)
+            self.heads[number] = 0
+        for index, block in enumerate(blocks):
+            logged[block] = start + self.heads[number] + index * BLOCK
+        self.heads[number] += length
+        return self.disk.command(WRITE, start + self.heads[number] - length, length, at_ns)
+
+    def move_home(self, number: int, most: int, at_ns: int) -> int:
+        """Moves the blocks that are longest in a log; the end."""
+        logged = self.logged[number]
+        oldest = [block for block, _ in zip(logged, range(most), strict=False)]
+        for offset, size in merged(sorted(logged.pop(block) // BLOCK for block in oldest)):
+            at_ns = self.disk.command(READ, offset, size, at_ns)
+        homes = [(self.home(offset), size) for offset, size in merged(sorted(oldest))]
+        return self.disk.write_all(homes, at_ns)
+
+    def rest(self, from_ns: int, to_ns: int) -> None:
+        """Empties one log after the other while nobody comes."""
+        at_ns = from_ns + self.idle_ns
+        for number, logged in enumerate(self.logged):
+            while logged and at_ns < to_ns:
+                at_ns = self.move_home(number, self.moved_together, max(at_ns, self.disk.now_ns))
+            if not logged:
+                self.heads[number] = 0

@@ -76,6 +76,13 @@ class Thin(Device):
         return at_ns
 
 
+class Clusters(Thin):
+    """An image file that grows (qcow2): clusters of 64 KiB are appended when they are first written, with a
+    block of a table."""
+
+    chunk = 64 << 10
+
+
 class Deduplicated(Device):
     """A volume that stores equal blocks once. All that a test writes is alike, so a write is an entry in a
     log of references, of which 64 reach the disk together, and reads are answered from memory."""

@@ -130,6 +130,23 @@ def strays(seen: Parade) -> int:
     return int(np.count_nonzero(seen.order[count:]))
 
 
+def in_two_queues(told: Sequence[Parade]) -> bool:
+    """Whether some address parts all parades into two queues, each cleaned from its first mark on and each
+    in part only: two disks, one behind the other, clean at the same time, each in an order of its own. One
+    queue in another order leaves a part that is clean or untouched as a whole, or marks out of line."""
+    return any(all(_parts_at(seen, split) for seen in told) for split in range(2, parades.MARKS - 1))
+
+
+def _parts_at(seen: Parade, split: int) -> bool:
+    place = np.arange(len(seen.cleaned))
+    if seen.name.startswith(parades.DOWN):
+        place = place[::-1]
+    parts = [seen.cleaned[seen.told & side] for side in (place < split, place >= split)]
+    if not all(0 < int(np.count_nonzero(part)) < len(part) for part in parts):
+        return False
+    return sum(int(np.count_nonzero(part[np.count_nonzero(part) :])) for part in parts) <= STRAYS
+
+
 def in_line_by_chance(chances: Sequence[float], seen: int) -> float:
     """The chance that at least `seen` trials come out, each of its own chance."""
     out = np.ones(1)
@@ -177,6 +194,8 @@ def _judge(told: list[Parade]) -> Finding:
         return ORDER.found("fifo", 1.0 - chance, why, rows)
     marks = sum(len(seen.order) for seen in told)
     misread = binomial_tail(sum(out), marks, MISREAD)
+    if misread <= LARGEST_CHANCE and in_two_queues(told):
+        return ORDER.unknown(f"{why}; below and above an address each was cleaned in its own order", rows)
     if misread <= LARGEST_CHANCE:
         return ORDER.found("other", 1.0 - misread, why, rows)
     return ORDER.unknown(f"{why}: too many for misread marks, too few for another order")

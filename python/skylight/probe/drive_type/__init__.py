@@ -48,12 +48,15 @@ from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDING
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
 from skylight.probe.drive_type.mixed import PAIRS, Mixed
 from skylight.probe.drive_type.plan import (
+    ALL_OVER,
+    ALL_OVER_WRITES,
     DECISIVE,
     FLUSHED_BURST,
     FLUSHES,
     IO_BYTES,
     NARROW_BYTES,
     PLACES,
+    REWRITING,
     ROUND_IOS,
     STALLING,
     SUSTAINED_REGION_BYTES,
@@ -63,7 +66,7 @@ from skylight.probe.drive_type.plan import (
     WIDE_WRITES,
     Plan,
 )
-from skylight.probe.drive_type.verdict import in_log, judge
+from skylight.probe.drive_type.verdict import in_log, in_place, judge
 from skylight.probe.drive_type.writes import (
     FEWEST_SHARE,
     LARGE_BYTES,
@@ -80,7 +83,7 @@ MOST_PIECES = 96  # most are shorter where bands are cleaned all the time
 WIDE_SHARE, MIXED_SHARE, FLUSH_SHARE = 0.2, 0.3, 0.1
 LEAST_TARGET_BYTES = 4 << 20
 MOST_READ_S, LIKELY_READ_S = 120.0, 5.0
-MOST_S, LIKELY_S, UNSHINGLED_S = 1_800.0, 25.0, 15.0
+MOST_S, LIKELY_S, UNSHINGLED_S = 1_800.0, 35.0, 25.0
 NARROW = ("writes-narrow", "writes-narrowest")
 FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
 
@@ -134,11 +137,12 @@ class DriveType(ProcedureTest[Observed]):
         narrow = len(NARROW_BYTES) * PLACES * VISITS
         sustained, settled = SUSTAINED_WRITES, settling.MOST_WRITES
         single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS + PLACES * VISITS + 2 * PLACES
+        single += ALL_OVER_WRITES
         sustained += readback.MOST_AROUND
         block = max(IO_BYTES, facts.block_bytes)
         written = (single + settled * settling.UNIT_BLOCKS) * block
         written += min(sustained * LARGE_BYTES, facts.size_bytes)
-        flushes = 2 * FLUSHES + narrow + PLACES * VISITS + 2
+        flushes = 2 * FLUSHES + narrow + PLACES * VISITS + 2 + ALL_OVER_WRITES
         ios = reads + single + sustained + settled + flushes + 3 * PAIRS
         return Cost(ios, MOST_S, written, LIKELY_S, UNSHINGLED_S)
 
@@ -261,10 +265,19 @@ class DriveType(ProcedureTest[Observed]):
                 )
                 for first in range(0, len(log), rows)
             )  # fmt: skip
+            if all(in_place(writes, turning) for writes in seen.elsewhere):
+                seen.rewrites = self._all_over(plan, flushed=flushed)
         logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
         # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
         if logged and not seen.stalled and (seen.read_back is None or seen.read_back.where == "flash"):
             seen.settled = settling.settle(plan, turning.period_ns)
+
+    def _all_over(self, plan: Plan, *, flushed: bool) -> bool:
+        """Whether one write in each of many places all over the target waits as for regions to be rewritten:
+        what writes in place only where it has written of late looks in place in a few regions."""
+        where = plan.scattered(ALL_OVER, plan.reach, ALL_OVER_WRITES)
+        log = self._write(plan, ALL_OVER, where, plan.reach, flushed=flushed, until=REWRITING)
+        return REWRITING.reached(log)
 
     @staticmethod
     def _flush(plan: Plan, region: int) -> I64:

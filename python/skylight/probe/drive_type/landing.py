@@ -85,6 +85,8 @@ class Observed:
     sustained: Sustained = field(default_factory=lambda: Sustained.of([]))
     read_back: ReadBack | None = None
     elsewhere: tuple[Writes, ...] = ()
+    rewrites: bool | None = None
+    """Whether one write in each of many places all over the target waited as for regions to be rewritten."""
     settled: Settled | None = None
     crowded_ns: I64 = field(default_factory=_no_latencies)
     """Writes, with the reads between them, of which many waited as for cleaning."""

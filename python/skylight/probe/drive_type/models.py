@@ -28,7 +28,9 @@ class Model:
 
     `lands` says where small writes go at the start of the addresses, `lands_elsewhere` in their other parts
     if not there as well; `maps`, whether blocks never written are answered without a medium; `alone`, whether
-    a block goes home by itself, and `with_band`, whether it takes its band along: neither where none does."""
+    a block goes home by itself, and `with_band`, whether it takes its band along: neither where none does;
+    `rewrites`, whether only the regions written of late are written in place, for which others are
+    rewritten."""
 
     name: str
     prior: float
@@ -39,6 +41,7 @@ class Model:
     maps: bool = False
     alone: bool = False
     with_band: bool = False
+    rewrites: bool = False
 
     @property
     def rotates(self) -> bool:
@@ -52,12 +55,21 @@ MODELS: tuple[Model, ...] = (
     # to go home. What it costs when they are wrong: such a disk is called shingled, at the confidence that
     # stands here.
     Model("not a rotating disk", 0.27, "not-rotating", "none", "unseen"),
-    Model("a disk written in place", 0.2725, "cmr", "none", "home"),
+    Model("a disk written in place", 0.2695, "cmr", "none", "home"),
     Model("several disks written in place", 0.04, "cmr", "none", "home"),
     Model("a thin volume or a sparse file on such a disk", 0.03, "cmr", "none", "home", maps=True),
     Model("a shingled disk with a log on its platters", 0.20, "smr", "disk", "log", with_band=True),
     Model("a shingled disk, in part written in place", 0.02, "smr", "disk", "home", "log", with_band=True),
     Model("a thin volume on a shingled disk", 0.005, "smr", "disk", "log", maps=True, with_band=True),
+    Model(
+        "a shingled disk behind a mapper of zones",
+        0.003,
+        "smr",
+        "disk",
+        "home",
+        with_band=True,
+        rewrites=True,
+    ),
     Model("a shingled disk with a flash cache", 0.05, "smr", "flash", "flash", with_band=True),
     Model("an ordinary disk with a log on its platters", 0.025, "cmr", "disk", "log", alone=True),
     Model("an ordinary disk, in part with a log", 0.0025, "cmr", "disk", "home", "log", alone=True),
@@ -80,6 +92,8 @@ CHANCES = {
     "part unclear, in place": 0.2,  # a part looks like neither, where the start showed writes in place
     "part unclear, elsewhere": 0.5,  # the same of writes that go to a log or a cache, packed or busy cleaning
     "part in place": 0.3,  # a part of a disk in part written in place is
+    "rewrites, written in place": 1e-3,  # writes all over such a disk wait a second: other trouble
+    "no rewrites, a mapper": 0.2,  # it has more zones for writes in place than places were written
     "zones declared, not shingled": 0.01,  # zones with write pointers on a disk that could do without them
     "slow FLUSH, flash": 0.2,  # of flash that has no power for its own caches
     "slow FLUSH, a disk behind": 0.9,
@@ -147,6 +161,19 @@ def zones_declared() -> Clue:
 def stalls() -> Clue:
     """Writes waited as long as for bands to be cleaned."""
     return Clue(lambda model: 1.0 if model.with_band else CHANCES["stalls mistaken"])
+
+
+def rewrites(*, seen: bool) -> Clue:
+    """Whether writes all over the addresses waited as for regions to be rewritten."""
+    mistaken, missed = CHANCES["rewrites, written in place"], CHANCES["no rewrites, a mapper"]
+
+    def chance(model: Model) -> float:
+        if seen:
+            return 1.0 if model.rewrites else mistaken
+        return missed if model.rewrites else 1.0
+
+    words = "Writes all over the addresses wait as for whole regions to be rewritten." if seen else ""
+    return Clue(chance, words, ("writes-all-over",))
 
 
 def unmoved(words: str, rows: tuple[str, ...]) -> Clue:

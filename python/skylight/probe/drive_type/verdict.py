@@ -86,6 +86,8 @@ def _clues(seen: Observed, found: Landing) -> list[Clue]:
         clues.append(models.elsewhere(len(PARTS), 0, 0, "", ()))  # places all over the target were read back
     if seen.elsewhere and turning is not None:
         clues.append(_elsewhere(seen.elsewhere, turning))
+    if seen.rewrites is not None:
+        clues.append(models.rewrites(seen=seen.rewrites))
     if seen.zoned:
         clues.append(models.zones_declared())
     if found.logged and seen.stalled:

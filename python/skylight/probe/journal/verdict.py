@@ -10,7 +10,7 @@ Source: Skylight (FAST '15) sections 4.3 and 4.3.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from skylight.findings import Finding, Known
 from skylight.infer.host_clock import host_of
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
+from skylight.infer.striped import STRIPES
 from skylight.probe.journal.entries import Bound, groups, largest_full, largest_group
 from skylight.probe.journal.findings import (
     ENTRY_MAX,
@@ -170,10 +171,23 @@ def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
 
 
 def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
-    """All findings."""
+    """All findings, none surer than that there is a journal to find: what the drive was taken for."""
+    kind = known.get("drive_type")
+    most = kind.confidence if kind is not None and kind.known else 1.0
+    return [replace(each, confidence=min(each.confidence, most)) for each in _judge(seen, runs, known)]
+
+
+def _judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     if runs.volatile == "hidden":
         why = "Writes end in a volatile cache that a FLUSH does not empty, so the journal is not seen."
         return [QUANTUM.unknown(why, ("rounds",)), ENTRY_MAX.unknown(why, ("rounds",))]
+    if seen.quantum is not None and at_a_stripe(seen.quantum.low, seen.footprints.block):
+        why = (
+            f"lone writes of more than {format_size(seen.quantum.low)} take longer, as with a quantum of a"
+            " journal; but there they also reach the next stripe, if this is an array"
+        )
+        rows = tuple(f"lone-{size}-1" for size in (seen.quantum.low, seen.quantum.high))
+        return [QUANTUM.unknown(why, rows), ENTRY_MAX.unknown(why, rows), *_merge_findings(seen)]
     if seen.quantum is None:
         if seen.smooth or not seen.footprints.runs:
             return []
@@ -189,6 +203,16 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
     return [*findings, _out_of_band(seen, seen.quantum, runs, known), *_merge_findings(seen)]
+
+
+def at_a_stripe(low: int, block: int) -> bool:
+    """Whether the longest write of one quantum ends where stripes of an array end: all lone writes begin a
+    block behind a border of 1 MiB (`measure.Bench.offsets`).
+
+    >>> at_a_stripe(60 << 10, 4096), at_a_stripe(832 << 10, 4096)
+    (True, False)
+    """
+    return low + block in STRIPES
 
 
 def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> Finding:

@@ -188,8 +188,11 @@ def _ahead(tracks: Tracks, piece: int, angle: float, io_bytes: int) -> tuple[flo
 
 
 def _anywhere(place: Tracks, rng: np.random.Generator, count: int) -> F64:
-    """Random addresses in the pieces of a place, each piece as likely as it is long."""
+    """Random addresses in the pieces of a place, each piece as likely as it is long; all alike where blocks
+    show no length, as where their reads do not reach the disk."""
     length = place.end - place.begin
+    if not length.sum() > 0:
+        length = np.ones(len(length))
     piece = rng.choice(len(length), size=count, p=length / length.sum())
     return np.asarray(place.begin[piece] + rng.random(count) * length[piece], np.float64)
 
