@@ -24,7 +24,7 @@ DEPS_STAMP := $(VENV)/.dependencies
 NATIVE := python/skylight/_native.abi3.so
 # Folders too: their time changes when a file is removed.
 NATIVE_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -path 'crates/*/tests' -prune -o -print)
-PYTHON_SOURCES := python tests $(wildcard bench)
+PYTHON_SOURCES := python tests $(wildcard bench) scripts
 RUN_TARGETS := sim:st5000as0011 sim:emulated-smr-1 sim:emulated-smr-2 sim:st4000nc001
 # Files in the order of tests/conftest.py: the longest first.
 PYTEST_ARGS ?= -n auto --dist loadfile --no-loadscope-reorder

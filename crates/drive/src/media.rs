@@ -5,6 +5,8 @@
 //!
 //! Invariants: time never goes back; every access is in the ledger, every platter access in the trace.
 
+use std::cmp::Reverse;
+
 use skylight_disk::{
     AccessStart, AccessTiming, Direction, Disk, Head, Nanos, Pba, PbaExtent, SectorPosition, Sectors, Time,
 };
@@ -115,14 +117,18 @@ impl Media {
     fn access_group(&mut self, start: Time) -> Time {
         let mut at = start;
         let mut group = std::mem::take(&mut self.group);
-        group.sort_unstable_by_key(|(access, _)| access.extent.start);
+        // Descending, so that what leaves is near the end: a gather of a band of single blocks has thousands.
+        group.sort_unstable_by_key(|(access, _)| Reverse(access.extent.start));
         while !group.is_empty() {
             let cost = |(access, begin): &(Access, Option<AccessStart>)| {
                 self.positioning(begin.as_ref().map(AccessStart::position), access.direction, at)
             };
+            let last = group.len() - 1;
             let nearest = match group.len().min(self.window) {
-                1 => 0,
-                window => (0..window).min_by_key(|&index| cost(&group[index])).unwrap_or(0),
+                1 => last,
+                window => {
+                    (0..window).map(|back| last - back).min_by_key(|&at| cost(&group[at])).unwrap_or(last)
+                }
             };
             let (access, begin) = group.remove(nearest);
             self.next = begin.map(|begin| (access.extent.start, begin));

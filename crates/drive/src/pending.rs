@@ -355,7 +355,26 @@ impl Pending {
     }
 
     /// What the queued commands wait for; the cache is busy with an earlier one until `cache_busy_until`.
+    #[inline]
     pub(crate) fn outlook(&self, cache_busy_until: Time, cache: &WriteCache) -> Outlook {
+        match self.oldest() {
+            None => Outlook::default(),
+            // Plain writes are taken in order.
+            Some(oldest) if self.dependents == 0 && self.blocked == 0 => {
+                match cache.has_space(self.command(0).extent) {
+                    true => Outlook {
+                        arrival: Some((cache_busy_until.max(oldest.queued_at), 0)),
+                        ..Outlook::default()
+                    },
+                    false => Outlook { full: Some(oldest.queued_at), ..Outlook::default() },
+                }
+            }
+            Some(_) => self.outlook_of_each(cache_busy_until, cache),
+        }
+    }
+
+    /// The same, whatever is queued.
+    fn outlook_of_each(&self, cache_busy_until: Time, cache: &WriteCache) -> Outlook {
         let mut outlook = Outlook::default();
         for (index, arrival) in self.arrivals()[..self.queued()].iter().enumerate() {
             if arrival.blocked {

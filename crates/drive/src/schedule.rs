@@ -244,7 +244,8 @@ impl SptfQueue {
         Target { age: self.admitted, group: 0, candidate: UNKNOWN }
     }
 
-    /// Index of the command that the heads reach first; `ready` gives when they may start to move for each.
+    /// Index of the command that the heads reach first; `ready` gives when they may start to move for each, and does not
+    /// decrease from one command to the next.
     pub(crate) fn nearest(
         &mut self,
         parts: (&dyn Layer, &Media),
@@ -252,6 +253,13 @@ impl SptfQueue {
         (commands, targets): (&[Command], &mut [Target]),
         ready: impl Fn(usize) -> Time,
     ) -> usize {
+        let starts = |index: usize| ready(index).max(now);
+        if commands.is_empty()
+            || are_at_one_place(parts.0, commands) && starts(0) == starts(commands.len() - 1)
+        {
+            // The oldest of equals; none has to be located.
+            return 0;
+        }
         // Usually only the newest.
         for (index, target) in targets.iter_mut().enumerate().rev() {
             if self.unknown == 0 {
@@ -411,6 +419,10 @@ impl SptfQueue {
 
     /// Invalidates the locations that a plan may have changed; a trim spans many groups.
     pub(crate) fn invalidate(&mut self, layer: &dyn Layer, plan: &Plan, trim: bool, targets: &mut [Target]) {
+        if self.free.len() == self.candidates.len() {
+            // No command is located.
+            return;
+        }
         let mut done = None;
         for step in plan.steps() {
             let Step::Commit(change) = step else {
@@ -434,6 +446,14 @@ impl SptfQueue {
     }
 }
 
+/// Whether the accesses of all commands start at the same sector: writes of one length to a log.
+#[inline]
+fn are_at_one_place(layer: &dyn Layer, commands: &[Command]) -> bool {
+    let len = commands.first().map(|first| first.extent.len);
+    layer.writes_to_log()
+        && commands.iter().all(|command| command.op == Op::Write && Some(command.extent.len) == len)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -441,11 +461,50 @@ mod tests {
     use crate::random::{Kind, random_profile};
     use proptest::prelude::*;
     use skylight_command::CommandId;
-    use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Sectors};
-    use skylight_layer::Conventional;
+    use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, PbaExtent, Sectors};
+    use skylight_layer::{Conventional, MediaUse, Piece, Queue};
+
+    /// A log that ends at a sector for each length of a write.
+    struct Log(Conventional);
+
+    impl Layer for Log {
+        fn capacity(&self) -> Sectors {
+            self.0.capacity()
+        }
+
+        fn take(&mut self, queue: Queue<'_>, plan: &mut Plan) {
+            self.0.take(queue, plan);
+        }
+
+        fn locate(&self, extent: LbaExtent, pieces: &mut Vec<Piece>) {
+            self.0.locate(extent, pieces);
+        }
+
+        fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba) {
+            match write {
+                true => (Medium::Platter, Pba(extent.len.get() * 12_345)),
+                false => self.0.locate_first(extent, write),
+            }
+        }
+
+        fn writes_to_log(&self) -> bool {
+            true
+        }
+
+        fn erase(&mut self) {}
+
+        fn media_use(&self) -> MediaUse {
+            self.0.media_use()
+        }
+
+        fn initial_locations(&self, extent: LbaExtent, visit: &mut dyn FnMut(PbaExtent)) {
+            self.0.initial_locations(extent, visit);
+        }
+    }
 
     /// The minimum positioning time and the command chosen by comparing all.
     fn nearest_by_comparison(
+        layer: &dyn Layer,
         media: &Media,
         now: Time,
         commands: &[Command],
@@ -453,7 +512,8 @@ mod tests {
     ) -> (Nanos, usize) {
         let duration = commands.iter().zip(ready).map(|(command, &ready)| {
             let direction = if command.op == Op::Write { Direction::Write } else { Direction::Read };
-            let position = media.disk.geometry().position_of(Pba(command.extent.start.get()));
+            let (_, first) = layer.locate_first(command.extent, command.op == Op::Write);
+            let position = media.disk.geometry().position_of(first);
             let begin = ready.max(now);
             begin - now + media.disk.positioning(media.head, begin, &position, direction)
         });
@@ -465,6 +525,7 @@ mod tests {
         fn the_choice_agrees_with_comparing_all(
             seed in 0u64..200,
             commands in prop::collection::vec((any::<bool>(), 0.0f64..1.0, 0u64..200_000), 1..70),
+            log in prop::option::of(prop::sample::select(vec![[8, 8], [8, 16]])),
             gone in prop::collection::vec(0usize..70, 0..40),
             at_ns in 0u64..100_000_000,
         ) {
@@ -472,12 +533,18 @@ mod tests {
             let drive = crate::Drive::new(&Profile::from_toml(&text, "random").unwrap(), seed).unwrap();
             let blocks = drive.capacity().0 / BLOCK_SECTORS;
             let layer = Conventional::new(Medium::Platter, drive.capacity());
+            let layer: Box<dyn Layer> = if log.is_some() { Box::new(Log(layer)) } else { Box::new(layer) };
+            let layer = layer.as_ref();
             let media = Media::new(drive.disk().clone(), None, 1);
-            let ready: Vec<Time> = commands.iter().map(|&(_, _, ready_ns)| Time(at_ns + ready_ns)).collect();
+            let mut ready: Vec<Time> = commands.iter().map(|&(_, _, ready_ns)| Time(at_ns + ready_ns)).collect();
+            ready.sort_unstable();
             let commands: Vec<Command> = (0..).zip(&commands).map(|(id, &(write, at, _))| {
-                let at = Lba((at * blocks as f64) as u64 * BLOCK_SECTORS);
+                // To a log, writes of one or of two lengths, and one read where two lengths are.
+                let len = log.map_or(BLOCK_SECTORS, |lengths| lengths[usize::from(write)]);
+                let write = write || log.is_some_and(|[one, other]| one == other || id > 0);
+                let at = Lba((at * (blocks - 1) as f64) as u64 * BLOCK_SECTORS);
                 let op = if write { Op::Write } else { Op::Read };
-                Command::new(CommandId(id), op, LbaExtent::new(at, Sectors(BLOCK_SECTORS)))
+                Command::new(CommandId(id), op, LbaExtent::new(at, Sectors(len)))
             }).collect();
             let mut queue = SptfQueue::default();
             let targets = commands.iter().map(|_| queue.admit());
@@ -494,8 +561,8 @@ mod tests {
                 let commands: Vec<Command> = waiting.iter().map(|w| w.0).collect();
                 let ready: Vec<Time> = waiting.iter().map(|w| w.1).collect();
                 let mut targets: Vec<Target> = waiting.iter().map(|w| w.2).collect();
-                let chosen = queue.nearest((&layer, &media), now, (&commands, &mut targets), |index| ready[index]);
-                prop_assert_eq!(chosen, nearest_by_comparison(&media, now, &commands, &ready).1);
+                let chosen = queue.nearest((layer, &media), now, (&commands, &mut targets), |index| ready[index]);
+                prop_assert_eq!(chosen, nearest_by_comparison(layer, &media, now, &commands, &ready).1);
                 for (waits, target) in waiting.iter_mut().zip(targets) {
                     waits.2 = target;
                 }

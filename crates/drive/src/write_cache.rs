@@ -224,6 +224,7 @@ impl WriteCache {
     }
 
     /// The run of the newest write, or of the newest one of its zone, if a write continues that.
+    #[inline]
     fn continued_run(&self, extent: LbaExtent) -> Option<u32> {
         let newest = self.dirty().last().filter(|newest| newest.extent.end() == extent.start);
         let in_zone = || {
@@ -346,10 +347,12 @@ impl WriteCache {
             }
             self.remove_newest(extent, logged);
             self.sptf.remove(self.targets[at]);
-            self.writes.copy_within(first..at, first + 1);
-            self.logged.copy_within(first..at, first + 1);
-            self.run_of.copy_within(first..at, first + 1);
-            self.targets.copy_within(first..at, first + 1);
+            if at > first {
+                self.writes.copy_within(first..at, first + 1);
+                self.logged.copy_within(first..at, first + 1);
+                self.run_of.copy_within(first..at, first + 1);
+                self.targets.copy_within(first..at, first + 1);
+            }
             self.first += 1;
             removed(extent);
         }

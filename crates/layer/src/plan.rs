@@ -395,6 +395,12 @@ pub trait Layer: Send {
         0
     }
 
+    /// Whether the location of a write's first sector ([`Layer::locate_first`]) depends on nothing but the length of the
+    /// write, for the scheduler: all writes go to the end of one log.
+    fn writes_to_log(&self) -> bool {
+        false
+    }
+
     /// A hint that this address will be looked up soon, so that its map entries can be prefetched. No other effect.
     fn hint(&mut self, _address: skylight_disk::Lba) {}
 

@@ -375,13 +375,16 @@ fn shift_for(span: u64) -> u8 {
 /// Leaves by number, in chunks, so that growth copies nothing and wastes little memory.
 #[derive(Default)]
 pub(crate) struct Leaves {
-    chunks: Vec<Box<[Leaf]>>,
+    chunks: Vec<Box<Chunk>>,
     allocated: u32,
     free: Vec<u32>,
 }
 
 /// Leaves in a chunk.
 const CHUNK: u32 = 256;
+
+/// Of a fixed length, so that a look-up has one bound to check.
+type Chunk = [Leaf; CHUNK as usize];
 
 impl Leaves {
     #[inline]
@@ -401,7 +404,10 @@ impl Leaves {
             return number;
         }
         if self.allocated.is_multiple_of(CHUNK) {
-            self.chunks.push(vec![Leaf::new(0); CHUNK as usize].into_boxed_slice());
+            // Through a slice, because an array would be built on the stack.
+            let chunk: Result<Box<Chunk>, _> =
+                vec![Leaf::new(0); CHUNK as usize].into_boxed_slice().try_into();
+            self.chunks.extend(chunk);
         }
         let number = self.allocated;
         self.allocated += 1;

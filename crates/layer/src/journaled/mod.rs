@@ -372,6 +372,10 @@ impl Layer for Journaled {
         }
     }
 
+    fn writes_to_log(&self) -> bool {
+        true
+    }
+
     fn hint(&mut self, address: Lba) {
         self.map.hint(address);
     }
