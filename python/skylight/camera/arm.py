@@ -35,8 +35,9 @@ COARSE, FINE = (1.5, 12, 2500), (1.0, 24, 6000)
 # Where the pivot may be: this many directions, at these distances from the middle of the support, as shares
 # of its size.
 DIRECTIONS, DISTANCES = 12, (0.6, 0.9, 1.5, 3.0)
-# Where rivals of a doubtful pivot are: a window shows the arm, whose other end is not far.
-NEAR_DISTANCES = DISTANCES[:3]
+# Where rivals of a doubtful pivot are: a window shows the arm, whose other end is not far. From far away any
+# small shift of the picture is a turn, so what explains most there need not be the arm.
+NEAR_DISTANCES = DISTANCES[:2]
 # Beyond this distance an arc is a straight line to a tenth of a pixel, and no arm is so long.
 FARTHEST = 8.0
 # The best places of the grid that are climbed from, and the last step in direction, rad: 1 % of the stroke
@@ -193,6 +194,12 @@ def places_around(x: F32, y: F32) -> list[Point]:
         for far in NEAR_DISTANCES
         for turn in range(DIRECTIONS)
     ]
+
+
+def is_near(x: F32, y: F32, pivot: Point) -> bool:
+    """Whether a point lies as near to what moves as `places_around` does."""
+    middle, extent = _extent(x, y)
+    return float(np.hypot(pivot[0] - middle[0], pivot[1] - middle[1])) <= NEAR_DISTANCES[-1] * extent
 
 
 def _extent(x: F32, y: F32) -> tuple[Point, float]:

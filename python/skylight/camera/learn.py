@@ -35,6 +35,9 @@ PLAINLY_EXPLAINED = 0.95
 # Rivals that are learnt from, of those that do best after one round; and how often the best is learnt from
 # again while it gets better.
 MOST_RIVALS, MOST_AGAIN = 3, 2
+# A rival's arm turns by this much, rad: six tenths of the 29 degrees of a whole stroke. About a wrong pivot a
+# thing that hardly turns may explain more than the arm does (97 % in film 525 of up to 240 px, by 4 degrees).
+LEAST_RIVAL_SWING_RAD = 0.6 * float(np.radians(29.0))
 # A head covers at least this many pixels of the working size; specks of noise cover a few.
 LEAST_HEAD_PIXELS = 20.0
 
@@ -49,6 +52,8 @@ class Learnt:
     usual_pixels: float
     explained: float
     """The share of what moves that the arm explains, in the median frame."""
+    swing_rad: float
+    """By which the arm turns, but for the outermost frames."""
 
 
 def learn(found: Survey, background: Background) -> Learnt:
@@ -74,7 +79,8 @@ def _best_rival(found: Survey, background: Background, best: Learnt) -> Learnt:
     while tried:
         with contextlib.suppress(UnusableClipError):
             rival = _from(found, background, tried.pop(0))
-            if rival.explained > best.explained:
+            near = arms.is_near(x, y, rival.polar.pivot) and rival.swing_rad >= LEAST_RIVAL_SWING_RAD
+            if near and rival.explained > best.explained:
                 best = rival
         if not tried and again < MOST_AGAIN and best.explained < PLAINLY_EXPLAINED:
             # The first background's faults matter less from a pivot that is nearer.
@@ -127,12 +133,13 @@ def _from(found: Survey, background: Background, pivot: arms.Point | None) -> Le
         background = backgrounds.refined(background, found, *angles)
         background = background if round_ else _outer(background, pivot)
     masks = background.masks(samples)
-    _, explained, pixels = appearance.match(polar.sums(masks), masks)
+    shift, explained, pixels = appearance.match(polar.sums(masks), masks)
     usual = float(np.median(pixels))
     if usual < LEAST_HEAD_PIXELS:
         raise UnusableClipError("nothing moves in it but noise: no head in view")
-    share = float(np.median(explained[pixels >= arms.LEAST_PIXELS]))
-    return Learnt(background, polar, appearance, usual, share)
+    shown = pixels >= arms.LEAST_PIXELS
+    swing_rad = float(np.ptp(np.quantile(appearance.frame_rad(shift[shown]), (0.02, 0.98))))
+    return Learnt(background, polar, appearance, usual, float(np.median(explained[shown])), swing_rad)
 
 
 def _check_moving(masks: F32) -> None:
