@@ -90,6 +90,24 @@ def test_a_pivot_that_seems_to_lie_on_the_other_side(tmp_path: Path) -> None:
     assert np.quantile(np.abs(found.position - case.truth()), 0.95) < POSITION_ERROR
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        drawn(25, 320, 2000),
+        *(
+            pytest.param(drawn(seed, *bounds), marks=pytest.mark.long)
+            for seed, bounds in ((518, (240, 600)), (524, (240, 600)), (395, (1920, 10_000)))
+        ),
+    ],
+    ids=lambda case: f"seed{case.look.seed}",
+)
+def test_a_pivot_that_does_worse_on_the_first_background(case: Case, tmp_path: Path) -> None:
+    # So much of these dark arms is in their first background that wrong pivots explain more of it than the
+    # true one does. With the best of those, positions of 25 are off by 2.2 %, of 518 and 524 by the whole
+    # stroke, and 395 is refused.
+    check_against_truth(case, tmp_path / "film.mp4")
+
+
 @pytest.fixture(scope="module")
 def case() -> Case:
     """A small film in grey."""
@@ -155,6 +173,13 @@ def test_a_still_image_and_a_view_without_head(film: Frames, keep: Keep, rng: np
 def test_a_camera_that_shakes(film: Frames, keep: Keep, rng: np.random.Generator) -> None:
     shaken = [np.roll(frame, tuple(rng.integers(-2, 3, 2)), (0, 1)) for frame in film]
     assert "the camera shakes" in refusal(keep("shaken.mp4", shaken))
+
+
+def test_a_rival_pivot_about_which_hardly_anything_turns(tmp_path: Path) -> None:
+    # It explains 98 % of this small film, with the ends exchanged.
+    case = drawn(525, 240, 600)
+    found = track(case.film(tmp_path / "film.mp4"))
+    assert np.quantile(np.abs(found.position - case.truth()), 0.95) < 2 * POSITION_ERROR
 
 
 def test_two_things_that_move(film: Frames, keep: Keep) -> None:

@@ -35,6 +35,9 @@ COARSE, FINE = (1.5, 12, 2500), (1.0, 24, 6000)
 # Where the pivot may be: this many directions, at these distances from the middle of the support, as shares
 # of its size.
 DIRECTIONS, DISTANCES = 12, (0.6, 0.9, 1.5, 3.0)
+# Where rivals of a doubtful pivot are: a window shows the arm, whose other end is not far. From far away any
+# small shift of the picture is a turn, so what explains most there need not be the arm.
+NEAR_DISTANCES = DISTANCES[:2]
 # Beyond this distance an arc is a straight line to a tenth of a pixel, and no arm is so long.
 FARTHEST = 8.0
 # The best places of the grid that are climbed from, and the last step in direction, rad: 1 % of the stroke
@@ -183,19 +186,46 @@ def learn(polar: Polar, masks: F32, rounds: int = ROUNDS) -> tuple[Appearance, F
     return appearance, shift, explained
 
 
+def places_around(x: F32, y: F32) -> list[Point]:
+    """Points all around what moves, about as far from it as a pivot is."""
+    middle, extent = _extent(x, y)
+    return [
+        _point(middle, extent, turn * 2 * np.pi / DIRECTIONS, far)
+        for far in NEAR_DISTANCES
+        for turn in range(DIRECTIONS)
+    ]
+
+
+def is_near(x: F32, y: F32, pivot: Point) -> bool:
+    """Whether a point lies as near to what moves as `places_around` does."""
+    middle, extent = _extent(x, y)
+    return float(np.hypot(pivot[0] - middle[0], pivot[1] - middle[1])) <= NEAR_DISTANCES[-1] * extent
+
+
+def _extent(x: F32, y: F32) -> tuple[Point, float]:
+    """The middle of what moves, and its size."""
+    middle = (float(x.min() + x.max()) / 2, float(y.min() + y.max()) / 2)
+    return middle, float(np.hypot(np.ptp(x), np.ptp(y)))
+
+
+def _point(middle: Point, extent: float, turn: float, far: float) -> Point:
+    """The point in a direction, at a distance in sizes."""
+    away = far * extent
+    return middle[0] + away * float(np.cos(turn)), middle[1] + away * float(np.sin(turn))
+
+
 def find_pivot(x: F32, y: F32, masks: F32, near: Point | None = None, *, fine: bool = False) -> Point:
     """The point about which the frames are shifted copies of each other; looked for around `near` if that
     is given."""
     bin_px, most_frames, most_pixels = FINE if fine else COARSE
     step = max(1, len(x) // most_pixels)
     x, y, masks = x[::step], y[::step], masks[_farthest(masks, most_frames)][:, ::step]
-    middle = (float(x.min() + x.max()) / 2, float(y.min() + y.max()) / 2)
-    extent = float(np.hypot(np.ptp(x), np.ptp(y)))
+    middle, extent = _extent(x, y)
 
     def quality(turn: float, far: float) -> float:
         if far > FARTHEST:
             return 0.0
-        pivot = (middle[0] + far * extent * np.cos(turn), middle[1] + far * extent * np.sin(turn))
+        pivot = _point(middle, extent, turn, far)
         if np.hypot(x - pivot[0], y - pivot[1]).min() < LEAST_PIVOT * extent:
             return 0.0  # amid what moves, or all but
         _, _, explained = learn(Polar(x, y, pivot, bin_px), masks, 1)
@@ -208,8 +238,7 @@ def find_pivot(x: F32, y: F32, masks: F32, near: Point | None = None, *, fine: b
         tried = [(float(np.arctan2(down, right)), float(np.hypot(right, down)))]
     ranked = sorted(((quality(*place), place) for place in tried), reverse=True)
     best = max(_climbed(quality, one) for one in ranked[:STARTS])
-    turn, far = best[1]
-    return middle[0] + far * extent * float(np.cos(turn)), middle[1] + far * extent * float(np.sin(turn))
+    return _point(middle, extent, *best[1])
 
 
 def _climbed(quality: Callable[[float, float], float], best: tuple[float, Point]) -> tuple[float, Point]:

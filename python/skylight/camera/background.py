@@ -78,6 +78,11 @@ class Background:
         """Flat indices of the support's pixels."""
         return np.flatnonzero(self.support)
 
+    def axes(self) -> tuple[F64, F64]:
+        """x and y of the support's pixels."""
+        rows, columns = np.nonzero(self.support)
+        return columns.astype(np.float64), rows.astype(np.float64)
+
     def within(self, kept: Bools) -> Background:
         """The same over some of the support's pixels."""
         support = np.zeros_like(self.support)

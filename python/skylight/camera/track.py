@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.camera import arm as arms
 from skylight.camera import background as backgrounds
 from skylight.camera import rate as rates
 from skylight.camera import scale as scales
 from skylight.camera.background import Background, UnusableClipError
-from skylight.camera.survey import Survey, survey
+from skylight.camera.learn import Learnt, learn
+from skylight.camera.survey import survey
 from skylight.camera.video import Clip, KeptFrames, U8Frames, frames, probe
 from skylight.errors import UsageError
 
@@ -37,21 +37,9 @@ CLOSER_SHARE = 0.45
 # What is looked at around the region in which something moves, as a share of the region: for the lamp and
 # the shake.
 MARGIN = 0.35
-# Learning rounds: from the second on the background is from frames in which the head is known to be
-# elsewhere.
-ROUNDS = 3
-# What lies beyond this share of the outermost radius is followed: near the pivot an arm is wide and covers
-# some pixels in every frame, so their background is never seen.
-OUTER_FROM = 0.5
-# One arm explains this share of what moves, in the median frame: below the first a clip is refused, below the
-# second a note says that the graph may be wrong. In films with seeds 500 to 527, up to 240 px wide and 600
-# frames/s, it explains 0.91 to 0.98 where positions were right to 2 % of the stroke (22 of 28), in the
-# paper's clips 0.829 and 0.865. Where they were wrong by more than 5 %, it explains 0.80 to 0.82 in 3 of
-# these films, and 0.25 to 0.80 in 48 with a disc moving too, of which 46 are refused. So are 12 of 59 films
-# with a disc that were right.
-LEAST_EXPLAINED, SURELY_EXPLAINED = 0.78, 0.83
-# A head covers at least this many pixels of the working size; specks of noise cover a few.
-LEAST_HEAD_PIXELS = 20.0
+# Where one arm explains less than this share of what moves, in the median frame, a note says that the graph
+# may be wrong.
+SURELY_EXPLAINED = 0.83
 # A frame whose explained share is below this says little.
 SURE_EXPLAINED = 0.55
 # A frame with fewer of the head's pixels than this share of the usual hides the head.
@@ -147,7 +135,7 @@ def track(path: Path, options: Options | None = None, advance: Advance | None = 
                 view = closer
                 found = survey(_counted(kept.keep(_decoded(clip, view)), surveyed, 0), clip.frames)
                 background = backgrounds.first(found, view.region_here(options.region))
-            learnt = _learn(found, background)
+            learnt = learn(found, background)
             again = kept.again() if kept.whole else _decoded(clip, view)
             return _follow(clip, view, options, learnt, _counted(again, surveyed, clip.frames))
     except UnusableClipError as error:
@@ -202,58 +190,7 @@ def _counted(chunks: Iterator[U8Frames], advance: Callable[[int], None], before:
         advance(done)
 
 
-@dataclass(frozen=True)
-class _Learnt:
-    """What a frame is matched with."""
-
-    background: Background
-    polar: arms.Polar
-    appearance: arms.Appearance
-    usual_pixels: float
-    explained: float
-    """The share of what moves that the arm explains, in the median frame."""
-
-
-def _learn(found: Survey, background: Background) -> _Learnt:
-    """Background, pivot and appearance, each better with the others."""
-    samples = np.concatenate([found.spread, found.diverse])
-    pivot: arms.Point | None = None
-    for round_ in range(ROUNDS):
-        x, y = (axis.astype(np.float32) for axis in _axes(background))
-        masks = background.masks(found.diverse)
-        if masks.sum(axis=1).max() < arms.LEAST_PIXELS:
-            raise UnusableClipError("nothing moves in it but noise: no head in view")
-        last = round_ == ROUNDS - 1
-        # Before the last round from anywhere: on the first background a pivot on the other side may do
-        # as well.
-        pivot = arms.find_pivot(x, y, masks, pivot if last else None, fine=last)
-        polar = arms.Polar(x, y, pivot, arms.BIN_PX)
-        appearance, _, _ = arms.learn(polar, masks)
-        if last:
-            break
-        seen = background.masks(samples)
-        shift, _, _ = appearance.match(polar.sums(seen), seen)
-        background = backgrounds.refined(
-            background, found, appearance.frame_rad(shift), appearance.pixel_rad()
-        )
-        if round_ == 0:
-            radius = np.hypot(x - pivot[0], y - pivot[1])
-            background = background.within(radius >= OUTER_FROM * radius.max())
-    masks = background.masks(samples)
-    _, explained, pixels = appearance.match(polar.sums(masks), masks)
-    usual = float(np.median(pixels))
-    if usual < LEAST_HEAD_PIXELS:
-        raise UnusableClipError("nothing moves in it but noise: no head in view")
-    share = float(np.median(explained[pixels >= arms.LEAST_PIXELS]))
-    if share < LEAST_EXPLAINED:
-        raise UnusableClipError(
-            f"a single arm explains {100 * share:.0f} % of what moves: more than one thing moves, or the"
-            " camera does; name the head's place with --region"
-        )
-    return _Learnt(background, polar, appearance, usual, share)
-
-
-def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, chunks: Iterator[U8Frames]) -> Track:
+def _follow(clip: Clip, view: _View, options: Options, learnt: Learnt, chunks: Iterator[U8Frames]) -> Track:
     """Matches every frame."""
     shifts, shares, sizes, lamps = [], [], [], []
     for chunk in chunks:
@@ -274,7 +211,7 @@ def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, chunks: 
             " compare it with the annotated video"
         )
     radius = np.hypot(
-        *(axis - at for axis, at in zip(_axes(learnt.background), learnt.polar.pivot, strict=True))
+        *(axis - at for axis, at in zip(learnt.background.axes(), learnt.polar.pivot, strict=True))
     )
     angle = -direction if options.mirrored else direction
     low, high = scales.extremes(angle, sure) if sure.sum() >= 2 else (0.0, 0.0)
@@ -304,11 +241,6 @@ def _follow(clip: Clip, view: _View, options: Options, learnt: _Learnt, chunks: 
         (float(np.quantile(radius, 0.02)) / view.zoom, float(radius.max()) / view.zoom),
         move_px, high - low, scale.how, len(options.known), learnt.explained, tuple(notes),
     )  # fmt: skip
-
-
-def _axes(background: Background) -> tuple[F64, F64]:
-    rows, columns = np.nonzero(background.support)
-    return columns.astype(np.float64), rows.astype(np.float64)
 
 
 def _clip_notes(clip: Clip, decoded: int, sure: NDArray[np.bool_]) -> list[str]:
