@@ -23,7 +23,15 @@ from skylight.probe.journal.levels import Footprints, Run
 from skylight.probe.journal.measure import Bench, Many, Runs, find_out_of_band
 from skylight.probe.journal.out_of_band import FLASH_NS, judge_flash, refined_turn, saw
 from skylight.probe.journal.splits import Splits, find_split
-from skylight.probe.journal.verdict import Merges, Seen, _merge_findings, _split_finding, observe
+from skylight.probe.journal.verdict import (
+    Merges,
+    Quantum,
+    Seen,
+    _merge_findings,
+    _split_finding,
+    judge,
+    observe,
+)
 from skylight.probe.procedure import Steps
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -486,3 +494,24 @@ def test_the_overhead_of_flash_by_a_coarse_clock_is_no_whole_tick(tick_ns: int) 
     )
     assert isinstance(found.value, int) and abs(found.value - out_of_band_ns) < 200_000
     assert found.interval is not None and found.interval[0] < out_of_band_ns < found.interval[1]
+
+
+@pytest.mark.parametrize(("kind", "most"), [("smr", 0.83), (UNKNOWN, 0.7), (None, 1.0)])
+def test_no_finding_is_surer_than_that_the_drive_is_shingled(kind: str | None, most: float) -> None:
+    sure = 0.0 if kind == UNKNOWN else 0.83
+    known = Known([] if kind is None else [Finding("drive_type", kind, None, None, sure, "")])
+    footprints = Footprints("disk", 10e6)
+    footprints.runs = {4096: [], 864 << 10: []}
+    seen = Seen(footprints, quantum=Quantum(864 << 10, 868 << 10, 1e6, 1e4, 1.0))
+    found = {each.name: each for each in judge(seen, Runs(footprints), known)}
+    assert found["journal_quantum_bytes"].confidence == most
+
+
+def test_a_quantum_that_ends_at_a_stripe_of_any_size_is_unknown() -> None:
+    footprints = Footprints("disk", 10e6)
+    footprints.runs = {4096: []}
+    for end in (64 << 10, 2 << 20, 3 << 20):
+        seen = Seen(footprints, quantum=Quantum(end - 4096, end, 1e6, 1e4, 1.0))
+        found = {each.name: each for each in judge(seen, Runs(footprints), Known())}
+        assert set(found) == {"journal_quantum_bytes", "journal_entry_max_bytes", "out_of_band_ns"}
+        assert not any(each.known for each in found.values())

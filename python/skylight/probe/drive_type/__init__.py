@@ -42,21 +42,18 @@ from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
 from skylight.probe import Cost, Figure
-from skylight.probe.drive_type import full_cache, readback, settling
+from skylight.probe.drive_type import all_over, full_cache, readback, settling
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
 from skylight.probe.drive_type.mixed import PAIRS, Mixed
 from skylight.probe.drive_type.plan import (
-    ALL_OVER,
-    ALL_OVER_WRITES,
     DECISIVE,
     FLUSHED_BURST,
     FLUSHES,
     IO_BYTES,
     NARROW_BYTES,
     PLACES,
-    REWRITING,
     ROUND_IOS,
     STALLING,
     SUSTAINED_REGION_BYTES,
@@ -134,15 +131,17 @@ class DriveType(ProcedureTest[Observed]):
         if not writes:
             return Cost(PLACES * VISITS, MOST_READ_S, 0, LIKELY_READ_S, LIKELY_READ_S)
         reads = 2 * PLACES * VISITS + readback.MOST_READS + settling.MOST_READS + full_cache.MOST_READS
+        reads += all_over.READS
+        places = all_over.writes_for(facts.size_bytes)
         narrow = len(NARROW_BYTES) * PLACES * VISITS
         sustained, settled = SUSTAINED_WRITES, settling.MOST_WRITES
         single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS + PLACES * VISITS + 2 * PLACES
-        single += ALL_OVER_WRITES
+        single += places + all_over.NEW + all_over.AGAIN
         sustained += readback.MOST_AROUND
         block = max(IO_BYTES, facts.block_bytes)
         written = (single + settled * settling.UNIT_BLOCKS) * block
         written += min(sustained * LARGE_BYTES, facts.size_bytes)
-        flushes = 2 * FLUSHES + narrow + PLACES * VISITS + 2 + ALL_OVER_WRITES
+        flushes = 2 * FLUSHES + narrow + PLACES * VISITS + 2 + places
         ios = reads + single + sustained + settled + flushes + 3 * PAIRS
         return Cost(ios, MOST_S, written, LIKELY_S, UNSHINGLED_S)
 
@@ -266,18 +265,11 @@ class DriveType(ProcedureTest[Observed]):
                 for first in range(0, len(log), rows)
             )  # fmt: skip
             if all(in_place(writes, turning) for writes in seen.elsewhere):
-                seen.rewrites = self._all_over(plan, flushed=flushed)
+                seen.rewrites = all_over.rewrites(plan, flushed=flushed)
         logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
         # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
         if logged and not seen.stalled and (seen.read_back is None or seen.read_back.where == "flash"):
             seen.settled = settling.settle(plan, turning.period_ns)
-
-    def _all_over(self, plan: Plan, *, flushed: bool) -> bool:
-        """Whether one write in each of many places all over the target waits as for regions to be rewritten:
-        what writes in place only where it has written of late looks in place in a few regions."""
-        where = plan.scattered(ALL_OVER, plan.reach, ALL_OVER_WRITES)
-        log = self._write(plan, ALL_OVER, where, plan.reach, flushed=flushed, until=REWRITING)
-        return REWRITING.reached(log)
 
     @staticmethod
     def _flush(plan: Plan, region: int) -> I64:

@@ -86,7 +86,7 @@ class Observed:
     read_back: ReadBack | None = None
     elsewhere: tuple[Writes, ...] = ()
     rewrites: bool | None = None
-    """Whether one write in each of many places all over the target waited as for regions to be rewritten."""
+    """Whether writes to new places waited as for regions to be rewritten; None where that is not known."""
     settled: Settled | None = None
     crowded_ns: I64 = field(default_factory=_no_latencies)
     """Writes, with the reads between them, of which many waited as for cleaning."""

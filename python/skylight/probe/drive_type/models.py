@@ -92,8 +92,9 @@ CHANCES = {
     "part unclear, in place": 0.2,  # a part looks like neither, where the start showed writes in place
     "part unclear, elsewhere": 0.5,  # the same of writes that go to a log or a cache, packed or busy cleaning
     "part in place": 0.3,  # a part of a disk in part written in place is
-    "rewrites, written in place": 1e-3,  # writes all over such a disk wait a second: other trouble
-    "no rewrites, a mapper": 0.2,  # it has more zones for writes in place than places were written
+    "rewrites, written in place": 1e-3,  # both controls of `all_over` passed by chance: their limit
+    "rewrites, a map": 0.05,  # a volume waits for new chunks, after the first of them were there already
+    "no rewrites, a mapper": 0.2,  # it has more zones for writes in place than `all_over.SHARE`
     "zones declared, not shingled": 0.01,  # zones with write pointers on a disk that could do without them
     "slow FLUSH, flash": 0.2,  # of flash that has no power for its own caches
     "slow FLUSH, a disk behind": 0.9,
@@ -169,11 +170,12 @@ def rewrites(*, seen: bool) -> Clue:
 
     def chance(model: Model) -> float:
         if seen:
-            return 1.0 if model.rewrites else mistaken
+            return 1.0 if model.rewrites else CHANCES["rewrites, a map"] if model.maps else mistaken
         return missed if model.rewrites else 1.0
 
-    words = "Writes all over the addresses wait as for whole regions to be rewritten." if seen else ""
-    return Clue(chance, words, ("writes-all-over",))
+    words = "Writes to new places wait as for whole regions to be rewritten, others do not." if seen else ""
+    rows = ("writes-all-over", "writes-all-over-control") if seen else ("writes-all-over",)
+    return Clue(chance, words, rows)
 
 
 def unmoved(words: str, rows: tuple[str, ...]) -> Clue:

@@ -31,11 +31,6 @@ SUSTAINED_REGION_BYTES = 2 << 30  # so wide that a volatile cache cannot write t
 FLUSHES, FLUSHED_BURST = 8, 16
 # Eight of 64 writes this slow are bands being cleaned, not outliers: a piece ends there, for each takes long.
 STALLING = Stop(STALL_NS, count=8, within=64)
-ALL_OVER, ALL_OVER_WRITES = "writes-all-over", 512
-"""Writes in as many places: more than the zones that a mapper of a shingled disk keeps for writes in place,
-where these are a few per cent of a drive of some terabytes, and some eight seconds of a disk."""
-REWRITING = Stop(1_000_000_000, count=4, within=16)
-"""Writes that wait as for regions to be read and written again: retries and outliers of disks are rarer."""
 DECISIVE = Stop(TELLING_NS)  # a quick answer has no time to wait for eight
 
 

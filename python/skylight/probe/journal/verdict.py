@@ -19,7 +19,7 @@ from skylight.findings import Finding, Known
 from skylight.infer.host_clock import host_of
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
-from skylight.infer.striped import STRIPES
+from skylight.probe.drive_type.verdict import LEAST_LIKELY
 from skylight.probe.journal.entries import Bound, groups, largest_full, largest_group
 from skylight.probe.journal.findings import (
     ENTRY_MAX,
@@ -173,7 +173,7 @@ def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
 def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     """All findings, none surer than that there is a journal to find: what the drive was taken for."""
     kind = known.get("drive_type")
-    most = kind.confidence if kind is not None and kind.known else 1.0
+    most = 1.0 if kind is None else kind.confidence if kind.known else LEAST_LIKELY
     return [replace(each, confidence=min(each.confidence, most)) for each in _judge(seen, runs, known)]
 
 
@@ -187,7 +187,8 @@ def _judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
             " journal; but there they also reach the next stripe, if this is an array"
         )
         rows = tuple(f"lone-{size}-1" for size in (seen.quantum.low, seen.quantum.high))
-        return [QUANTUM.unknown(why, rows), ENTRY_MAX.unknown(why, rows), *_merge_findings(seen)]
+        unknown = [each.unknown(why, rows) for each in (QUANTUM, ENTRY_MAX, OUT_OF_BAND)]
+        return [*unknown, *_merge_findings(seen)]
     if seen.quantum is None:
         if seen.smooth or not seen.footprints.runs:
             return []
@@ -207,12 +208,14 @@ def _judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
 
 def at_a_stripe(low: int, block: int) -> bool:
     """Whether the longest write of one quantum ends where stripes of an array end: all lone writes begin a
-    block behind a border of 1 MiB (`measure.Bench.offsets`).
+    block behind a border of 1 MiB (`measure.Bench.offsets`). Stripes are powers of two or three times those.
 
-    >>> at_a_stripe(60 << 10, 4096), at_a_stripe(832 << 10, 4096)
-    (True, False)
+    >>> at_a_stripe(60 << 10, 4096), at_a_stripe(832 << 10, 4096), at_a_stripe((3 << 20) - 4096, 4096)
+    (True, False, True)
     """
-    return low + block in STRIPES
+    end = low + block
+    odd = end // (end & -end)  # what is left without the factors of two
+    return odd in (1, 3)
 
 
 def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> Finding:
