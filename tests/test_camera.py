@@ -176,10 +176,8 @@ def test_a_camera_that_shakes(film: Frames, keep: Keep, rng: np.random.Generator
 
 
 def test_a_rival_pivot_about_which_hardly_anything_turns(tmp_path: Path) -> None:
-    # It explains 98 % of this small film, with the ends exchanged.
-    case = drawn(525, 240, 600)
-    found = track(case.film(tmp_path / "film.mp4"))
-    assert np.quantile(np.abs(found.position - case.truth()), 0.95) < 2 * POSITION_ERROR
+    # It explains 98 % of this small film, with the ends exchanged; no other leaves no doubt.
+    assert "more than one thing moves" in refusal(drawn(525, 240, 600).film(tmp_path / "film.mp4"))
 
 
 def test_two_things_that_move(film: Frames, keep: Keep) -> None:

@@ -32,6 +32,8 @@ HEALTHY = {5: 8, 194: 0x0000_0014_002B, 197: 0, 199: 70_000}
 def test_smart_data_is_read_as_vendors_write_it() -> None:
     counters = {"reallocated_sectors": 8, "pending_sectors": 0, "crc_errors": 70_000}
     assert of_smart(smart(HEALTHY)) == Health(43.0, None, counters)
+    upper = of_smart(smart({5: 0x0001_0002_0008, 197: 0x0001_0000_0003})).counters
+    assert upper == {"reallocated_sectors": 8, "pending_sectors": 0x0001_0000_0003}
     assert of_smart(smart({190: 31})).temperature_c == 31.0
     assert of_smart(smart({194: 250})).temperature_c is None, "no temperature"
 
@@ -47,6 +49,21 @@ def test_a_file_has_neither(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"")
     assert not health_of(str(tmp_path / "x")).known
     assert read_smart(str(tmp_path / "x")) is None and read_smart(str(tmp_path / "none")) is None
+
+
+def test_a_disk_behind_another_adapter_is_not_asked(tmp_path: Path) -> None:
+    folder = tmp_path / "devices/host0/port-0:0/block/sda"
+    (folder / "device").mkdir(parents=True)
+    (folder / "device/vendor").write_text("ATA     \n")
+    assert not health._is_ata(folder)
+
+
+def test_a_limit_that_no_disk_has_is_none(disk: Path, tmp_path: Path) -> None:
+    sensor = disk / "device/hwmon/hwmon3"
+    (sensor / "temp1_input").write_text("38000\n")
+    for shown in ("0\n", "-1000\n", "255000\n", "1000\n"):
+        (sensor / "temp1_max").write_text(shown)
+        assert health_of("/dev/null", tmp_path, lambda _: None).limit_c is None
 
 
 @pytest.fixture
@@ -121,6 +138,33 @@ class TestWatch:
         with pytest.raises(TargetError, match=why):
             self.look([first, now], tmp_path, monkeypatch)
         assert len((tmp_path / HEALTH).read_text().splitlines()) == 2, "the evidence has the reason"
+
+    def test_one_empty_look_does_not_end_the_watch(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(TargetError, match="at 99 °C"):
+            self.look([Health(40.0), Health(), Health(99.0)], tmp_path, monkeypatch)
+        rows = [json.loads(line) for line in (tmp_path / HEALTH).read_text().splitlines()]
+        assert [row["temperature_c"] for row in rows] == [40.0, None, 99.0]
+        assert all(row["time"].endswith("+00:00") for row in rows)
+
+    def test_a_counter_that_shows_later_is_watched(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        shown = [Health(40.0), Health(40.0, None, {"crc_errors": 1}), Health(40.0, None, {"crc_errors": 2})]
+        with pytest.raises(TargetError, match="counts 1 new crc errors"):
+            self.look(shown, tmp_path, monkeypatch)
+
+    def test_growth_during_an_interruption_stops_once(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.look([Health(40.0, None, {"crc_errors": 1})], tmp_path, monkeypatch)
+        with (tmp_path / HEALTH).open("a") as file:
+            file.write('{"test": "rot')
+        grown = Health(99.0, None, {"crc_errors": 4})
+        with pytest.raises(TargetError, match="counts 3 new crc errors"):
+            self.look([grown], tmp_path, monkeypatch)
+        self.look([Health(40.0, None, grown.counters)], tmp_path, monkeypatch)
 
     def test_what_shows_nothing_is_not_asked_again(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

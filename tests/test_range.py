@@ -20,7 +20,7 @@ from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding
-from skylight.probe.suite import OF_THE_WHOLE, PROPERTIES, SuiteOptions, SuiteResult, _of_a_part, run_suite
+from skylight.probe.suite import OF_THE_WHOLE, SuiteOptions, SuiteResult, run_suite
 from skylight.recording import Recording
 from skylight.report.declared import _is_comparable, claims_of
 from skylight.report.words import verdict
@@ -154,17 +154,22 @@ def test_the_whole_suite_stays_in_the_range(tmp_path: Path) -> None:
     assert {"drive_type", "cleaning_type", "cache_fill_bytes"} <= known and known.isdisjoint(OF_THE_WHOLE)
 
 
-def test_what_a_part_cannot_show_is_unknown() -> None:
-    facts = TargetFacts("device", "/dev/x", PART.size, 512, PART.declared())
-    findings = [Finding(name, {"od": 1, "id": 2}, None, None, 0.9, "seen.") for name in PROPERTIES]
-    for finding in _of_a_part(findings, facts):
-        assert finding.known is (finding.name not in OF_THE_WHOLE)
-        if finding.known:
-            assert finding.value == {"range_start": 1, "range_end": 2} and "(--range)" in finding.why
+def test_what_stays_known_in_a_range_agrees_with_the_drive(tmp_path: Path) -> None:
+    only = ("rotation", "write_rates")
+    _, part = suite_in(AskedRange.parsed("1TiB-1025GiB"), tmp_path / "part", only, "st4000nc001")
+    whole = run_suite(SimEngine.open("st4000nc001"), tmp_path / "whole", SuiteOptions(only=only))
+    of_whole = {finding.name: finding for finding in whole.findings}
+    known = [finding for finding in part.findings if finding.known]
+    assert {"rotation_ns", "sequential_write_rate"} <= {finding.name for finding in known}
+    for finding in known:
+        if "This is within 1 TiB to 1 TiB (--range)" in finding.why:
+            continue
+        value = of_whole[finding.name].value
+        if finding.interval is None:
+            assert finding.value == value, finding.name
         else:
-            assert finding.confidence == 0.0 and finding.value == UNKNOWN
-    whole = TargetFacts("device", "/dev/x", SIZE, 512, {})
-    assert _of_a_part(findings, whole) == findings
+            assert isinstance(value, int | float)
+            assert finding.interval[0] <= value <= finding.interval[1], finding.name
 
 
 def test_places_in_a_range_are_not_compared_with_those_of_the_drive() -> None:

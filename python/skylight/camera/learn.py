@@ -65,11 +65,15 @@ def learn(found: Survey, background: Background) -> Learnt:
     """Background, pivot and appearance of the arm, from a first background; refuses a clip in which a single
     arm explains too little."""
     learnt = _from(found, background, None)
-    if learnt.explained < PLAINLY_EXPLAINED:
+    explained = learnt.explained
+    if explained < PLAINLY_EXPLAINED:
         learnt = _best_rival(found, background, learnt)
-    if learnt.explained < LEAST_EXPLAINED:
+        # The best of many explains more by chance alone: it makes up for a first that explains too little
+        # only where it leaves no doubt.
+        explained = learnt.explained if learnt.explained >= PLAINLY_EXPLAINED else explained
+    if explained < LEAST_EXPLAINED:
         raise UnusableClipError(
-            f"a single arm explains {100 * learnt.explained:.0f} % of what moves: more than one thing moves,"
+            f"a single arm explains {100 * explained:.0f} % of what moves: more than one thing moves,"
             " or the camera does; name the head's place with --region"
         )
     return learnt
@@ -80,14 +84,16 @@ def _best_rival(found: Survey, background: Background, best: Learnt) -> Learnt:
     x, y = (axis.astype(np.float32) for axis in background.axes())
     screened = [(_screened(found, background, place), place) for place in arms.places_around(x, y)]
     tried = [place for _, place in sorted(screened, reverse=True)[:MOST_RIVALS]]
-    again = 0
+    again, learnt_from = 0, best
     while tried:
         with contextlib.suppress(UnusableClipError):
             rival = _from(found, background, tried.pop(0))
             near = arms.is_near(x, y, rival.polar.pivot) and rival.swing_rad >= LEAST_RIVAL_SWING_RAD
             if near and rival.explained > best.explained:
                 best = rival
-        if not tried and again < MOST_AGAIN and best.explained < PLAINLY_EXPLAINED:
+        is_better = best is not learnt_from
+        if not tried and is_better and again < MOST_AGAIN and best.explained < PLAINLY_EXPLAINED:
+            learnt_from = best
             # The first background's faults matter less from a pivot that is nearer.
             tried, again = [best.polar.pivot], again + 1
     return best

@@ -446,8 +446,8 @@ def _check_range(wanted: AskedRange | None, jobs: Sequence[Job], reset: Means, m
     "wanted",
     type=_RangeType(),
     metavar="START-END",
-    help="Read and write only there, such as 100GiB-140GiB, or 1TB- up to the end. Rounded inwards to whole"
-    " MiB. What a part of a drive cannot show stays unknown.",
+    help="Tests read and write only there, such as 100GiB-140GiB, or 1TB- up to the end. Rounded inwards"
+    " to whole MiB. What a part of a drive cannot show stays unknown.",
 )
 @click.option(
     "--scratch",

@@ -14,6 +14,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,9 +33,16 @@ _COUNTERS = {
     198: "uncorrectable_sectors",
     199: "crc_errors",
 }
+COUNTERS = tuple(_COUNTERS.values())
+"""The counters by name."""
+_LOW_16_BITS = (5,)
+"""Counters of 16 bits; above them vendors keep something else (smartmontools' default for it, raw16)."""
 _TEMPERATURES = (194, 190)
 _POSSIBLE_C = range(1, 120)
 """What the low byte of a temperature may be, °C; else the vendor means something else by it."""
+_LEAST_LIMIT_C, _MOST_LIMIT_C = 30.0, 120.0
+"""What a limit may be, °C, else none is stated. Chosen: disks are warmer than the one at rest, and none is
+made for the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +104,8 @@ def of_smart(data: bytes) -> Health:
         for at in range(_TABLE, _TABLE + _ATTRIBUTES * _ATTRIBUTE_BYTES, _ATTRIBUTE_BYTES)
     }
     warm = (raw[number] & 0xFF for number in _TEMPERATURES if number in raw)
+    for number in raw.keys() & _LOW_16_BITS:
+        raw[number] &= 0xFFFF
     counters = {name: raw[number] for number, name in _COUNTERS.items() if number in raw}
     return Health(next((float(c) for c in warm if c in _POSSIBLE_C), None), None, counters)
 
@@ -123,12 +133,15 @@ def _of_sensor(disk: Path) -> Health:
             found = degrees(sensor, "temp1_input")
             if found is not None:
                 limits = (degrees(sensor, name) for name in ("temp1_max", "temp1_crit"))
-                return Health(found, next((limit for limit in limits if limit), None))
+                stated = (c for c in limits if c is not None and _LEAST_LIMIT_C <= c <= _MOST_LIMIT_C)
+                return Health(found, next(stated, None))
     return Health()
 
 
 def _is_ata(disk: Path) -> bool:
     """Whether the kernel's own ATA driver has the disk: others may stop working when they are asked."""
+    if not any(re.fullmatch(r"ata[0-9]+", part) for part in disk.parts):
+        return False  # behind a SAS or USB adapter, whose disks may say ATA too
     with suppress(OSError):
         return (disk / "device/vendor").read_text(encoding="ascii").strip() == "ATA"
     return False

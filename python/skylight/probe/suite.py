@@ -108,10 +108,17 @@ OF_PLACES = ("track_bytes", "seek_ns", "cache_location")
 
 OF_THE_WHOLE = (
     *OF_PLACES, "cache_bands", "cache_bytes", "cache_raw_bytes", "cache_map_entries", "plateaus",
-    "recording_zones", "fill_drive_ns",
+    "recording_zones", "fill_drive_ns", "random_write_rate", "full_cache_rates", "stall_ns", "drain_ns",
 )  # fmt: skip
-"""What no range of a drive shows: what differs from place to place, and how large a cache is of which the
-range may have a share."""
+"""What no range of a drive shows: what differs from place to place, how large a cache is of which the range
+may have a share, and how fast random writes are, for which the arm moves over the range alone and which leave
+in each band more to clean at once."""
+
+WITHIN_THE_RANGE = (
+    "sequential_write_rate", "cache_fill_bytes", "cleaning_band_ns", "out_of_band_ns", "band_bytes",
+    "throughput_bytes_per_s",
+)  # fmt: skip
+"""What a range shows of itself: elsewhere on the drive it may be another number."""
 
 IN_THE_RANGE = {"od": "range_start", "md": "range_middle", "id": "range_end"}
 """What places along the drive are called that lie in a range of it."""
@@ -458,11 +465,13 @@ def _relative(finding: Finding, part: ByteRange) -> Finding:
     if finding.name in OF_THE_WHOLE:
         why = f"Only {part.words} was looked at (--range), which does not show it of the whole drive."
         return replace(finding, value=UNKNOWN, interval=None, confidence=0.0, why=why)
+    why = finding.why
+    if finding.name in WITHIN_THE_RANGE:
+        why = f"{why.removesuffix('.')}. This is within {part.words} (--range)."
     if isinstance(value, dict) and value.keys() & IN_THE_RANGE.keys():
-        places = {IN_THE_RANGE.get(key, key): number for key, number in value.items()}
-        why = f"{finding.why} OD, MD and ID are the start, middle and end of the range here (--range)."
-        return replace(finding, value=places, why=why)
-    return finding
+        value = {IN_THE_RANGE.get(key, key): number for key, number in value.items()}
+        why = f"{why} OD, MD and ID are the start, middle and end of the range here (--range)."
+    return replace(finding, value=value, why=why)
 
 
 def _inferred(test: Test, evidence: Evidence, known: Known, path: Path) -> list[Finding]:

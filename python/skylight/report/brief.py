@@ -141,11 +141,19 @@ def _rotation(known: Known) -> str:
     return f"{finding_row(found).value}, {60e9 / rotation_ns:,.0f} rpm"
 
 
+_ENDS = (
+    ("od", "id", "the first addresses", "the last"),
+    ("range_start", "range_end", "the start of the range", "its end"),
+)
+"""What the two ends of a drive are called, and those of a range of one (`--range`)."""
+
+
 def _reads(known: Known) -> str:
-    first, last = (known.part("throughput_bytes_per_s", place) for place in ("od", "id"))
-    if first is None or last is None:
-        return ""
-    return f"{first / 1e6:,.0f} MB/s in order at the first addresses, {last / 1e6:,.0f} MB/s at the last"
+    for start, end, at, to in _ENDS:
+        first, last = (known.part("throughput_bytes_per_s", place) for place in (start, end))
+        if first is not None and last is not None:
+            return f"{first / 1e6:,.0f} MB/s in order at {at}, {last / 1e6:,.0f} MB/s at {to}"
+    return ""
 
 
 def _writes(known: Known) -> str:

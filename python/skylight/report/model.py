@@ -297,6 +297,8 @@ def _deeds(result: SuiteResult, requests: int, written: int) -> str:
     if not cut and not written:
         return "Only reads. Nothing was written to it."
     tail = "" if result.target.kind == "sim" else " The data in those places was overwritten."
+    if result.target.declared.get("preserved") is True:
+        tail = " The data in those places is put back at the end of the run (--preserve)."
     if cut:
         return (
             f"Reads, and writes of at least {format_size(written)}: a step was cut short, and what was under"
