@@ -17,7 +17,7 @@ from skylight.infer.stalls import change_point
 from skylight.probe import scoring
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import CacheSize, advance
-from skylight.probe.cache_size.journal import Fill, _Check, _limits
+from skylight.probe.cache_size.journal import Fill, _Check, _larger_limits, _limits
 from skylight.probe.cache_size.verdict import USUAL_WATERMARK, behind, free_bands
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
@@ -182,16 +182,23 @@ def test_a_fill_that_stays_slow_is_no_fill_without_a_limit(slow: bool, places: i
 
 
 @pytest.mark.parametrize(
-    ("slow_after", "places", "entries"), [(980, None, 1_000), (1_100, 1_100, None), (700, None, 1_000)]
+    ("slow_after", "blocks", "places", "entries"),
+    [
+        (980, 1_000, None, 1_000),
+        (1_100, 1_000, 8_800, 1_000),
+        (700, 1_000, None, 1_000),
+        (700, 5_600, None, None),  # 5,600 places may be all that there is
+    ],
 )
 def test_a_fill_that_was_slow_from_where_the_map_was_full_counts_no_places(
-    slow_after: int, places: int | None, entries: int | None
+    slow_after: int, blocks: int, places: int | None, entries: int | None
 ) -> None:
     """Cleaning that looks show late adds writes to a fill: these are no places."""
-    quanta = Fill("large", 8 << 20, 8, 1_100, 1_100, True, 8.0, 1e7, 31.0, slow_after=slow_after)
-    deep = Fill("map", 4096, 0, 1_000, 0, True, 8.0, 1e7, 31.0)
-    found = _limits([quanta], [deep], 1 << 20, flushed=True)
-    assert found == ((places, 1_000) if places else (None, entries))
+    quanta = Fill("large", 8 << 20, 8, 1_100, 8_800, True, 8.0, 1e7, 31.0, slow_after=slow_after)
+    deep = Fill("map", 4096, 0, blocks, 0, True, 8.0, 1e7, 31.0)
+    assert _limits([quanta], [deep], 1 << 20, flushed=True) == (places, entries)
+    # Also where writes of one quantum ended when as many places as blocks were in use.
+    assert _larger_limits([quanta], [deep], 1 << 20, blocks, flushed=True) == (places, entries)
 
 
 class Looked:

@@ -414,8 +414,7 @@ def measured(steps: Steps) -> Journal:
     places, in_map = _limits(fills, deep, quantum, flushed=flushed)
     if places is None and in_map is not None and largest > 1:
         larger = _filled(steps, "large", ((largest, MOST_WRITES),), quantum)
-        places, map_by_larger = _limits(larger, deep, quantum, flushed=flushed)
-        in_map = in_map if places is None else map_by_larger
+        places, in_map = _larger_limits(larger, deep, quantum, in_map, flushed=flushed)
         fills += larger
     return Journal(quantum, quantum_ns, lone.median_ns, (*fills, *deep), places, in_map, rate, lone_entries)
 
@@ -498,6 +497,16 @@ def _largest(steps: Steps, quanta: Quanta, quantum: int) -> int:
     return 1
 
 
+def _larger_limits(
+    larger: list[Fill], deep: list[Fill], quantum: int, in_map: int, *, flushed: bool
+) -> tuple[int | None, int | None]:
+    """As `_limits`, where writes of one quantum ended when so many entries were in use: places or of the map.
+    A fill with larger ones that met no limit leaves that as it is; one that did is to tell which."""
+    if not larger or not larger[-1].ended:
+        return _limits(larger, deep, quantum, flushed=flushed)[0], in_map
+    return _limits(larger, deep, quantum, flushed=flushed)
+
+
 def _limits(
     fills: list[Fill], deep: list[Fill], quantum: int, *, flushed: bool = False
 ) -> tuple[int | None, int | None]:
@@ -524,7 +533,9 @@ def _limits(
         if blocks.earliest - slack <= writes and earliest <= blocks.writes + slack:
             return None, blocks.writes  # the fill ended where the map was full
         if writes - earliest > max(SAME * writes, 4 * DEPTH):
-            return None, blocks.writes  # where it ended is not known well enough
+            # Where it ended is not known well enough for places; but these may be what the blocks used up.
+            least = sum(fill.places for fill in fills[:-1]) + fills[-1].earliest * max(fills[-1].quanta, 1)
+            return None, (None if used >= (1 - 2 * SAME) * least else blocks.writes)
     if places is not None and used >= (1 - 2 * SAME) * places:
         return places, None  # places ran out first
     return places, blocks.writes
