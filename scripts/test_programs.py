@@ -33,6 +33,12 @@ def built(messages: Iterable[str]) -> dict[Target, str]:
     return programs
 
 
+def is_finished(messages: Iterable[str]) -> bool:
+    """Whether cargo built all that it was asked to."""
+    finished = (json.loads(line) for line in messages if line.startswith("{"))
+    return any(message.get("reason") == "build-finished" and message["success"] for message in finished)
+
+
 def expected(metadata: dict[str, Any], excluded: Iterable[str]) -> set[Target]:
     """The targets of a workspace that have tests."""
     left_out = set(excluded)
@@ -46,7 +52,11 @@ def expected(metadata: dict[str, Any], excluded: Iterable[str]) -> set[Target]:
 
 def main(excluded: list[str]) -> int:
     """Prints the programs, and targets about which cargo's answers differ."""
-    programs = built(sys.stdin)
+    messages = list(sys.stdin)
+    if not is_finished(messages):
+        print("skylight: cargo did not build the tests; its error is above", file=sys.stderr)
+        return 1
+    programs = built(messages)
     command = ["cargo", "metadata", "--locked", "--no-deps", "--format-version=1"]
     asked = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     wrong = expected(json.loads(asked.stdout), excluded) ^ programs.keys()

@@ -64,3 +64,17 @@ def test_targets_without_a_program_and_programs_without_a_target_are_errors(
     out, err = capsys.readouterr()
     assert out.splitlines() == ["/house/disk\t/target/disk-0123", "/house/disk\t/target/atlas-0123"]
     assert len(err.splitlines()) == code
+
+
+@pytest.mark.parametrize("last", [[], [json.dumps({"reason": "build-finished", "success": False})]])
+def test_nothing_is_compared_after_a_build_that_failed(
+    last: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = subprocess.CompletedProcess([], 0, json.dumps({"packages": [package("disk", "disk", "seeks")]}))
+    monkeypatch.setattr(subprocess, "run", lambda *_args, **_options: answer)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join([*MESSAGES[:-1], *last])))
+    assert test_programs.main([]) == 1
+    out, err = capsys.readouterr()
+    assert not out
+    assert len(err.splitlines()) == 1
+    assert "seeks" not in err
