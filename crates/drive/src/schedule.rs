@@ -255,8 +255,9 @@ impl SptfQueue {
     ) -> usize {
         let starts = |index: usize| ready(index).max(now);
         if commands.is_empty()
-            || are_at_one_place(parts.0, commands) && starts(0) == starts(commands.len() - 1)
+            || start_at_one_sector(parts.0, commands) && starts(0) == starts(commands.len() - 1)
         {
+            debug_assert!(are_equal(parts.0, commands, &ready), "a log's writes of one length are equals");
             // The oldest of equals; none has to be located.
             return 0;
         }
@@ -448,10 +449,18 @@ impl SptfQueue {
 
 /// Whether the accesses of all commands start at the same sector: writes of one length to a log.
 #[inline]
-fn are_at_one_place(layer: &dyn Layer, commands: &[Command]) -> bool {
+fn start_at_one_sector(layer: &dyn Layer, commands: &[Command]) -> bool {
     let len = commands.first().map(|first| first.extent.len);
     layer.writes_to_log()
         && commands.iter().all(|command| command.op == Op::Write && Some(command.extent.len) == len)
+}
+
+/// Whether the layer locates all writes at one sector, and no write may start before an older one.
+fn are_equal(layer: &dyn Layer, commands: &[Command], ready: &impl Fn(usize) -> Time) -> bool {
+    let mut locations = commands.iter().map(|command| layer.locate_first(command.extent, true));
+    let first = locations.next();
+    locations.all(|location| Some(location) == first)
+        && (1..commands.len()).all(|index| ready(index - 1) <= ready(index))
 }
 
 #[cfg(test)]

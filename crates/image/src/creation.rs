@@ -46,11 +46,11 @@ impl Image {
         options: &Options,
     ) -> Result<Self, ImageError> {
         let mut superblock = superblock(layer.as_ref(), text, options);
-        let before = image_files::existing(path, options);
-        let mut store = image_files::make(path, &mut superblock, layer.media_use().gap, options)?;
+        let before = image_files::existing(path, options.cache_on.as_deref());
+        let mut store = image_files::make(path, &mut superblock, layer.media_use().gap, (options, &before))?;
         // While the store holds their locks: a half-made image would be in the way of everything but another try.
         Self::format(store.as_mut(), &superblock, layer.as_ref(), options)
-            .inspect_err(|_| image_files::remove_new(path, options, &before))?;
+            .inspect_err(|_| image_files::remove_new(path, options.cache_on.as_deref(), &before))?;
         Self::start(store, (superblock, None), layer, options, Accept::Nothing)
     }
 

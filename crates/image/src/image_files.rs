@@ -63,12 +63,12 @@ impl<'a> Ground<'a> {
 }
 
 /// Makes where an image is to lie; what is left of an older image there is none any more. A file has holes; a
-/// device leaves out `gap`, where nothing of the drive lies.
+/// device leaves out `gap`, where nothing of the drive lies. Of one that fails no file is left that was not there `before`.
 pub(crate) fn make(
     path: &Path,
     superblock: &mut Superblock,
     gap: PbaExtent,
-    options: &Options,
+    (options, before): (&Options, &[PathBuf]),
 ) -> Result<Box<dyn Store>, ImageError> {
     if is_block_device(path) {
         superblock.leave_out(gap);
@@ -99,20 +99,21 @@ pub(crate) fn make(
     )?;
     let main = main.make(options.part_bytes)?;
     note_parts(main.as_ref(), superblock);
-    let apart = apart.make(options.part_bytes)?;
+    // While the store holds its lock. The flash removes what it made itself.
+    let apart = apart.make(options.part_bytes).inspect_err(|_| remove_new(path, None, before))?;
     Ok(join(folded(main, left_out), apart, superblock))
 }
 
 /// The files that exist where an image has, or would have, its own.
-pub(crate) fn existing(path: &Path, options: &Options) -> Vec<PathBuf> {
-    let places = [Some(path), options.cache_on.as_deref()];
+pub(crate) fn existing(path: &Path, apart: Option<&Path>) -> Vec<PathBuf> {
+    let places = [Some(path), apart];
     let files = places.into_iter().flatten().filter(|place| !is_block_device(place));
     files.flat_map(FileStore::existing).collect()
 }
 
 /// Removes the files of an image that cannot be finished, but none that was there `before`.
-pub(crate) fn remove_new(path: &Path, options: &Options, before: &[PathBuf]) {
-    for file in existing(path, options).iter().filter(|file| !before.contains(file)) {
+pub(crate) fn remove_new(path: &Path, apart: Option<&Path>, before: &[PathBuf]) {
+    for file in existing(path, apart).iter().filter(|file| !before.contains(file)) {
         // The error to report is the one that the image was not finished for.
         let _ = std::fs::remove_file(file);
     }

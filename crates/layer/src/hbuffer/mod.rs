@@ -58,10 +58,10 @@ use log::Log;
 use policy::{Fill, Occasion, Policy, State};
 use spec::{Places, Sizes, SpecError, Tuning};
 use streams::Streams;
+use view::ZoneView;
 
 /// When a policy is asked again that had nothing to clean. Chosen: a host is not woken often, and zones wait for seconds.
 const LOOK_AGAIN: Nanos = Nanos(1_000_000_000);
-use view::ZoneView;
 
 /// What a buffer has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -480,9 +480,13 @@ impl HBuffer {
         }
         self.leave_out_unbegun(drive);
         if self.pass.is_none() {
-            self.refresh_non_sequential(drive)?;
             let now = drive.now();
-            let Some(home) = self.ask(now, |policy, state| policy.clean(Occasion::Idle, state)) else {
+            let named = self.ask(now, |policy, state| policy.clean(Occasion::Idle, state));
+            // While zones wait, the policy is asked again and again: nothing has to be reported for that.
+            if named.is_some() || self.fill().dirty_zones == 0 {
+                self.refresh_non_sequential(drive)?;
+            }
+            let Some(home) = named else {
                 return Ok(Idle::Nothing);
             };
             let mut others = self.oldest_homes();

@@ -77,7 +77,7 @@ pub struct Fill {
     pub dirty_zones: u32,
     /// Entries of the map.
     pub map_entries: u64,
-    /// Entries that there is still room for.
+    /// Free entries of the map.
     pub map_space: u64,
 }
 

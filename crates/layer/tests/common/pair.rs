@@ -1,5 +1,7 @@
 //! A layer and its shadow, driven by a host.
 
+use std::collections::BTreeMap;
+
 use skylight_disk::{Lba, LbaExtent, Pba, Sectors};
 use skylight_layer::{Command, CommandId, Idle, Layer, Medium, Op, Piece, Plan, Queue};
 
@@ -91,6 +93,7 @@ impl<S: Shadow> Pair<S> {
             self.layer.hint(Lba(other));
         }
         self.shadow.before(&self.layer);
+        self.check_log(chosen);
         self.pieces.clear();
         if op == Op::Read {
             self.layer.locate(extent, &mut self.pieces);
@@ -110,6 +113,19 @@ impl<S: Shadow> Pair<S> {
         assert!(!completed.is_empty(), "a plan completes a command at least");
         self.host.completed(&completed);
         self.check(extent);
+    }
+
+    /// What a layer declares to the scheduler: the location of a write depends on nothing but its length.
+    fn check_log(&self, chosen: (usize, usize)) {
+        if !self.layer.writes_to_log() {
+            return;
+        }
+        let mut by_len = BTreeMap::new();
+        for command in self.host.queue(chosen).waiting.iter().filter(|command| command.op == Op::Write) {
+            let location = self.layer.locate_first(command.extent, true);
+            let of_len = *by_len.entry(command.extent.len).or_insert(location);
+            assert_eq!(location, of_len, "{command:?} is located where no other write of its length is");
+        }
     }
 
     /// One step of what the layer does when left alone.

@@ -15,7 +15,8 @@
 //!   memory. So the drive gets what is near the end of a zone, if zones get one write each; what it costs to be wrong about
 //!   that is a seek for each further write, so until zones are known to get few the buffer gets all.
 //! * **In idle time** a zone that has to be rewritten waits until the host has probably done with it ([`super::silence`]), while less
-//!   than half of the log and of the map is used. What only has to be appended is moved once, whenever that is, and does not wait.
+//!   than half of the log and of the map is used. A zone that was only ever appended to is moved once, whenever that is, and does not
+//!   wait; one that was overwritten before waits also when it only has to be appended to.
 //!
 //! Invariant: a zone of which the buffer has data stays with the buffer until it is clean.
 
@@ -366,7 +367,9 @@ mod tests {
         let idle = |fake: &Fake, policy: &mut Adaptive| fake.ask(|state| policy.clean(Occasion::Idle, state));
         for seconds in [0, 60, 120] {
             fake.now = Some(Time(seconds * 1_000_000_000));
-            (0..2).for_each(|zone| drop(fake.write(&mut policy, zone, seconds * 8, 8)));
+            for zone in 0..2 {
+                fake.write(&mut policy, zone, seconds * 8, 8);
+            }
         }
         fake.now = Some(Time(180_000_000_000));
         fake.write(&mut policy, 1, 8, 8);

@@ -3,7 +3,7 @@
 //! A zone that is rewritten between two writes of a host is rewritten again after the second, and each time the host's commands find
 //! the heads elsewhere. So a zone waits until it has been silent for twice the longest of its late pauses. Before a pause was
 //! seen it waits for as long as its rewriting takes, the wait that costs at most twice the best one whatever the host does; only
-//! pauses longer than that are told from the host's writing.
+//! pauses longer than that are distinguished from the host's writing.
 //!
 //! Invariants: a zone that was never overwritten never waits, nor does any for longer than [`MOST_WAIT`].
 //! Source: the wait at first is the classical break-even rule of renting or buying (Karlin et al., "Competitive Snoopy Caching",

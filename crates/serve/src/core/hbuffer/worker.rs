@@ -1,7 +1,8 @@
 //! The thread that has a host buffer.
 //!
 //! It takes the commands that have come, has the buffer do the next of them, and looks again; when none comes for the idle time,
-//! it has the buffer clean, a step at a time.
+//! it has the buffer clean, a step at a time. Where the policy leaves zones for later, it asks again
+//! ([`HBuffer::idle_again_after`]).
 //!
 //! Invariant: a command waits for one step of idle cleaning at most. The first step of a pass also makes space in the log for the records
 //! of the pass, which may take a checkpoint, or the cleaning of what a full log has to give up.
