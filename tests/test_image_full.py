@@ -6,7 +6,7 @@ When there is space the server goes on by itself.
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from conftest import lacking
 from native_disk import NeedTool
 from nbd_client import FLUSH, NbdClient, NbdError
 from serving import SKYLIGHT, Served, need_native, run, small_profile
+from test_serve_native import flash_profile
 
 MIB = 1 << 20
 SIZE = 256 * MIB
@@ -62,6 +63,22 @@ def test_a_start_without_space_leaves_no_image_behind(tmp_path: Path, need_tool:
         assert image.exists()
         (small / "fill").unlink()
         assert subprocess.run([*command, "--run", "true"], capture_output=True, check=False).returncode == 0
+
+
+def test_a_flash_without_space_elsewhere_leaves_no_image_behind(tmp_path: Path, need_tool: NeedTool) -> None:
+    with small_file_system(tmp_path, need_tool, "tmpfs") as small:
+        with (small / "fill").open("wb", buffering=0) as fill, suppress(OSError):
+            while True:
+                fill.write(bytes(64 * 1024))
+        image, flash = tmp_path / "d.img", small / "flash.img"
+        where = ["--image", str(image), "--cache-on", str(flash), "--run", "true"]
+        command = [*SKYLIGHT, "serve", str(flash_profile(tmp_path)), *where]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode != 0 and "No space left" in done.stderr, done.stderr
+        assert not image.exists()
+        assert [path.name for path in small.iterdir()] == ["fill"]
+        (small / "fill").unlink()
+        assert subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 class Blocks:

@@ -253,6 +253,29 @@ def test_idle_time_is_for_cleaning(tmp_path: Path, rng: np.random.Generator) -> 
         assert "4 zones cleaned" in words
 
 
+def test_a_zone_that_is_overwritten_again_waits_for_its_silence_and_is_cleaned(
+    tmp_path: Path, rng: np.random.Generator
+) -> None:
+    # Longer than rewriting a zone of 4 MiB is taken to last, so that the policy notes it.
+    pause_s = 0.5
+    with Served(tmp_path, zoned(tmp_path), *buffered("adaptive")) as served:
+        client = served.client()
+
+        def dirty_zones() -> int:
+            return int(served.status()["drive"]["hbuffer"]["fill"]["dirty_zones"])
+
+        for offset in range(0, ZONE, MIB):
+            client.write(offset, rng.bytes(MIB))
+        wait_for(lambda: not dirty_zones(), "the zone is full, and nothing of it is in the log")
+        client.write(MIB, rng.bytes(4096))
+        time.sleep(pause_s)
+        overwritten = time.monotonic()
+        client.write(MIB, rng.bytes(4096))
+        # The first answers in idle time are that nothing may go yet; no command comes after them.
+        wait_for(lambda: not dirty_zones(), "the zone is cleaned, though nothing more was sent")
+        assert time.monotonic() - overwritten > 2 * pause_s, "twice its pause"
+
+
 def refused(*arguments: str) -> str:
     """What a command that is wrongly used says; one line, exit code 2."""
     done = subprocess.run([*SKYLIGHT, *arguments], capture_output=True, text=True, check=False, timeout=60)
