@@ -375,6 +375,30 @@ def splits_of(entry: int, *, slower: float = 0.0) -> Splits:
     return splits
 
 
+def footprints(counts: dict[int, tuple[int, float]], seed: int) -> Footprints:
+    """So many runs of lone writes of each size, each of which takes so much of a revolution; none began with
+    an erase."""
+    rng = np.random.default_rng(seed)
+
+    def run(size: int, turns: float) -> Run:
+        done_ns = 8e6 * np.cumsum(2 + turns + rng.normal(0, 0.04, 24))
+        latency_ns = np.diff(done_ns, prepend=0.0) - 5e5
+        return Run(size, False, latency_ns.astype(np.int64), done_ns.astype(np.int64))
+
+    runs = {size: [run(size, turns) for _ in range(count)] for size, (count, turns) in counts.items()}
+    return Footprints("disk", 8e6, runs)
+
+
+def test_a_few_runs_are_not_held_against_the_scatter_of_many() -> None:
+    # The reference of a size in doubt has many times as many runs, and its halves hardly differ.
+    few_runs = {2 * BLOCK: (3, 0.3)}
+    alike = [footprints({BLOCK: (174, 0.3)} | few_runs, seed) for seed in range(12)]
+    assert all(each.stepping for each in alike)
+    assert not any(each.more(2 * BLOCK) for each in alike)
+    other = footprints({BLOCK: (174, 0.3), 2 * BLOCK: (3, 0.4)}, 1)
+    assert other.more(2 * BLOCK), "the control: a tenth of a revolution shows by three runs as well"
+
+
 class TestSplits:
     """A write that is longer than an entry."""
 
@@ -446,6 +470,23 @@ class TestSplits:
             latency_ns = np.full(6, took[size], np.int64)
             splits.runs[size] = [Run(size, True, latency_ns, np.cumsum(latency_ns))] * 3
         assert splits.contradicted() and not _split_finding(splits).known
+
+    def test_without_a_rotation_half_a_quantum_is_the_limit(self) -> None:
+        rng = np.random.default_rng(3)
+
+        def splits(longer_ns: float) -> Splits:
+            def runs(size: int, more_ns: float) -> list[Run]:
+                latency_ns = (9e6 + more_ns + rng.uniform(0, 1e5, 12)).astype(np.int64)
+                return [Run(size, True, latency_ns, np.cumsum(latency_ns))]
+
+            made = Splits(BLOCK, QUANTUM, "disk", None, 1e6)
+            made.whole = 2 * QUANTUM
+            first = made.first_of(2)
+            made.runs = {first: runs(first, 0.0), made.whole: runs(made.whole, longer_ns)}
+            return made
+
+        assert not splits(3e5).contradicted(), "jitter is no contradiction"
+        assert splits(7e5).contradicted()
 
     def test_what_goes_on_longer_and_longer_is_no_second_entry(self) -> None:
         splits = splits_of(255 * BLOCK, slower=20.0)

@@ -224,10 +224,22 @@ class Footprints:
         turn_ns = self.rotation_ns or 1.0
         return abs(step_of(self.runs[size], turn_ns) - step_of(self.runs[other], turn_ns))
 
-    @property
-    def step_noise(self) -> float:
-        """How far the steps of halves of the repeats of the smallest size lie apart."""
-        return step_noise(self.runs[self.block], self.rotation_ns or 1.0)
+    def fewer_runs(self, size: int) -> float:
+        """By how much the mean of the runs of a size, less that of the smallest, scatters more than halves of
+        the repeats of the smallest do: of those there may be dozens of times as many, as each size in doubt
+        adds some. 1 where it scatters less."""
+        count, reference = len(self.runs[size]), len(self.runs[self.block])
+        # Halves of n runs scatter by 2 / sqrt(n) of one run, the means of m and n by sqrt(1 / m + 1 / n).
+        return max(float(np.sqrt((reference / count + 1) / 4)), 1.0)
+
+    def step_noise(self, size: int) -> float:
+        """How far the step of a size and that of the smallest lie apart by chance, by halves of the repeats
+        of the smallest."""
+        return step_noise(self.runs[self.block], self.rotation_ns or 1.0) * self.fewer_runs(size)
+
+    def shift_noise_ns(self, size: int) -> float:
+        """The same for how much longer writes of a size take, ns."""
+        return self.noise_ns * self.fewer_runs(size)
 
     def more(self, size: int) -> bool:
         """Whether writes of a size take more space than those of one block."""
@@ -237,19 +249,19 @@ class Footprints:
                 return True
             least_ns = self.rotation_ns / 2  # space of whole revolutions leaves the angles as they are
         elif self.stepping and self.rotation_ns is not None:
-            if self.step_apart(size, self.block) > SURE * self.step_noise:
+            if self.step_apart(size, self.block) > SURE * self.step_noise(size):
                 return True
             least_ns = self.rotation_ns / 2
         longer_ns = self.shift_ns(size)
-        return longer_ns > least_ns and longer_ns - SURE * self.noise_ns > least_ns
+        return longer_ns > least_ns and longer_ns - SURE * self.shift_noise_ns(size) > least_ns
 
     def doubtful(self, size: int) -> bool:
         """Whether more repeats are needed to tell: where a step may hardly exceed the noise."""
         if self.aligned:
             return False
         if self.stepping:
-            return DOUBT[0] < self.step_apart(size, self.block) / self.step_noise < DOUBT[1]
-        return DOUBT[0] < self.shift_ns(size) / self.noise_ns < DOUBT[1]
+            return DOUBT[0] < self.step_apart(size, self.block) / self.step_noise(size) < DOUBT[1]
+        return DOUBT[0] < self.shift_ns(size) / self.shift_noise_ns(size) < DOUBT[1]
 
     def smooth(self, low: int, high: int) -> bool:
         """Whether sizes around the first difference differ by degrees."""
@@ -257,7 +269,7 @@ class Footprints:
             return self.likeness(low) < ALIKE
         if not self.stepping:
             return False
-        noise = self.step_noise
+        noise = self.step_noise(low)
         return (
             self.step_apart(low, self.block) > DOUBT[0] * noise and self.step_apart(high, low) <= SURE * noise
         )
@@ -280,7 +292,8 @@ class Footprints:
     def _parted(self, low: int, high: int, step_ns: float) -> bool:
         """Whether the angle from write to write jumps between two neighbouring sizes: by a good part of a
         revolution, or with a revolution that the latency shows."""
-        turn_ns, noise = self.rotation_ns or 1.0, SURE * self.step_noise
+        turn_ns = self.rotation_ns or 1.0
+        noise = SURE * max(self.step_noise(low), self.step_noise(high))
         apart = self.step_apart(high, low)
         jump = 2 * np.sin(np.pi * LEAST_TURN) * abs(step_of(self.runs[low], turn_ns))
         far = apart > jump or step_ns > turn_ns / 2

@@ -95,8 +95,9 @@ class Splits:
 
     def contradicted(self) -> bool:
         """Whether sizes that are said to be one entry took unlike times: of as many quanta, by more than half
-        a revolution or half a quantum."""
-        least_ns = self.step_ns / 2 if self.medium == "flash" else (self.rotation_ns or 0.0) / 2
+        a revolution; on flash, and where the rotation is not known, half a quantum."""
+        turn_ns = None if self.medium == "flash" else self.rotation_ns
+        least_ns = self.step_ns / 2 if turn_ns is None else turn_ns / 2
         # Where runs did not begin alike, tracks may have become shorter between two of them.
         alike = {size for size, runs in self.runs.items() if all(run.erased for run in runs)}
         pairs = [
