@@ -17,8 +17,8 @@ from skylight.infer.stalls import change_point
 from skylight.probe import scoring
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import CacheSize, advance
-from skylight.probe.cache_size.journal import Fill, _Check, _larger_limits, _limits
-from skylight.probe.cache_size.verdict import USUAL_WATERMARK, behind, free_bands
+from skylight.probe.cache_size.journal import Fill, Journal, _Check, _larger_limits, _limits
+from skylight.probe.cache_size.verdict import USUAL_WATERMARK, behind, free_bands, of_journal
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
@@ -220,6 +220,18 @@ class Looked:
         turns = np.where(np.isin(io.offset + np.uint64(4096), self._home), 1.0, 3.0)
         done = np.cumsum(turns * 8e6)
         return IoLog.of(io, (done - turns * 8e6).astype(np.uint64), done.astype(np.uint64))
+
+
+@pytest.mark.parametrize("places", [355, 5_000])
+@pytest.mark.parametrize("group", [1, DEPTH])
+def test_a_group_of_flushed_writes_is_too_coarse_for_a_small_cache(places: int, group: int) -> None:
+    lone = Fill("fill", 1 << 20, 1, 200, 200, False, 0.0, 0.0, 1.0)
+    deep = Fill("fill-0", 1 << 20, 1, places - 200, places - 200, True, 8.0, 1e7, 31.0, group=group)
+    seen = Journal(1 << 20, 1e6, 1e7, (lone, deep), places, None)
+    found = {finding.name: finding for finding in of_journal(seen, Known(), ())}
+    unsure = places == 355 and group == DEPTH
+    assert (found["cache_fill_bytes"].value is UNKNOWN) == unsure
+    assert (found["cache_bytes"].value is UNKNOWN) == unsure
 
 
 @pytest.mark.parametrize("first", [True, False])

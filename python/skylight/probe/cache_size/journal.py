@@ -84,6 +84,8 @@ class Fill:
     """Whether it stayed slow until it was given up, though looks did not show what was cleaned."""
     slow_after: int | None = None
     """Writes after which it became slow, and stayed so while looks did not show yet what was cleaned."""
+    group: int = 1
+    """Writes that a FLUSH ends together: cleaning may have begun behind any of them."""
 
     @property
     def earliest(self) -> int:
@@ -124,6 +126,15 @@ class Journal:
     map_entries: int | None
     rate: Rate | None = None
     entries: Entries | None = None
+
+    @property
+    def open_part(self) -> float:
+        """By which part of the places that were counted more may have been in use: those of the group of
+        writes amid which cleaning began, of which a FLUSH shows the end alone."""
+        ended = [fill for fill in self.fills if fill.quanta and fill.ended]
+        if not ended or not self.places:
+            return 0.0
+        return (ended[-1].group - 1) * ended[-1].quanta / self.places
 
     @property
     def lone_writes(self) -> int | None:
@@ -375,9 +386,14 @@ def _deep_fill(
         if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
             written = at - between[0]
             ended = _fill(name, size, quanta, (written, found.writes if found else written), found)
-            return replace(ended, slow_after=slow_after)
+            return replace(ended, slow_after=slow_after, group=_group(steps))
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
     return replace(unended, slow=len(logs) >= MOST_PARTS)
+
+
+def _group(steps: Steps) -> int:
+    """How many writes a FLUSH ends together at depth."""
+    return DEPTH if isinstance(steps, FlushedSteps) else 1
 
 
 def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:

@@ -24,7 +24,7 @@ from skylight.findings import Finding, Known
 from skylight.infer.host_clock import tick_ns
 from skylight.probe.cache_size import advance, lengths
 from skylight.probe.cache_size.cache_parts import CacheParts
-from skylight.probe.cache_size.findings import CACHE, FILL, MAP, RAW, SIZE_RIGHT
+from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
 from skylight.probe.cache_size.journal import BLOCK, LONG_ENTRIES, Entries, Fill, Journal
 from skylight.probe.journal.findings import OUT_OF_BAND_RIGHT
 from skylight.units import format_count, format_size
@@ -273,6 +273,8 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     writes, quantum = journal.lone_writes, journal.quantum
     if writes is None or quantum is None:
         return RAW.unknown("Cleaning did not start within the writes that were made.", rows)
+    if journal.open_part > FILL_RIGHT.part:
+        return RAW.unknown("How many places lone writes take is not known well enough.", rows)
     time_ns = _out_of_band_ns(known)
     on_flash = known.word("cache_medium") == "flash"
     entry = None
@@ -324,6 +326,14 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
         )
         why = f"With writes of whole quanta ({told}) {met}."
         sizes = [CACHE.unknown(why, rows), FILL.unknown(why, rows)]
+    elif journal.open_part > FILL_RIGHT.part:
+        most = round(journal.places * (1 + journal.open_part))
+        why = (
+            f"Writes of whole quanta ({told}) that a FLUSH ends together use {format_count(journal.places)}"
+            f" to {format_count(most)} places until cleaning starts: the cache is too small for that."
+        )
+        used = (journal.places * quantum, most * quantum)
+        sizes = [CACHE.unknown(why, rows), FILL.unknown(why, rows, used)]
     else:
         fill = journal.places * quantum
         value, interval, sure = behind(fill)
