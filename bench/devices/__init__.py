@@ -5,7 +5,8 @@ caches in front of a disk, volumes that place data themselves, disks with an ail
 them, each with what an expert would say after every test that a host can run.
 
 * `base`: commands one by one on a common clock, and the disks they reach.
-* `arrays`, `redundant`, `caches`, `tiers`, `volumes`, `mappers`, `remote`, `flash`, `ailments`: the devices.
+* `arrays`, `redundant`, `caches`, `tiers`, `volumes`, `mappers`, `remote`, `flash`, `ailments`,
+  `stacked`: the devices.
 * `expert`: what counts as right; `family`: the list, with the answers that do.
 
 Invariants: virtual time; the same seed gives the same times; a device does to its disks what the real one

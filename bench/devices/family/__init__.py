@@ -8,6 +8,7 @@ from devices.family.cached import caches, tiered
 from devices.family.mapped import mapped, remapped, volumes
 from devices.family.others import far_or_ailing, flash
 from devices.family.second import second_batch
+from devices.family.third import third_batch
 
 FAMILY: tuple[Foreign, ...] = (
     *arrays(),
@@ -20,5 +21,6 @@ FAMILY: tuple[Foreign, ...] = (
     *flash(),
     *far_or_ailing(),
     *second_batch(),
+    *third_batch(),
 )
 """All foreign devices."""
