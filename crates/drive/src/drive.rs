@@ -433,7 +433,7 @@ impl Drive {
         }
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(time - came));
         let outcome = admitted.map_or_else(Outcome::Failed, |()| Outcome::Done);
-        self.complete(Answered { id, at: time + extra, outcome }, host);
+        self.complete(id, time + extra, outcome, host);
     }
 
     /// Chooses the next media work with the volatile cache on. A write that waits for cache space comes
@@ -483,14 +483,14 @@ impl Drive {
     fn refuse(&mut self, index: usize, time: Time, host: &mut impl Observer) {
         let (id, came) = (self.pending.command(index).id, self.pending.arrival(index).queued_at);
         let at = (came + self.interface.command_overhead).max(time);
-        self.complete(Answered { id, at, outcome: Outcome::Failed(self.refused_by) }, host);
+        self.complete(id, at, Outcome::Failed(self.refused_by), host);
     }
 
     /// Completes a flush: all writes that completed before it are on the media.
     fn complete_flush(&mut self, id: CommandId, came: Time, time: Time, host: &mut impl Observer) {
         let done = (self.cache_busy_until.max(came) + self.interface.command_overhead).max(time);
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(done - came));
-        self.complete(Answered { id, at: done + extra, outcome: Outcome::Done }, host);
+        self.complete(id, done + extra, Outcome::Done, host);
     }
 
     /// Lets the layer take commands from a run in the queue, and executes its plan.
@@ -515,13 +515,15 @@ impl Drive {
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(end.max(ready) - start));
         self.busy_until = free.max(end + extra);
         for index in 0..self.answered.len() {
-            let mut answer = self.answered[index];
+            let Answered { at, id, outcome } = self.answered[index];
+            let outcome = match moved {
+                ExecutionResult::Done => outcome,
+                ExecutionResult::Failed(failure) | ExecutionResult::Refused(failure) => {
+                    Outcome::Failed(failure)
+                }
+            };
             // Data read ahead does not complete a command before the media finish their earlier work.
-            answer.at = answer.at.max(ready).max(free) + extra;
-            if let ExecutionResult::Failed(failure) | ExecutionResult::Refused(failure) = moved {
-                answer.outcome = Outcome::Failed(failure);
-            }
-            self.complete(answer, host);
+            self.complete(id, at.max(ready).max(free) + extra, outcome, host);
         }
         match moved {
             ExecutionResult::Done | ExecutionResult::Failed(_) => {
@@ -550,8 +552,8 @@ impl Drive {
         }
         let parts = (self.layer.as_ref(), &self.media);
         let overhead = self.interface.command_overhead;
-        let (nearest, start) = self.pending.nearest(parts, first..first + run, self.busy_until, overhead);
-        self.media.next = start;
+        let nearest = self.pending.nearest(parts, first..first + run, self.busy_until, overhead);
+        self.media.next = *self.pending.start_of_chosen();
         nearest
     }
 
@@ -565,9 +567,11 @@ impl Drive {
     }
 
     /// Completes a command towards the host.
+    ///
+    /// Its parts come one by one: a structure would be read in wider words than it has just been written in, for which a
+    /// processor waits until the writes have left its store buffer (a tenth of a command).
     #[inline]
-    fn complete(&mut self, answer: Answered, host: &mut impl Observer) {
-        let Answered { id, at, outcome } = answer;
+    fn complete(&mut self, id: CommandId, at: Time, outcome: Outcome, host: &mut impl Observer) {
         let command = self.pending.complete(id, at);
         let (seen, free) = self.seen_by_host(at, self.interface.host_gap);
         let outcome = host.decided(id, outcome, self.layer.as_mut());

@@ -89,11 +89,11 @@ impl Media {
         for step in plan.steps() {
             match *step {
                 Step::Access { medium, direction, extent, purpose, source: _ } => {
-                    let access = Access { medium, direction, extent, purpose };
                     if unordered == 0 {
-                        at = self.access(access, at);
+                        at = self.access((medium, direction, purpose), extent, at);
                         continue;
                     }
+                    let access = Access { medium, direction, extent, purpose };
                     let platter = medium == Medium::Platter;
                     let begin = platter.then(|| self.disk.access_start(extent.start));
                     self.group.push((access, begin));
@@ -132,7 +132,8 @@ impl Media {
             };
             let (access, begin) = group.remove(nearest);
             self.next = begin.map(|begin| (access.extent.start, begin));
-            at = self.access(access, at);
+            let Access { medium, direction, extent, purpose } = access;
+            at = self.access((medium, direction, purpose), extent, at);
         }
         self.group = group;
         at
@@ -150,12 +151,17 @@ impl Media {
         to.map_or(Nanos(0), |to| self.disk.positioning(self.head, at, to, direction))
     }
 
+    /// Executes one access; returns its end. Its parts come in registers: see `Drive::complete`.
     #[inline]
-    fn access(&mut self, access: Access, at: Time) -> Time {
-        let Access { medium, direction, extent, purpose } = access;
+    fn access(
+        &mut self,
+        (medium, direction, purpose): (Medium, Direction, Purpose),
+        extent: PbaExtent,
+        at: Time,
+    ) -> Time {
         let end = match medium {
             Medium::Platter => {
-                let timing = self.platter_access(access, at);
+                let timing = self.platter_access((direction, purpose), extent, at);
                 if let Some(trace) = &mut self.trace {
                     let position = self.disk.geometry().position_of(extent.start);
                     let arrival = Head { surface: position.surface, track: position.track };
@@ -172,8 +178,12 @@ impl Media {
 
     /// Timing of a platter access.
     #[inline]
-    fn platter_access(&mut self, access: Access, at: Time) -> AccessTiming {
-        let Access { direction, extent, purpose, .. } = access;
+    fn platter_access(
+        &mut self,
+        (direction, purpose): (Direction, Purpose),
+        extent: PbaExtent,
+        at: Time,
+    ) -> AccessTiming {
         let Self { disk, cached_starts, next, head, .. } = self;
         let once;
         let begin = match cached_start_index(purpose, extent).map(|index| &mut cached_starts[index]) {

@@ -161,20 +161,26 @@ impl Pending {
         self.first == self.commands.len()
     }
 
-    /// The command of a run that the heads reach first, and the start of its access on the platters.
+    /// Index in a run of the command that the heads reach first.
     pub(crate) fn nearest(
         &mut self,
         parts: (&dyn Layer, &Media),
         run: Range<usize>,
         now: Time,
         overhead: Nanos,
-    ) -> (usize, Option<(Pba, AccessStart)>) {
+    ) -> usize {
         let (start, run) = (run.start, self.first + run.start..self.first + run.end);
         let arrivals = &self.arrivals[run.clone()];
         let choice = (&self.commands[run.clone()], &mut self.targets[run]);
         let nearest = self.sptf.nearest(parts, now, choice, |index| arrivals[index].submitted_at + overhead);
         self.chosen = start + nearest;
-        (nearest, self.sptf.start_of(self.targets[self.first + self.chosen]))
+        nearest
+    }
+
+    /// Start of the latest choice's access on the platters, if it has one. By reference, so that it is copied once.
+    #[inline]
+    pub(crate) fn start_of_chosen(&self) -> &Option<(Pba, AccessStart)> {
+        self.sptf.start_of(self.targets[self.first + self.chosen])
     }
 
     /// Invalidates the locations that a plan may have changed.
@@ -226,8 +232,9 @@ impl Pending {
         }
     }
 
-    /// Takes a command that the host submits at `at`.
-    #[inline]
+    /// Takes a command that the host submits at `at`. Always inlined: a command passed in memory would be read in wider
+    /// words than it was just written in, which takes a processor longer than all else here.
+    #[inline(always)]
     pub(crate) fn submit(&mut self, served: Served, command: Command, at: Time) {
         self.dependents += usize::from(is_dependent(&command));
         self.last_queued_at = self.last_queued_at.max(at);

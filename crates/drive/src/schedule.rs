@@ -378,8 +378,8 @@ impl SptfQueue {
 
     /// Start of a command's access on the platters, if it is located and has one.
     #[inline]
-    pub(crate) fn start_of(&self, target: Target) -> Option<(Pba, AccessStart)> {
-        self.candidates.get(target.candidate as usize)?.start
+    pub(crate) fn start_of(&self, target: Target) -> &Option<(Pba, AccessStart)> {
+        self.candidates.get(target.candidate as usize).map_or(&None, |candidate| &candidate.start)
     }
 
     /// Stores a candidate and returns its index.

@@ -76,21 +76,25 @@ macro_rules! in_48_bits {
     ($name:ident, $address:ident, $what:literal) => {
         #[doc = $what]
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct $name([u8; 6]);
+        #[repr(Rust, packed)]
+        pub struct $name {
+            low: u32,
+            high: u16,
+        }
 
         impl From<$address> for $name {
             #[inline]
             fn from(address: $address) -> Self {
-                let [a, b, c, d, e, f, beyond @ ..] = address.get().to_le_bytes();
-                debug_assert_eq!(beyond, [0; 2], "{address:?} has more than 48 bits");
-                Self([a, b, c, d, e, f])
+                let address = address.get();
+                debug_assert!(address >> 48 == 0, "{address} has more than 48 bits");
+                Self { low: address as u32, high: (address >> 32) as u16 }
             }
         }
 
         impl From<$name> for $address {
             #[inline]
-            fn from($name([a, b, c, d, e, f]): $name) -> Self {
-                Self(u64::from_le_bytes([a, b, c, d, e, f, 0, 0]))
+            fn from($name { low, high }: $name) -> Self {
+                Self(u64::from(high) << 32 | u64::from(low))
             }
         }
     };
