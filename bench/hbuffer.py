@@ -112,15 +112,18 @@ def stream_offsets(host: Host, streams: int, size: int, total: int) -> U64:
     return (zone * host.zone_bytes + at).astype(np.uint64)
 
 
-def _streams(streams: int, size: int = 64 * KIB, total: int = 2 * GIB) -> Callable[[Host], Work]:
-    return lambda host: host.work(Op.WRITE, stream_offsets(host, streams, size, total), size, full=False)
+def streams(count: int, size: int = 64 * KIB, total: int = 2 * GIB) -> Callable[[Host], Work]:
+    """Writes to so many streams in turn."""
+    return lambda host: host.work(Op.WRITE, stream_offsets(host, count, size, total), size, full=False)
 
 
 def _random_blocks(host: Host, name: str, zones: int, count: int) -> U64:
     return (_rng(name).integers(0, zones * (host.zone_bytes // BLOCK), count) * BLOCK).astype(np.uint64)
 
 
-def _random(zones: int | None, count: int) -> Callable[[Host], Work]:
+def random_writes(zones: int | None, count: int) -> Callable[[Host], Work]:
+    """Writes of 4 KiB anywhere in so many zones, or in all."""
+
     def made(host: Host) -> Work:
         among = zones or host.size_bytes // host.zone_bytes
         return host.work(Op.WRITE, _random_blocks(host, f"random/{among}", among, count), BLOCK, full=True)
@@ -128,11 +131,14 @@ def _random(zones: int | None, count: int) -> Callable[[Host], Work]:
     return made
 
 
-def _mixed(host: Host) -> Work:
-    """70 % reads, 30 % writes of 4 KiB anywhere in 256 zones."""
-    count = 60_000
-    op = np.where(_rng("mixed/op").random(count) < 0.7, int(Op.READ), int(Op.WRITE))
-    return host.work(op, _random_blocks(host, "mixed", 256, count), BLOCK, full=True)
+def mixed(zones: int, count: int) -> Callable[[Host], Work]:
+    """70 % reads, 30 % writes of 4 KiB anywhere in so many zones."""
+
+    def made(host: Host) -> Work:
+        op = np.where(_rng("mixed/op").random(count) < 0.7, int(Op.READ), int(Op.WRITE))
+        return host.work(op, _random_blocks(host, "mixed", zones, count), BLOCK, full=True)
+
+    return made
 
 
 def _streams_and_random(host: Host) -> Work:
@@ -189,17 +195,17 @@ def _tpcc(host: Host) -> Work:
 
 
 WORKLOADS: Final[dict[str, Callable[[Host], Work]]] = {
-    "20 streams": _streams(20),
-    "200 streams": _streams(200),
-    "4 KiB, 8 zones": _random(8, 100_000),
-    "4 KiB, 256 zones": _random(256, 100_000),
-    "4 KiB, whole drive": _random(None, 4_000),
-    "mixed 70/30": _mixed,
+    "20 streams": streams(20),
+    "200 streams": streams(200),
+    "4 KiB, 8 zones": random_writes(8, 100_000),
+    "4 KiB, 256 zones": random_writes(256, 100_000),
+    "4 KiB, whole drive": random_writes(None, 4_000),
+    "mixed 70/30": mixed(256, 60_000),
     "streams and random": _streams_and_random,
     "bursts": _bursts,
     "cloudphysics": _cloudphysics,
     "tpcc": _tpcc,
-    **{f"Figure 6, {size} KiB": _streams(200, size * KIB, 4 * GIB) for size in (4, 8, 16, 32, 64, 128, 256)},
+    **{f"Figure 6, {size} KiB": streams(200, size * KIB, 4 * GIB) for size in (4, 8, 16, 32, 64, 128, 256)},
 }
 """By name, in the order of the table."""
 

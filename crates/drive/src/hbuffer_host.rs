@@ -292,3 +292,39 @@ impl BufferedHost {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+    use skylight_layer::hbuffer::policies::by_name;
+
+    /// Runs writes of `size` bytes at these offsets, as fast as they go.
+    fn write(host: &mut BufferedHost, offset: &[u64], size: u32) {
+        let (op, size) = (vec![code::WRITE; offset.len()], vec![size; offset.len()]);
+        let batch = Batch { op: &op, offset, size: &size };
+        host.run(&batch, &vec![0; offset.len()], &mut vec![0; offset.len()]).expect("it writes");
+    }
+
+    #[test]
+    fn what_a_policy_leaves_for_later_is_cleaned_at_the_end() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/skylight/profiles/st8000as0022.toml");
+        let text = std::fs::read_to_string(path).expect("the profile is there");
+        let profile = Profile::from_toml(&text, path).unwrap_or_else(|error| panic!("{error}"));
+        let drive = Drive::new(&profile, 1).expect("it is a drive");
+        let policy = || by_name("adaptive").expect("it is a policy");
+        let mut host = BufferedHost::new(drive, policy(), 10, Sectors(1 << 21)).expect("it has zones");
+        let chunk = 1_u64 << 20;
+        let zone: Vec<u64> = (0..host.home_len().bytes() / chunk).map(|at| at * chunk).collect();
+        write(&mut host, &zone, chunk as u32);
+        host.finish().expect("it cleans");
+        host.start_over(policy());
+        write(&mut host, &[chunk], 4096);
+        assert_eq!(host.buffer.fill().dirty_zones, 1);
+        assert_eq!(host.buffer.idle(&mut host.timed), Ok(Idle::Nothing), "the host may overwrite more");
+        assert!(host.buffer.idle_again_after().is_some());
+        host.finish().expect("it cleans");
+        assert_eq!(host.buffer.fill().dirty_zones, 0);
+        assert_eq!(host.buffer.idle_again_after(), None);
+    }
+}

@@ -11,7 +11,8 @@
 //! the oldest zone, so that no write waits for all of them.
 //!
 //! A home zone that cannot be cleaned at home stays as it was, and its data in the log; the pass goes on with the others, and fails at its
-//! end. A read of the log that fails, dead gaps that are read along included, ends the pass for all that has no record yet.
+//! end. What of the log cannot be read is lost, and the pass goes on without it (`reading_around.rs`); a read that fails otherwise ends the
+//! pass for all that has no record yet.
 //!
 //! Invariants: only a record changes where anything is; a trim of a home zone before that ends its cleaning; while a home zone
 //! is cleaned, nothing is written to it directly.
@@ -331,7 +332,10 @@ impl HBuffer {
         if let Some(action) = pass.gathers.pop_front() {
             let Action::Gather { keep, .. } = &action else { return Ok(()) };
             let sectors = Sectors(keep.iter().map(|place| place.len.get()).sum());
-            self.act(&action, drive)?;
+            if let Err(failure) = self.act(&action, drive) {
+                let homes: Vec<u32> = pass.members.iter().map(|member| member.home).collect();
+                self.gather_around(failure, keep, &homes, pass.before, drive)?;
+            }
             note(&mut pass.cost.gathered, sectors, began, drive);
             return Ok(());
         }
@@ -398,12 +402,10 @@ impl HBuffer {
         let Member { home, done, end, .. } = member;
         let host =
             LbaExtent::new(self.contents.extent_of(home).start + done, (end - done).min(self.tuning.chunk));
-        let found = self.contents.older(host, pass.before, &self.log);
         if pass.by_chunk {
-            for action in self.gathers(found.iter().map(|&(_, place)| place).collect()) {
-                self.act(&action, drive)?;
-            }
+            self.gather_chunk(home, host, pass.before, drive)?;
         }
+        let found = self.contents.older(host, pass.before, &self.log);
         let pieces: Vec<_> = found.into_iter().map(|(lba, place)| (lba.start - host.start, place)).collect();
         let readable = if member.appends { Sectors(0) } else { self.written_home(home, host) };
         let native = LbaExtent::new(self.contents.home_place(host.start), readable);
@@ -423,6 +425,24 @@ impl HBuffer {
         }
         self.counters.cleaned += host.len.get();
         Ok(host.len)
+    }
+
+    /// Gathers what the log has of a part of a home zone.
+    fn gather_chunk(
+        &mut self,
+        home: u32,
+        host: LbaExtent,
+        before: Position,
+        drive: &mut dyn Executor,
+    ) -> Result<(), Failure> {
+        let found = self.contents.older(host, before, &self.log);
+        for action in self.gathers(found.into_iter().map(|(_, place)| place).collect()) {
+            let Action::Gather { keep, .. } = &action else { continue };
+            if let Err(failure) = self.act(&action, drive) {
+                self.gather_around(failure, keep, &[home], before, drive)?;
+            }
+        }
+        Ok(())
     }
 
     /// Makes durable what was appended, and then takes it out of the log.

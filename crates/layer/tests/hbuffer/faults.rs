@@ -17,7 +17,7 @@ use super::session::Faulty;
 use super::shape::Shape;
 
 /// The first zone of the log: behind two places of checkpoints.
-const LOG: u64 = 2;
+pub const LOG: u64 = 2;
 pub const ZONE: u64 = 64;
 
 fn shape(conventional: u32) -> Shape {

@@ -1,10 +1,10 @@
 //! Home zones that cannot be cleaned as others are: sectors that cannot be read, and writes that fail.
 
-use skylight_disk::Lba;
+use skylight_disk::{Lba, Sectors};
 use skylight_layer::hbuffer::policy::Path;
 use skylight_layer::{Failure, Idle, Op, Outcome};
 
-use super::faults::{Rig, ZONE};
+use super::faults::{LOG, Rig, ZONE};
 use super::media::Change;
 
 /// The zone of the drive that the first home zone begins in, and how many there are.
@@ -77,6 +77,52 @@ fn a_zone_is_cleaned_around_sectors_that_cannot_be_read() {
         assert_eq!([9, 10].map(|at| rig.number(ZONE + at)), [7, 0]);
         rig.recover(None).expect("it is whole");
         assert_eq!([9, 10].map(|at| rig.number(ZONE + at)), [7, 0]);
+    }
+}
+
+/// Where the log has the first sector of the newer data of a home zone of [`rig`]: entries of a header and four sectors, in order.
+fn in_log(home: u64) -> Lba {
+    Lba(LOG * ZONE + home * (1 + WRITE) + 1)
+}
+
+#[test]
+fn a_sector_of_the_log_that_cannot_be_read_costs_its_data_alone() {
+    let mut rig = rig(3);
+    let lost = |lba| [20, ZONE + 21, ZONE + 22].contains(&lba);
+    for (home, at) in [(0, 0), (1, 1), (1, 2)] {
+        rig.drive.bytes.device.unreadable.push(in_log(home) + Sectors(at));
+    }
+    let checkpoints = rig.buffer.counters().checkpoints;
+    assert_eq!(clean(&mut rig), Ok(()));
+    let (fill, counters) = (rig.buffer.fill(), *rig.buffer.counters());
+    assert_eq!((fill.dirty_zones, fill.live.get(), counters.rewritten_zones), (0, 0, 3));
+    assert!(counters.checkpoints > checkpoints, "a recovery does not read the log there");
+    for again in [false, true] {
+        if again {
+            rig.recover(None).expect("nothing that it needs is lost");
+        }
+        for lba in 0..3 * ZONE {
+            let (home, at) = (lba / ZONE, lba % ZONE);
+            // Not what the zone had there before.
+            assert_eq!(is_lost(&mut rig, lba), lost(lba), "sector {lba}");
+            let number = if (20..24).contains(&at) { home + 1 } else { 1 + at / WRITE };
+            assert!(lost(lba) || rig.number(lba) == number, "sector {lba}");
+        }
+    }
+    assert_eq!(rig.take(Op::Write, 20, 1, 7), Outcome::Done);
+    assert_eq!(clean(&mut rig), Ok(()));
+    assert_eq!(rig.number(20), 7);
+}
+
+#[test]
+fn a_gap_of_the_log_that_cannot_be_read_costs_nothing() {
+    let mut rig = rig(3);
+    // The header of the second entry.
+    rig.drive.bytes.device.unreadable.push(Lba(in_log(1).get() - 1));
+    assert_eq!(clean(&mut rig), Ok(()));
+    assert_eq!((rig.buffer.fill().dirty_zones, rig.buffer.counters().rewritten_zones), (0, 3));
+    for home in 0..3 {
+        assert_eq!([20, 23, 24].map(|at| rig.number(home * ZONE + at)), [home + 1, home + 1, 7]);
     }
 }
 

@@ -1,0 +1,177 @@
+"""dm-zoned beside the H-Buffer, on the zones of the same emulated host-managed drive.
+
+dm-zoned runs in a guest, on zones in memory, and the kernel says what it sends to them. These commands go
+to the emulated drive, one at a time (`dm_zoned_trace`), so its time is that of the same platters as the
+H-Buffer's. Both have as many zones to buffer writes: dm-zoned conventional ones, the H-Buffer its log.
+Zones that a workload writes at random were full before, in sequential zones; the time of a run is that of
+the host's commands and of all cleaning behind them.
+
+What invalidates results: how dm-zoned's own copying comes between the host's commands is the guest's, whose
+zones take no time. That changes which command waits, and little of the sums. All else has a fixed seed or
+is the model's.
+
+``bench/dm_zoned.py [--workload NAME ..] [--traces FOLDER] [--json]``; traces that a folder has are not
+recorded again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import struct
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+import numpy as np
+
+from burn_in.processes import BurnInError
+from dm_zoned_trace import Layout, TraceError, replayed, sent
+from hbuffer import FILL_BYTES, MEMORY_BYTES, Host, Result, Work, measured, mixed, random_writes, streams
+from skylight import _native
+from skylight.engines.sim import read_profile
+from skylight.errors import SkylightError
+from skylight.evidence import Op
+from zoned_guest.boot import boot, said_in
+from zoned_guest.shared import PACKAGES
+
+DRIVE = "wsh722020al"
+SEED = 1
+"""Of the drive, as the buffered ones have it."""
+POLICIES = ("direct", "buffer", "open-zones", "adaptive")
+META_ZONES = 2
+"""A set each: enough for hundreds of zones."""
+MORE_ZONES = 48
+"""Sequential zones beside those that a workload writes: dm-zoned's reserve, and as many as it cleans to."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload, and how many zones there are to buffer its writes."""
+
+    work: Callable[[Host], Work]
+    buffer_zones: int
+
+
+CASES: Final[dict[str, Case]] = {
+    "20 streams": Case(streams(20), 100),
+    "200 streams": Case(streams(200), 100),
+    "200 streams, 300 zones": Case(streams(200), 300),
+    "4 KiB, 8 zones": Case(random_writes(8, 100_000), 100),
+    "4 KiB, 32 zones": Case(random_writes(32, 100_000), 100),
+    "mixed 70/30, 32 zones": Case(mixed(32, 60_000), 100),
+    "4 KiB, 32 zones, 16 zones": Case(random_writes(32, 100), 16),
+}
+"""By name; the last zones named are those of the buffer."""
+
+
+def recorded(name: str, case: Case, work: Work, zone_bytes: int, folder: Path) -> Path:
+    """The events of a case, from a guest unless the folder has them."""
+    run = folder / "".join(letter if letter.isalnum() else "-" for letter in name)
+    events = run / "share" / "events"
+    if events.exists():
+        return events
+    run.mkdir(parents=True)
+    is_write = work.op == int(Op.WRITE)
+    rows = zip(work.offset.tolist(), work.size.tolist(), is_write.tolist(), strict=True)
+    (run / "rows").write_bytes(b"".join(struct.pack("<QIB", *row) for row in rows))
+    zones = int(work.offset.max()) // zone_bytes + 1
+    job = {
+        "zone_bytes": zone_bytes, "meta": META_ZONES, "cache": case.buffer_zones,
+        "sequential": zones + MORE_ZONES, "full_chunks": work.full_zones.tolist(),
+        "rows": str(run / "rows"), "events": "/skylight-guest/events",
+    }  # fmt: skip
+    (run / "job.json").write_text(json.dumps(job))
+    step = {"name": name, "tool": [sys.executable, "-m", "zoned_guest.dm_zoned", str(run / "job.json")]}
+    boot(run, PACKAGES, [step], ())
+    said = said_in(run)[name]
+    if said.code:
+        events.unlink(missing_ok=True)
+        raise BurnInError(f"{name}: {said.err}")
+    return events
+
+
+def of_dm_zoned(name: str, case: Case, work: Work, events: Path) -> Result:
+    """What the recorded commands take on the drive."""
+    text, origin = read_profile(DRIVE)
+    drive = _native.SimDrive(text, origin, SEED)
+    layout = drive.zone_layout()
+    assert layout is not None
+    zone_bytes, first = layout["zone_bytes"], layout["conventional_zones"]
+    moved = META_ZONES + case.buffer_zones
+    places = Layout(zone_bytes, moved, first - moved)
+    devices = json.loads(events.with_suffix(".devices").read_text())
+    with events.open() as lines:
+        trace = sent(lines, devices["zones"], devices["disk"], places)
+    if len(trace.queued) != len(work.op):
+        raise TraceError(
+            f"{name}: {len(trace.queued)} commands are in the trace, and {len(work.op)} were sent"
+        )
+    full = (first + np.arange(len(work.full_zones), dtype=np.uint64)) * np.uint64(zone_bytes)
+    at = (full[:, None] + np.arange(0, zone_bytes, FILL_BYTES, dtype=np.uint64)).ravel()
+    writes = np.full(len(at), int(Op.WRITE), np.uint8), at, np.full(len(at), FILL_BYTES, np.uint32)
+    if len(at):
+        drive.run(*writes, 1)
+    took = replayed(drive, trace)
+    is_write = work.op == int(Op.WRITE)
+    waits = took.took_ns[is_write] / 1e6
+    p50, p99, p999 = np.percentile(waits, (50, 99, 99.9))
+    return Result(
+        DRIVE, name, "dm-zoned",
+        write_s=took.work_ns / 1e9, migration_s=took.after_ns / 1e9, idle_migration_s=0.0,
+        amplification=took.written_bytes / int(work.size[is_write].sum(dtype=np.int64)),
+        p50_ms=float(p50), p99_ms=float(p99), p999_ms=float(p999), longest_ms=float(waits.max()),
+        direct=0.0, drive_cache=0.0, buffer=0.0,
+    )  # fmt: skip
+
+
+HEADS = ("workload", "host", "total, s", "write", "migration", "WA", "p50, ms", "p99", "p99.9", "longest")
+
+
+def markdown(results: Sequence[Result]) -> str:
+    """The table."""
+    rows = [HEADS, tuple("---" for _ in HEADS)]
+    for result in results:
+        waits = (result.p50_ms, result.p99_ms, result.p999_ms, result.longest_ms)
+        rows.append((
+            result.workload, result.policy,
+            *(f"{number:,.1f}" for number in (result.total_s, result.write_s, result.migration_s)),
+            f"{result.amplification:.3g}", *(f"{w:,.3g}" if w < 1000 else f"{w:,.0f}" for w in waits),
+        ))  # fmt: skip
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def main() -> int:
+    """Makes the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--workload", action="append", choices=list(CASES))
+    parser.add_argument("--traces", type=Path, help="where the traces are kept")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    text, origin = read_profile(DRIVE)
+    host = Host(_native.BufferedDrive(text, origin, "direct", 100, MEMORY_BYTES))
+    results: list[Result] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in options.workload or CASES:
+            case = CASES[name]
+            work = case.work(host)
+            events = recorded(name, case, work, host.zone_bytes, options.traces or Path(scratch))
+            results.append(of_dm_zoned(name, case, work, events))
+            results += (measured(DRIVE, name, work, policy, case.buffer_zones) for policy in POLICIES)
+            print(markdown(results[-1 - len(POLICIES) :]), file=sys.stderr, flush=True)
+    rows = [asdict(result) | {"total_s": result.total_s} for result in results]
+    print(json.dumps(rows, indent=1) if options.json else markdown(results))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except (SkylightError, TraceError, BurnInError) as error:
+        print(f"bench/dm_zoned.py: {error}", file=sys.stderr)
+        sys.exit(3)
