@@ -16,7 +16,7 @@ from camera_clips import Case, drawn
 from skylight.camera import rate as rates
 from skylight.camera import reading as readings
 from skylight.camera import scale as scales
-from skylight.camera import video
+from skylight.camera import scene, video
 from skylight.camera.render import write
 from skylight.camera.track import Options, capture_rate, track
 from skylight.cli.app import run
@@ -80,6 +80,29 @@ def check_against_truth(case: Case, path: Path) -> None:
 @pytest.mark.parametrize("number", [1, 4])
 def test_random_films(number: int, tmp_path: Path) -> None:
     check_against_truth(drawn(number, 260), tmp_path / "film.mp4")
+
+
+def test_a_filmed_arm_lies_where_the_truth_says() -> None:
+    # OpenCV's own smoothed polygons of this size lie beside it by 0.11 px in the mean square.
+    case = drawn(343, 1920, 10_000)
+    view, arm = case.view, case.arm
+    pivot = view.points(np.array([[arm.pivot_mm, 0.0]]))[0]
+    rows, columns = np.mgrid[: view.height, : view.width]
+    right, down = columns - pivot[0], rows - pivot[1]
+    radius, reach = np.hypot(right, down), arm.arm_mm * view.scale
+    outer = (radius > 0.6 * reach) & (radius < 0.93 * reach)
+    off_px = []
+    for position in np.linspace(0.02, 0.98, 97):
+        layers = np.zeros((2, view.height, view.width), np.float32)
+        part = (slice(0, view.height), slice(0, view.width))
+        scene.add_filmed_arm(layers, arm, view, case.look, float(position), part)
+        turn = scene.head_direction(arm, float(position))
+        mm = np.array([[arm.pivot_mm + arm.arm_mm * np.cos(turn), arm.arm_mm * np.sin(turn)]])
+        along = view.points(mm)[0] - pivot
+        along /= np.hypot(*along)
+        beside = (down * along[0] - right * along[1]) / radius * reach
+        off_px.append(float(np.average(beside, weights=layers[0] * outer)))
+    assert np.std(off_px) < 0.06
 
 
 def test_a_pivot_that_seems_to_lie_on_the_other_side(tmp_path: Path) -> None:
@@ -176,8 +199,9 @@ def test_a_camera_that_shakes(film: Frames, keep: Keep, rng: np.random.Generator
 
 
 def test_a_rival_pivot_about_which_hardly_anything_turns(tmp_path: Path) -> None:
-    # It explains 98 % of this small film, with the ends exchanged; no other leaves no doubt.
-    assert "more than one thing moves" in refusal(drawn(525, 240, 600).film(tmp_path / "film.mp4"))
+    # It explains more of this small film than the true one does, with the ends exchanged; it turns by
+    # 7 degrees, and by 17 only if odd frames count.
+    check_against_truth(drawn(525, 240, 600), tmp_path / "film.mp4")
 
 
 def test_two_things_that_move(film: Frames, keep: Keep) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 
 from skylight.camera import arm as arms
 from skylight.camera import background as backgrounds
+from skylight.camera import scale as scales
 from skylight.camera.background import Background, UnusableClipError
 from skylight.camera.survey import F32, Survey
 
@@ -37,6 +38,8 @@ LEAST_EXPLAINED = 0.78
 # explains 0.75 to 0.92 in ten of dark arms, before, and 0.94 or more in the others. Trying takes one to four
 # seconds, however long the film is.
 PLAINLY_EXPLAINED = 0.95
+# A frame whose explained share is below this says little.
+SURE_EXPLAINED = 0.55
 # Rivals that are learnt from, of those that do best after one round; and how often the best is learnt from
 # again while it gets better.
 MOST_RIVALS, MOST_AGAIN = 3, 2
@@ -58,7 +61,7 @@ class Learnt:
     explained: float
     """The share of what moves that the arm explains, in the median frame."""
     swing_rad: float
-    """By which the arm turns, but for the outermost frames."""
+    """By which the arm turns."""
 
 
 def learn(found: Survey, background: Background) -> Learnt:
@@ -149,8 +152,12 @@ def _from(found: Survey, background: Background, pivot: arms.Point | None) -> Le
     if usual < LEAST_HEAD_PIXELS:
         raise UnusableClipError("nothing moves in it but noise: no head in view")
     shown = pixels >= arms.LEAST_PIXELS
-    swing_rad = float(np.ptp(np.quantile(appearance.frame_rad(shift[shown]), (0.02, 0.98))))
-    return Learnt(background, polar, appearance, usual, float(np.median(explained[shown])), swing_rad)
+    # As a graph counts it: from frames in order of time, without odd ones, of which the diverse have most.
+    spread = slice(len(found.spread))
+    sure = shown[spread] & (explained[spread] >= SURE_EXPLAINED)
+    low, high = scales.extremes(appearance.frame_rad(shift[spread]), sure) if sure.any() else (0.0, 0.0)
+    learnt_explained = float(np.median(explained[shown]))
+    return Learnt(background, polar, appearance, usual, learnt_explained, high - low)
 
 
 def _check_moving(masks: F32) -> None:

@@ -24,6 +24,10 @@ Colour = tuple[int, int, int]  # blue, green, red
 PLATTER_MM, HUB_MM = 47.5, 16.5
 # Sub-pixel bits of OpenCV's polygons.
 SHIFT = 4
+# OpenCV's smoothed polygons lie up to 0.4 px beside where they belong (0.12 px in the mean square): 0.7 % of
+# a stroke of 53 px. So a filmed arm is drawn in a picture at least this wide, px, and made smaller by areas.
+# The arm of that film is then within 0.2 % of the stroke (0.07 % in the mean square).
+LEAST_DRAWN_PX = 800
 PAPER: Colour = (250, 250, 250)
 GREENS: tuple[Colour, Colour] = ((129, 199, 129), (106, 178, 106))
 GREY: Colour = (205, 205, 205)
@@ -215,12 +219,16 @@ def add_filmed_arm(
     """Adds the arm to `layers`, (2, height, width) over `part` of the picture: its opacity, and its light."""
     cv2 = opencv()
     rows, columns = part
-    origin = np.array([columns.start, rows.start], np.float64)
-    opacity = np.zeros(layers.shape[1:], np.uint8)
-    light = np.zeros(layers.shape[1:], np.uint8)
+    finer = -(-LEAST_DRAWN_PX // view.width)
+    height, width = layers.shape[1:]
+    # The middle of a pixel has whole numbers.
+    origin = np.array([columns.start, rows.start], np.float64) - 0.5
+    opacity = np.zeros((finer * height, finer * width), np.uint8)
+    light = np.zeros_like(opacity)
     for corners, bright in arm_parts(arm, view, position):
-        polygon = [_fixed(corners - origin)]
+        polygon = [_fixed(finer * (corners - origin) - 0.5)]
         cv2.fillPoly(opacity, polygon, 255, cv2.LINE_AA, SHIFT)
         cv2.fillPoly(light, polygon, float(np.clip(look.arm * bright, 0, 255)), cv2.LINE_AA, SHIFT)
-    layers[0] += opacity.astype(np.float32) / 255
-    layers[1] += light
+    for layer, drawn in zip(layers, (opacity, light), strict=True):
+        small = cv2.resize(drawn.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
+        layer += small / 255 if drawn is opacity else small

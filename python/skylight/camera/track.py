@@ -20,7 +20,8 @@ from skylight.camera import background as backgrounds
 from skylight.camera import rate as rates
 from skylight.camera import scale as scales
 from skylight.camera.background import Background, UnusableClipError
-from skylight.camera.learn import Learnt, learn
+from skylight.camera.fine import Fine
+from skylight.camera.learn import SURE_EXPLAINED, Learnt, learn
 from skylight.camera.survey import survey
 from skylight.camera.video import Clip, KeptFrames, U8Frames, frames, probe
 from skylight.errors import UsageError
@@ -40,8 +41,6 @@ MARGIN = 0.35
 # Where one arm explains less than this share of what moves, in the median frame, a note says that the graph
 # may be wrong.
 SURELY_EXPLAINED = 0.83
-# A frame whose explained share is below this says little.
-SURE_EXPLAINED = 0.55
 # A frame with fewer of the head's pixels than this share of the usual hides the head.
 VISIBLE_SHARE = 0.25
 # The head moves by this much at least, px of the film: below it positions are mostly noise.
@@ -137,7 +136,8 @@ def track(path: Path, options: Options | None = None, advance: Advance | None = 
                 background = backgrounds.first(found, view.region_here(options.region))
             learnt = learn(found, background)
             again = kept.again() if kept.whole else _decoded(clip, view)
-            return _follow(clip, view, options, learnt, _counted(again, surveyed, clip.frames))
+            fine = Fine(learnt, found)
+            return _follow(clip, view, options, learnt, fine, _counted(again, surveyed, clip.frames))
     except UnusableClipError as error:
         raise UsageError(f"{path}: {error}") from error
 
@@ -190,13 +190,15 @@ def _counted(chunks: Iterator[U8Frames], advance: Callable[[int], None], before:
         advance(done)
 
 
-def _follow(clip: Clip, view: _View, options: Options, learnt: Learnt, chunks: Iterator[U8Frames]) -> Track:
+def _follow(
+    clip: Clip, view: _View, options: Options, learnt: Learnt, fine: Fine, chunks: Iterator[U8Frames]
+) -> Track:
     """Matches every frame."""
     shifts, shares, sizes, lamps = [], [], [], []
     for chunk in chunks:
         masks = learnt.background.masks(chunk)
         shift, explained, pixels = learnt.appearance.match(learnt.polar.sums(masks), masks)
-        shifts.append(shift)
+        shifts.append(fine.shifts(chunk, shift))
         shares.append(explained)
         sizes.append(pixels)
         lamps.append(learnt.background.lamp(chunk))
