@@ -52,6 +52,25 @@ def ends(process: "subprocess.Popen[bytes]") -> None:
     assert time.monotonic() - began < END_S
 
 
+def test_signal_before_the_first_word(tmp_path: Path) -> None:
+    """A client may be served, and a signal come, before the command has said anything."""
+    early = (
+        "import os, signal, sys\n"
+        "from skylight.cli import main, serve\n"
+        "started = serve._started\n"
+        "def interrupted(options):\n"
+        "    server = started(options)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return server\n"
+        "serve._started = interrupted\n"
+        "main(sys.argv[1:])\n"
+    )
+    options = serve_command(tmp_path, small_profile(tmp_path, "conventional"))[len(SKYLIGHT) :]
+    run = subprocess.run([sys.executable, "-c", early, *options], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stderr
+    assert "stopped; everything is durable" in run.stdout
+
+
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
 def test_closed_streams(closed: tuple[int, ...], tmp_path: Path) -> None:
     drive = small_profile(tmp_path, "conventional")

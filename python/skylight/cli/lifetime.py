@@ -19,11 +19,25 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from signal import SIG_IGN, SIGCONT, SIGKILL, SIGTERM, SIGTSTP, SIGTTOU, Signals, signal
+from signal import (
+    SIG_BLOCK,
+    SIG_IGN,
+    SIG_SETMASK,
+    SIGCONT,
+    SIGHUP,
+    SIGINT,
+    SIGKILL,
+    SIGTERM,
+    SIGTSTP,
+    SIGTTOU,
+    Signals,
+    pthread_sigmask,
+    signal,
+)
 from typing import TYPE_CHECKING
 
 from skylight.cli.attach import Attached, attached, check
@@ -33,12 +47,27 @@ from skylight.errors import KeepError, TargetError, UsageError
 if TYPE_CHECKING:
     from skylight._native import DriveServer
 
-__all__ = ["Use", "Used", "notify"]
+__all__ = ["Use", "Used", "notify", "signals_wait"]
 
 _ENDING_S = 10.0
 """How long the command of --run may take to end when the server is stopped."""
 _LOOK_UP_S = 0.02
 _NOTIFY = "NOTIFY_SOCKET"
+
+
+@contextmanager
+def signals_wait() -> Iterator[Callable[[], None]]:
+    """Holds back the signals that end a server until what it gives is called, or to the block's end: clients
+    may be served before there is a server in Python to stop, and then a signal would be an error."""
+    before = pthread_sigmask(SIG_BLOCK, (SIGINT, SIGTERM, SIGHUP))
+
+    def come() -> None:
+        pthread_sigmask(SIG_SETMASK, before)
+
+    try:
+        yield come
+    finally:
+        come()
 
 
 @dataclass(frozen=True)

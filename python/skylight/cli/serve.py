@@ -28,7 +28,7 @@ import click
 
 from skylight.cli.completion import drive_names
 from skylight.cli.console import Speaker
-from skylight.cli.lifetime import Use, Used
+from skylight.cli.lifetime import Use, Used, signals_wait
 from skylight.cli.note import control_of, noted
 from skylight.cli.status_words import Rates, cache_words
 from skylight.engines.sim import read_profile
@@ -431,9 +431,10 @@ def serve(
         "control_required": control_required,
     }
     use = Use(attach, command, pidfile)
-    with use.places(places, tls=doors["tls"] is not None) as doors["nbd"]:
+    certified = tls_clients is not None and tls_required
+    with use.places(places, tls=doors["tls"] is not None) as doors["nbd"], signals_wait() as signals_come:
         server = _started({"drive": served, "answers": answers, "doors": doors})
-        code = _run(server, path, use, certified=tls_clients is not None and tls_required, quiet=quiet)
+        code = _run(server, path, use, signals_come, certified=certified, quiet=quiet)
     click.get_current_context().exit(code)
 
 
@@ -446,7 +447,15 @@ def _started(options: _ServeOptions) -> DriveServer:
         raise serve_error(error) from error
 
 
-def _run(server: DriveServer, path: Path, use: Use, *, certified: bool, quiet: bool) -> int:
+def _run(
+    server: DriveServer,
+    path: Path,
+    use: Use,
+    signals_come: Callable[[], None],
+    *,
+    certified: bool,
+    quiet: bool,
+) -> int:
     """From the first word to the last; `certified` clients alone are let in, or not. The exit code."""
     from skylight import _native
 
@@ -455,6 +464,7 @@ def _run(server: DriveServer, path: Path, use: Use, *, certified: bool, quiet: b
     warn = say.warning if use.has_own_client else say.line
     try:
         with noted(path, server.endpoints, server.control), suppress(KeyboardInterrupt):
+            signals_come()
             _warn_of_mode(path, warn)
             if server.control_error is not None:
                 warn(f"{server.control_error}; served without a control socket: give --control PATH")
