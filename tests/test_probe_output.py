@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -218,14 +219,21 @@ def test_a_script_asks_whether_a_disk_is_conventional(call: Call) -> None:
     bad.one_line(1, "expected smr: sim:st4000nc001 is cmr")
     assert json.loads(bad.out)["findings"]["drive_type"]["value"] == "cmr"
     call("probe", "recording:good", "--expect", "ssd").one_line(2, "--expect", "not-rotating")
-    again = call(*shown_command(call("probe", "recording:good").out))
+    elsewhere = call("probe", "recording:good", "--out", "else where")
+    again = call(*shown_command(elsewhere.out))
     assert "Drive type" in again.out and again.code == 0
+    assert again.out.splitlines()[-1] == elsewhere.out.splitlines()[-1]
+    assert not Path("skylight-report").exists(), "it writes no second report"
+    other = call("probe", "recording:good", "recording:good", "--out", "else where")
+    other.one_line(2, "else where: already there and not empty")
+    Path("else where/notes.txt").touch()
+    call("probe", "recording:good", "--out", "else where").one_line(2, "already there and not empty")
 
 
 def shown_command(out: str) -> list[str]:
     """The arguments of the command that prints the reasons."""
     (line,) = re.findall(r"^Reasons: skylight (.*)$", out, re.MULTILINE)
-    return str(line).split()
+    return shlex.split(line)
 
 
 def test_several_targets_end_with_a_line_for_each(call: Call) -> None:

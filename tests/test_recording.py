@@ -344,6 +344,22 @@ class TestRefusals:
         header(copy, lambda value: value.update(schema=2))
         assert "schema 2" in refused(copy)
 
+    @pytest.mark.parametrize("name", ["size_bytes", "block_bytes"])
+    @pytest.mark.parametrize("value", [-5, 0, True, 10**23])
+    def test_a_header_with_bytes_that_no_drive_has(self, copy: Path, name: str, value: int) -> None:
+        header = json.loads((copy / HEADER).read_text())
+        header["target"][name] = value
+        (copy / HEADER).write_text(json.dumps(header))
+        with pytest.raises(UsageError, match=f"no drive has 'target.{name}' {value}; probe"):
+            Recording.open(copy)
+
+    def test_a_folder_in_place_of_a_part_is_named_with_a_reason(self, copy: Path) -> None:
+        (copy / PART).unlink()
+        (copy / PART).mkdir()
+        with pytest.raises(UsageError, match=r"cannot be read: .+; check its permissions") as refused:
+            Recording.open(copy).evidence("drive_type")
+        assert "Success" not in str(refused.value)
+
     @pytest.mark.parametrize("name", ["target", "options", "seed", "run"])
     def test_header_without_a_key(self, copy: Path, name: str) -> None:
         header(copy, lambda value: value.pop(name))

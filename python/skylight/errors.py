@@ -19,6 +19,7 @@ the code. Any other exception that escapes is a bug of Skylight, not a message.
 
 from __future__ import annotations
 
+import os
 import re
 
 UNDETERMINED, INTERNAL, INTERRUPTED, PIPE = 5, 70, 130, 141
@@ -28,6 +29,11 @@ def one_line(text: str) -> str:
     """`text` on one line that any terminal and file accepts: characters that are not printable, or bytes of a
     name that are not UTF-8, become escapes."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def reason_of(error: OSError) -> str:
+    """Why the system refused, in its words; those of the error where it has no number, as pyarrow's."""
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 # What Rust adds to the words of an error of the system; they say the same.

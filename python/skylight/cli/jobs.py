@@ -1,11 +1,13 @@
 """The targets of a command line, their names, and the folders of their results.
 
-Invariant: a folder that holds results is never written to, but by a run that resumes it or reads it again.
+Invariant: a folder that holds results is never written to, but by a run that resumes it or reads it again. A
+report without recordings of its own is written again only from recordings of the same targets.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,9 +18,11 @@ from skylight.engines.fio_log import short_name
 from skylight.errors import UsageError
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
 
-__all__ = ["Job", "check_out", "jobs_of", "lies_in"]
+__all__ = ["FINDINGS", "Job", "check_out", "jobs_of"]
 
 DEFAULT_OUT = Path("skylight-report")
+FINDINGS, PAGE = "findings.json", "report.html"
+"""The files of a report; beside them its folder holds the recordings that were made with it."""
 
 
 @dataclass(frozen=True)
@@ -111,10 +115,26 @@ def check_out(page: Path, jobs: Sequence[Job], resume: bool) -> None:
     if any(lies_in(job.target, page) for job in jobs):
         _check_live(jobs)
         return  # the report of this recording is rewritten
+    if _shows_the_same(page, jobs):
+        return
     mend = "choose another with --out DIR"
     if any(job.target.kind != "recording" and Recording.is_begun(job.recording) for job in jobs):
         mend += ", or resume the run in it with --resume"
     raise UsageError(f"{page}: already there and not empty; {mend}")
+
+
+def _shows_the_same(page: Path, jobs: Sequence[Job]) -> bool:
+    """Whether the folder holds a report alone, and that of the targets of these recordings, in order."""
+    if any(job.target.kind != "recording" for job in jobs):
+        return False
+    try:
+        if {path.name for path in page.iterdir()} != {FINDINGS, PAGE}:
+            return False
+        found = json.loads((page / FINDINGS).read_text(encoding="utf-8"))
+        shown = [each["target"] for each in found.get("targets", [found])]
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return False  # it is somebody else's
+    return shown == [Recording.open(job.recording).target.to_json() for job in jobs]
 
 
 def _check_live(jobs: Sequence[Job]) -> None:

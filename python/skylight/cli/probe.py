@@ -18,11 +18,11 @@ import click
 from skylight.byte_range import AskedRange
 from skylight.cli import completion
 from skylight.cli.console import DeviceProgress, line
-from skylight.cli.jobs import Job, check_out, jobs_of, lies_in
+from skylight.cli.jobs import FINDINGS, Job, check_out, jobs_of
 from skylight.cli.plan import print_plan
 from skylight.cli.result import check_expected, csv_text, print_all, print_result
 from skylight.cli.targets import check_distinct, check_results_folder
-from skylight.engines import Engine, eraser_of, open_target, parse_target
+from skylight.engines import Engine, eraser_of, open_target
 from skylight.engines.device import DeviceEngine
 from skylight.engines.erase import ERASES, Offer
 from skylight.engines.fio_log import DriveLogs, read_logs
@@ -272,9 +272,7 @@ def _reasons(jobs: Sequence[Job], page: Path) -> str:
     """The command that prints all findings with their reasons, without the drives; it writes the same report
     again, not another one."""
     kept = [f"recording:{job.folder if job.target.kind != 'recording' else job.target.name}" for job in jobs]
-    # A report elsewhere than its recordings is not written over.
-    same = ["--out", str(page)] if any(lies_in(parse_target(spec), page) for spec in kept) else []
-    return shlex.join(["skylight", "probe", *kept, "--why", *same])
+    return shlex.join(["skylight", "probe", *kept, "--why", "--out", str(page)])
 
 
 def _print_end(
@@ -302,7 +300,7 @@ def write_results(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tu
     from skylight.report.json import document_text, probe_document
 
     text = document_text(probe_document([result for result, _ in results]))
-    write_file(page / "findings.json", text)
+    write_file(page / FINDINGS, text)
     return text, write_report(results, page)
 
 

@@ -31,7 +31,7 @@ from typing import Any
 
 from skylight import __version__
 from skylight.byte_range import ByteRange
-from skylight.errors import UsageError
+from skylight.errors import UsageError, reason_of
 from skylight.evidence import Evidence, JsonScalar, TargetFacts
 from skylight.recording.parts import (
     HEADER,
@@ -48,6 +48,8 @@ RECORDING_DIR = "recording"
 RECORDING_FORMAT = "skylight-recording"
 FIO_JOBS = "fio"
 """The folder of fio's job files in a recording."""
+MOST_BYTES = 2**63 - 1
+"""The kernel counts the bytes of a device in 64 bits with a sign (`loff_t`)."""
 HEALTH = "health.jsonl"
 """Temperature and error counters of the disk, a line each time that it was looked at."""
 
@@ -250,7 +252,7 @@ def _own_files(path: Path) -> list[Path]:
 
 
 def _unreadable(path: Path, error: OSError) -> UsageError:
-    return UsageError(f"{path}: cannot be read: {os.strerror(error.errno or 0)}; check its permissions")
+    return UsageError(f"{path}: cannot be read: {reason_of(error)}; check its permissions")
 
 
 def _identity(target: TargetFacts) -> dict[str, object]:
@@ -318,4 +320,7 @@ def _read_header(path: Path) -> dict[str, Any]:
             raise UsageError(
                 f"{file}: lacks 'target.{name}' or it has the wrong type; probe the target again"
             )
+    for name in ("size_bytes", "block_bytes"):
+        if isinstance(target[name], bool) or not 0 < target[name] <= MOST_BYTES:
+            raise UsageError(f"{file}: no drive has 'target.{name}' {target[name]}; probe the target again")
     return header

@@ -23,7 +23,7 @@ from typing import IO, Any, Self
 import numpy as np
 import pyarrow as pa
 
-from skylight.errors import KeepError, UsageError
+from skylight.errors import KeepError, UsageError, reason_of
 from skylight.evidence import FAILURES, LOG_COLUMNS, IoLog, JsonScalar, Op, Step, StepKind, TargetFacts
 
 SCHEMA = 1
@@ -224,9 +224,7 @@ class PartReader:
         try:
             source = pa.OSFile(os.fsencode(self.path), "rb")
         except OSError as error:
-            raise self.refuse(
-                f"cannot be read: {os.strerror(error.errno or 0)}", "check its permissions"
-            ) from error
+            raise self.refuse(f"cannot be read: {reason_of(error)}", "check its permissions") from error
         with source:
             if source.size() == 0:
                 self.note = f"{self.path.name} is empty; nothing of it is used"
