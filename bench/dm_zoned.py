@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import struct
 import sys
 import tempfile
@@ -38,7 +39,7 @@ from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.errors import SkylightError
 from skylight.evidence import Op
-from zoned_guest.boot import boot, said_in
+from zoned_guest.boot import RESULTS, boot, said_in
 from zoned_guest.shared import PACKAGES
 
 DRIVE = "wsh722020al"
@@ -75,8 +76,10 @@ def recorded(name: str, case: Case, work: Work, zone_bytes: int, folder: Path) -
     """The events of a case, from a guest unless the folder has them."""
     run = folder / "".join(letter if letter.isalnum() else "-" for letter in name)
     events = run / "share" / "events"
-    if events.exists():
+    if (run / "share" / RESULTS).exists():
         return events
+    # Of a guest that did not come to its end.
+    shutil.rmtree(run, ignore_errors=True)
     run.mkdir(parents=True)
     is_write = work.op == int(Op.WRITE)
     rows = zip(work.offset.tolist(), work.size.tolist(), is_write.tolist(), strict=True)
@@ -92,7 +95,7 @@ def recorded(name: str, case: Case, work: Work, zone_bytes: int, folder: Path) -
     boot(run, PACKAGES, [step], ())
     said = said_in(run)[name]
     if said.code:
-        events.unlink(missing_ok=True)
+        (run / "share" / RESULTS).unlink()
         raise BurnInError(f"{name}: {said.err}")
     return events
 
