@@ -4,7 +4,8 @@ dm-zoned runs in a guest, on zones in memory, and the kernel says what it sends 
 to the emulated drive, one at a time (`dm_zoned_trace`), so its time is that of the same platters as the
 H-Buffer's. Both have as many zones to buffer writes: dm-zoned conventional ones, the H-Buffer its log.
 Zones that a workload writes at random were full before, in sequential zones; the time of a run is that of
-the host's commands and of all cleaning behind them.
+the host's commands and of all cleaning behind them. As a control the same commands go to conventional zones
+without dm-zoned, where its zones have space for all: what these zones cost by themselves.
 
 What invalidates results: how dm-zoned's own copying comes between the host's commands is the guest's, whose
 zones take no time. That changes which command waits, and little of the sums. All else has a fixed seed or
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import struct
 import sys
 import tempfile
@@ -31,13 +33,13 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import numpy as np
 
 from burn_in.processes import BurnInError
-from dm_zoned_trace import Layout, TraceError, replayed, sent
+from dm_zoned_trace import Layout, Replayed, Sent, TraceError, replayed, sent
 from hbuffer import FILL_BYTES, MEMORY_BYTES, Host, Result, Work, measured, mixed, random_writes, streams
 from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.errors import SkylightError
 from skylight.evidence import Op
-from zoned_guest.boot import boot, said_in
+from zoned_guest.boot import RESULTS, boot, said_in
 from zoned_guest.shared import PACKAGES
 
 DRIVE = "wsh722020al"
@@ -61,21 +63,23 @@ class Case:
 CASES: Final[dict[str, Case]] = {
     "20 streams": Case(streams(20), 100),
     "200 streams": Case(streams(200), 100),
-    "200 streams, 300 zones": Case(streams(200), 300),
+    "200 streams, 300 to buffer": Case(streams(200), 300),
     "4 KiB, 8 zones": Case(random_writes(8, 100_000), 100),
     "4 KiB, 32 zones": Case(random_writes(32, 100_000), 100),
     "mixed 70/30, 32 zones": Case(mixed(32, 60_000), 100),
-    "4 KiB, 32 zones, 16 zones": Case(random_writes(32, 100), 16),
+    "4 KiB, 32 zones, 16 to buffer": Case(random_writes(32, 100), 16),
 }
-"""By name; the last zones named are those of the buffer."""
+"""By name; 100 zones to buffer, of the paper's case study, unless the name says otherwise."""
 
 
 def recorded(name: str, case: Case, work: Work, zone_bytes: int, folder: Path) -> Path:
     """The events of a case, from a guest unless the folder has them."""
     run = folder / "".join(letter if letter.isalnum() else "-" for letter in name)
     events = run / "share" / "events"
-    if events.exists():
+    if (run / "share" / RESULTS).exists():
         return events
+    # Of a guest that did not come to its end.
+    shutil.rmtree(run, ignore_errors=True)
     run.mkdir(parents=True)
     is_write = work.op == int(Op.WRITE)
     rows = zip(work.offset.tolist(), work.size.tolist(), is_write.tolist(), strict=True)
@@ -91,18 +95,28 @@ def recorded(name: str, case: Case, work: Work, zone_bytes: int, folder: Path) -
     boot(run, PACKAGES, [step], ())
     said = said_in(run)[name]
     if said.code:
-        events.unlink(missing_ok=True)
+        (run / "share" / RESULTS).unlink()
         raise BurnInError(f"{name}: {said.err}")
     return events
 
 
+def summed_up(name: str, host: str, work: Work, took: Replayed) -> Result:
+    """A row of the table."""
+    is_write = work.op == int(Op.WRITE)
+    waits = took.took_ns[is_write] / 1e6
+    p50, p99, p999 = np.percentile(waits, (50, 99, 99.9))
+    return Result(
+        DRIVE, name, host,
+        write_s=took.work_ns / 1e9, migration_s=took.after_ns / 1e9, idle_migration_s=0.0,
+        amplification=took.written_bytes / int(work.size[is_write].sum(dtype=np.int64)),
+        p50_ms=float(p50), p99_ms=float(p99), p999_ms=float(p999), longest_ms=float(waits.max()),
+        direct=0.0, drive_cache=0.0, buffer=0.0,
+    )  # fmt: skip
+
+
 def of_dm_zoned(name: str, case: Case, work: Work, events: Path) -> Result:
     """What the recorded commands take on the drive."""
-    text, origin = read_profile(DRIVE)
-    drive = _native.SimDrive(text, origin, SEED)
-    layout = drive.zone_layout()
-    assert layout is not None
-    zone_bytes, first = layout["zone_bytes"], layout["conventional_zones"]
+    drive, zone_bytes, first = new_drive()
     moved = META_ZONES + case.buffer_zones
     places = Layout(zone_bytes, moved, first - moved)
     devices = json.loads(events.with_suffix(".devices").read_text())
@@ -113,21 +127,31 @@ def of_dm_zoned(name: str, case: Case, work: Work, events: Path) -> Result:
             f"{name}: {len(trace.queued)} commands are in the trace, and {len(work.op)} were sent"
         )
     full = (first + np.arange(len(work.full_zones), dtype=np.uint64)) * np.uint64(zone_bytes)
-    at = (full[:, None] + np.arange(0, zone_bytes, FILL_BYTES, dtype=np.uint64)).ravel()
-    writes = np.full(len(at), int(Op.WRITE), np.uint8), at, np.full(len(at), FILL_BYTES, np.uint32)
+    step = np.arange(0, zone_bytes, FILL_BYTES, dtype=np.uint64)
+    at = (full[:, None] + step).astype(np.uint64).ravel()
     if len(at):
-        drive.run(*writes, 1)
-    took = replayed(drive, trace)
-    is_write = work.op == int(Op.WRITE)
-    waits = took.took_ns[is_write] / 1e6
-    p50, p99, p999 = np.percentile(waits, (50, 99, 99.9))
-    return Result(
-        DRIVE, name, "dm-zoned",
-        write_s=took.work_ns / 1e9, migration_s=took.after_ns / 1e9, idle_migration_s=0.0,
-        amplification=took.written_bytes / int(work.size[is_write].sum(dtype=np.int64)),
-        p50_ms=float(p50), p99_ms=float(p99), p999_ms=float(p999), longest_ms=float(waits.max()),
-        direct=0.0, drive_cache=0.0, buffer=0.0,
-    )  # fmt: skip
+        op, size = np.full(len(at), int(Op.WRITE), np.uint8), np.full(len(at), FILL_BYTES, np.uint32)
+        drive.run(op, at, size, 1)
+    return summed_up(name, "dm-zoned", work, replayed(drive, trace))
+
+
+def in_conventional(name: str, work: Work) -> Result:
+    """A control: the workload in conventional zones, behind those of the metadata, without host software."""
+    drive, zone_bytes, _ = new_drive()
+    count = len(work.op)
+    offset = work.offset + np.uint64(META_ZONES * zone_bytes)
+    trace = Sent(work.op, offset, work.size, np.arange(count), np.arange(1, count + 1), count)
+    return summed_up(name, "conventional zones", work, replayed(drive, trace))
+
+
+def new_drive() -> tuple[_native.SimDrive, int, int]:
+    """A drive, the bytes of its zones, and the number of its first sequential one."""
+    text, origin = read_profile(DRIVE)
+    drive = _native.SimDrive(text, origin, SEED)
+    layout = drive.zone_layout()
+    if layout is None:
+        raise TraceError(f"{DRIVE} has no zones")
+    return drive, layout["zone_bytes"], layout["conventional_zones"]
 
 
 HEADS = ("workload", "host", "total, s", "write", "migration", "WA", "p50, ms", "p99", "p99.9", "longest")
@@ -161,11 +185,14 @@ def main() -> int:
             case = CASES[name]
             work = case.work(host)
             events = recorded(name, case, work, host.zone_bytes, options.traces or Path(scratch))
-            results.append(of_dm_zoned(name, case, work, events))
-            results += (measured(DRIVE, name, work, policy, case.buffer_zones) for policy in POLICIES)
-            print(markdown(results[-1 - len(POLICIES) :]), file=sys.stderr, flush=True)
-    rows = [asdict(result) | {"total_s": result.total_s} for result in results]
-    print(json.dumps(rows, indent=1) if options.json else markdown(results))
+            rows = [of_dm_zoned(name, case, work, events)]
+            if int(work.offset.max()) // host.zone_bytes < case.buffer_zones:
+                rows.append(in_conventional(name, work))
+            rows += (measured(DRIVE, name, work, policy, case.buffer_zones) for policy in POLICIES)
+            print(markdown(rows), file=sys.stderr, flush=True)
+            results += rows
+    numbers = [asdict(result) | {"total_s": result.total_s} for result in results]
+    print(json.dumps(numbers, indent=1) if options.json else markdown(results))
     return 0
 
 
