@@ -62,7 +62,8 @@ def commands(kind: str, at: int, size: int, layout: Layout) -> list[tuple[Op, in
     flush = [(Op.FLUSH, 0, 0)]
     if kind.startswith("N") and size == 0:
         return [(Op.RESET_ZONE, place, layout.zone_bytes)]
-    before, letter, behind = re.fullmatch(r"(F?)([WRDN]?)([A-Z]*)", kind).groups()  # type: ignore[union-attr]
+    # Every part may be empty, so there is a match.
+    before, letter, behind = re.fullmatch(r"(F?)([WRDN]?)([A-Z]*)", kind).groups()  # type: ignore[union-attr] # see above
     if size == 0 and before and letter in ("", "W"):
         return flush
     if letter == "R" and size:

@@ -117,6 +117,10 @@ def _middle_first() -> Row:
     }
 
 
+def _two_speeds(seed: int) -> Striped:
+    return Striped("raid0-two-speeds", disks_of("conventional-3", "conventional-6")(seed), 256 << 10)
+
+
 def _over_conventional() -> list[Foreign]:
     like_cmr = (CMR, SURFACE)
     return [
@@ -183,9 +187,7 @@ def _over_conventional() -> list[Foreign]:
         Foreign(
             "raid0-two-speeds",
             "stripes over disks of two speeds; no one rotation is that of the device",
-            lambda seed: Striped(
-                "raid0-two-speeds", disks_of("conventional-3", "conventional-6")(seed), 256 << 10
-            ),
+            _two_speeds,
             PLAIN,
         ),
     ]

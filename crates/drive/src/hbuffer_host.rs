@@ -308,9 +308,8 @@ mod tests {
 
     #[test]
     fn what_a_policy_leaves_for_later_is_cleaned_at_the_end() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/skylight/profiles/st8000as0022.toml");
-        let text = std::fs::read_to_string(path).expect("the profile is there");
-        let profile = Profile::from_toml(&text, path).unwrap_or_else(|error| panic!("{error}"));
+        let text = include_str!("../../../python/skylight/profiles/st8000as0022.toml");
+        let profile = Profile::from_toml(text, "st8000as0022").unwrap_or_else(|error| panic!("{error}"));
         let drive = Drive::new(&profile, 1).expect("it is a drive");
         let policy = || by_name("adaptive").expect("it is a policy");
         let mut host = BufferedHost::new(drive, policy(), 10, Sectors(1 << 21)).expect("it has zones");

@@ -24,9 +24,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from signal import (
-    SIG_BLOCK,
     SIG_IGN,
-    SIG_SETMASK,
     SIGCONT,
     SIGHUP,
     SIGINT,
@@ -35,7 +33,7 @@ from signal import (
     SIGTSTP,
     SIGTTOU,
     Signals,
-    pthread_sigmask,
+    getsignal,
     signal,
 )
 from typing import TYPE_CHECKING
@@ -58,11 +56,23 @@ _NOTIFY = "NOTIFY_SOCKET"
 @contextmanager
 def signals_wait() -> Iterator[Callable[[], None]]:
     """Holds back the signals that end a server until what it gives is called, or to the block's end: clients
-    may be served before there is a server in Python to stop, and then a signal would be an error."""
-    before = pthread_sigmask(SIG_BLOCK, (SIGINT, SIGTERM, SIGHUP))
+    may be served before there is a server in Python to stop, and then a signal would be an error.
+
+    Handlers wait, not the signals: a mask is one thread's, and any thread may take a signal.
+    """
+    handlers = {number: getsignal(number) for number in (SIGINT, SIGTERM, SIGHUP)}
+    held = {number: handler for number, handler in handlers.items() if callable(handler)}
+    came: list[int] = []
+    for number in held:
+        signal(number, lambda number, _frame: came.append(number))
 
     def come() -> None:
-        pthread_sigmask(SIG_SETMASK, before)
+        for number, handler in held.items():
+            signal(number, handler)
+        if came:
+            number = Signals(came[0])
+            came.clear()
+            held[number](number, None)
 
     try:
         yield come

@@ -432,10 +432,9 @@ def serve(
     }
     use = Use(attach, command, pidfile)
     certified = tls_clients is not None and tls_required
-    with use.places(places, tls=doors["tls"] is not None) as doors["nbd"], signals_wait() as signals_come:
+    with use.places(places, tls=doors["tls"] is not None) as doors["nbd"], signals_wait() as come:
         server = _started({"drive": served, "answers": answers, "doors": doors})
-        code = _run(server, path, use, signals_come, certified=certified, quiet=quiet)
-    click.get_current_context().exit(code)
+        click.get_current_context().exit(_run(server, path, use, come, certified=certified, quiet=quiet))
 
 
 def _started(options: _ServeOptions) -> DriveServer:
