@@ -34,7 +34,7 @@ import numpy as np
 
 from burn_in.processes import BurnInError
 from dm_zoned_trace import Layout, Replayed, Sent, TraceError, replayed, sent
-from hbuffer import FILL_BYTES, MEMORY_BYTES, Host, Result, Work, measured, mixed, random_writes, streams
+from hbuffer import FILL_BYTES, MEMORY_BYTES, Host, Result, Work, measured, random_writes, streams
 from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.errors import SkylightError
@@ -65,9 +65,6 @@ CASES: Final[dict[str, Case]] = {
     "200 streams": Case(streams(200), 100),
     "200 streams, 300 to buffer": Case(streams(200), 300),
     "4 KiB, 8 zones": Case(random_writes(8, 100_000), 100),
-    "4 KiB, 32 zones": Case(random_writes(32, 100_000), 100),
-    "mixed 70/30, 32 zones": Case(mixed(32, 60_000), 100),
-    "4 KiB, 32 zones, 16 to buffer": Case(random_writes(32, 100), 16),
 }
 """By name; 100 zones to buffer, of the paper's case study, unless the name says otherwise."""
 

@@ -160,8 +160,7 @@ def mark(phase: str) -> None:
 
 def reclaimed(cache_zones: int) -> None:
     """Waits until dm-zoned, which cleans when it is idle, has moved everything to sequential zones. It is
-    asked to clean again and again: where it has cleaned while it was busy, Linux 6.1 goes on only when it is
-    asked or used (`dmz_reclaim_work` of drivers/md/dm-zoned-reclaim.c)."""
+    asked to clean again and again: where it had cleaned while it was busy, Linux 6.1 went on only then."""
     before, since = -1, time.monotonic()
     while True:
         status = tool("dmsetup", "status", DISK)
