@@ -110,6 +110,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             hypothesis.seed(int(config.option.seed))(item.function)
 
 
+@pytest.fixture(autouse=True)
+def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keeps notes of devices out of the user's folder and apart: a killed server leaves one, and the next
+    test gets a loop device of the same name."""
+    monkeypatch.setenv("SKYLIGHT_STATE", str(tmp_path.with_name(f"{tmp_path.name}-state")))
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Adds the seed to the report of a failed test that used it."""

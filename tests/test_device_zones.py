@@ -4,8 +4,10 @@ The devices are loop devices; where one claims zones, its sysfs is a tree of pla
 are in tests/test_zones_guest.py.
 """
 
+import json
 import os
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import pytest
 
 from device_targets import Loop, loop, mounted, sparse
 from skylight.cli.app import run
+from skylight.cli.note import control_of, is_served, note_of
 from skylight.engines.device import DeviceEngine
 from skylight.errors import TargetError, UsageError
 from skylight.evidence import IoBatch, Op
@@ -107,3 +110,20 @@ def test_the_verb_says_that_a_device_has_no_zones(device: Loop, capsys: pytest.C
     out, err = capsys.readouterr()
     assert (out, err.count("\n")) == ("", 1)
     assert err.startswith(f"skylight: {device.path}: has no zones; name a host-managed or host-aware drive")
+
+
+def test_the_note_of_a_killed_server_of_a_device_says_nothing(
+    device: Loop, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note, control = note_of(Path(device.path)), control_of(Path(device.path))
+    note.parent.mkdir()
+    note.write_text(json.dumps({"pid": 1, "endpoints": [], "control": str(control)}), encoding="utf-8")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+        server.bind(os.fspath(control))
+        assert run(["zones", device.path]) == 2
+        assert "has no zones" in capsys.readouterr().err
+        server.listen()
+        assert is_served(Path(device.path))
+    control.unlink()
+    assert run(["zones", device.path]) == 2
+    assert "has no zones" in capsys.readouterr().err

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket as sockets
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -108,6 +109,20 @@ def read_note(image: Path) -> Note:
     Raises OSError, ValueError or LookupError when there is no note, or none that may be believed.
     """
     return _parsed(note_of(image), _trusted(image))
+
+
+def is_served(image: Path) -> bool:
+    """Whether a server of an image answers; the note of one that was killed says nothing about now.
+
+    Raises ValueError or LookupError when the note may not be believed, and PermissionError when it may not be
+    read or its server not be asked.
+    """
+    try:
+        with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as asked:
+            asked.connect(os.fspath(read_note(image).control))
+    except (FileNotFoundError, ConnectionRefusedError):
+        return False
+    return True
 
 
 def find_note(socket: Path) -> Note | None:

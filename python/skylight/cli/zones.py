@@ -27,7 +27,7 @@ import numpy as np
 from skylight.cli.completion import targets
 from skylight.cli.console import headline, line, styled_line, table
 from skylight.cli.drives import line_json
-from skylight.cli.note import note_of
+from skylight.cli.note import is_served
 from skylight.cli.status import control_socket
 from skylight.errors import KeepError, TargetError, UsageError, serve_error
 from skylight.units import format_capacity, format_count, format_counted, format_percent, format_size
@@ -192,7 +192,7 @@ def _served(target: str) -> _Target | None:
         kind = path.stat().st_mode
     except OSError:
         return None
-    if not stat.S_ISSOCK(kind) and not note_of(path).exists():
+    if not stat.S_ISSOCK(kind) and not _is_served(path):
         if stat.S_ISREG(kind):
             raise UsageError(
                 f"{target}: a file has no zones; if it is an image, serve it first (skylight serve)"
@@ -216,6 +216,17 @@ def _served(target: str) -> _Target | None:
     if layout is None:
         raise UsageError(f"{target}: the drive that is served there has no zones")
     return _Target(target, layout, lambda: served_zones(control, trusted), act)
+
+
+def _is_served(image: Path) -> bool:
+    """Whether the zones of an image or device are to be asked of its server.
+
+    True where that cannot be known: `control_socket` says why, and nothing is done behind a server's back.
+    """
+    try:
+        return is_served(image)
+    except (OSError, ValueError, LookupError):
+        return True
 
 
 def _failed(target: str, action: Action, row: int | None, why: str) -> TargetError:
