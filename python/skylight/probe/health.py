@@ -89,7 +89,7 @@ class HealthWatch:
         self._judge(found, before)
 
     def _judge(self, now: Health, most: dict[str, int]) -> None:
-        """Raises `TargetError` where the disk should not be asked for more: new errors first, told once."""
+        """Raises `TargetError` where the disk should not be asked for more: new errors first, once."""
         name = self._target.name
         for counter, count in now.counters.items():
             before = most.get(counter, count)

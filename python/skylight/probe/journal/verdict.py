@@ -173,7 +173,9 @@ def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
 def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     """All findings, none surer than that there is a journal to find: what the drive was taken for."""
     kind = known.get("drive_type")
-    most = 1.0 if kind is None else kind.confidence if kind.known else LEAST_LIKELY
+    most = 1.0
+    if kind is not None:
+        most = kind.confidence if kind.known else LEAST_LIKELY
     return [replace(each, confidence=min(each.confidence, most)) for each in _judge(seen, runs, known)]
 
 
