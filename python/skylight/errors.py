@@ -31,9 +31,9 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def reason_of(error: OSError) -> str:
+def reason_of(error: Exception) -> str:
     """Why the system refused, in its words; those of the error where it has no number, as pyarrow's."""
-    return os.strerror(error.errno) if error.errno else str(error)
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
 # What Rust adds to the words of an error of the system; they say the same.

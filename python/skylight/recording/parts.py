@@ -59,8 +59,7 @@ def not_kept(error: OSError | pa.ArrowException, path: Path) -> KeepError:
         )
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return KeepError(f"{path}: no permission to write the evidence; choose another --out")
-    reason = os.strerror(number) if number else str(error)
-    return KeepError(f"{path}: the evidence cannot be written: {reason}; choose another --out")
+    return KeepError(f"{path}: the evidence cannot be written: {reason_of(error)}; choose another --out")
 
 
 def log_crc32(log: IoLog, start: int = 0) -> int:
