@@ -435,6 +435,8 @@ def test_starting_imports_nothing_large(here: Path) -> None:
     for imported, large in (
         ("skylight.cli.app", {"numpy", "pyarrow", "rich"}),
         ("skylight.cli.status", {"pyarrow", "skylight.probe"}),
+        ("skylight.cli.geometry", {"skylight.probe", "scipy", "matplotlib"}),
+        ("skylight.cli.devices", {"skylight.probe"}),
         ("skylight.cli.probe", {"scipy", "matplotlib"}),
     ):
         code = f"import sys, {imported}; print({large} & set(sys.modules))"

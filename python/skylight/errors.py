@@ -68,6 +68,12 @@ class KeepError(SkylightError):
     exit_code = 4
 
 
+class Interrupted(SkylightError):
+    """Ctrl-C; the line says how to resume."""
+
+    exit_code = INTERRUPTED
+
+
 def serve_error(error: Exception) -> SkylightError:
     """An error of the native module's server as one with a line for people and an exit code."""
     kind = getattr(error, "kind", "refused")

@@ -31,7 +31,7 @@ from skylight.engines.preserve import JOURNAL, PreservingEngine
 from skylight.engines.ranged import confined
 from skylight.engines.scratch import ScratchFile
 from skylight.engines.sim import SimEngine
-from skylight.errors import INTERRUPTED, SkylightError, UsageError
+from skylight.errors import Interrupted, UsageError
 from skylight.probe import Test
 from skylight.probe.fragmented.keep import keep_logs
 from skylight.probe.reset import MEANS, QUICK, Means
@@ -95,12 +95,6 @@ Exit codes with --expect:
   1  one is of another kind
   5  of one it could not be determined, and none is of another kind
 """
-
-
-class Interrupted(SkylightError):
-    """Ctrl-C, with a line that explains how to resume."""
-
-    exit_code = INTERRUPTED
 
 
 def _check_head_trace(jobs: Sequence[Job], resume: bool) -> None:
