@@ -37,12 +37,13 @@ from skylight.evidence import (
     TargetFacts,
 )
 from skylight.findings import Finding, Known, Property
+from skylight.probe import Cost
 from skylight.probe.reset import Resets, State, state_after
 from skylight.probe.session import Session, StepNames
 from skylight.probe.zoned import FILLED, PART, ZonesSeen, is_filled
 
 if TYPE_CHECKING:
-    from skylight.probe import Axis, Cost, Figure
+    from skylight.probe import Axis, Figure
 
 Seen = TypeVar("Seen")
 """What a procedure has seen so far."""
@@ -287,6 +288,18 @@ def no_surer_than_medium(findings: list[Finding], known: Known) -> list[Finding]
     return [replace(each, confidence=min(each.confidence, MEDIUM_TAKEN)) for each in findings]
 
 
+def bisected(low: int, high: int, holds: Callable[[int], bool], unit: int = 1) -> tuple[int, int]:
+    """Narrows the range from `low`, where something holds, to `high`, where it does not, to one unit.
+
+    >>> bisected(0, 100, lambda at: at <= 37, 4)
+    (36, 40)
+    """
+    while high - low > unit:
+        middle = (low + high) // 2 // unit * unit
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
+
 def is_shingled(steps: Steps) -> bool:
     """Whether the target is a shingled drive that may be written to."""
     return steps.known.word("drive_type") == "smr" and steps.can_write
@@ -313,8 +326,22 @@ class ProcedureTest(ABC, Generic[Seen]):
     """Whether the verdict can judge evidence that ends before the procedure does."""
 
     @abstractmethod
+    def cost(self, facts: TargetFacts) -> Cost:
+        """An upper estimate of what the procedure costs with leave to write."""
+
+    def cost_of_reads(self, facts: TargetFacts) -> Cost:
+        """The same without: nothing, unless the test says otherwise."""
+        del facts
+        return Cost()
+
+    @staticmethod
+    def bytes_of_cache(facts: TargetFacts) -> int:
+        """The most that is written to fill a cache of an eighth of the drive, or one of half that twice."""
+        return min((8 << 30) + facts.size_bytes // 8, 1 << 40)
+
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """An upper estimate of what the procedure costs, with or without leave to write."""
+        return self.cost(facts) if writes else self.cost_of_reads(facts)
 
     @abstractmethod
     def procedure(self, steps: Steps, seen: Seen) -> None:

@@ -30,7 +30,7 @@ from skylight.infer import cached_or_native
 from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.flushed import FlushedSteps
-from skylight.probe.procedure import Steps
+from skylight.probe.procedure import Steps, bisected
 from skylight.probe.reset import State
 
 BLOCK = 4096
@@ -183,13 +183,7 @@ class Quanta:
         # What lies beyond the edge may be several quanta on, or another entry: any plain step is the edge.
         step = min(apart / 2, max(CLEAR * (short.error_ns + long.error_ns), LEAST_STEP * short.median_ns))
         limit = short.median_ns + step
-        while high - low > BLOCK:
-            middle = (low + high) // 2 // BLOCK * BLOCK
-            if self.lone(middle).median_ns < limit:
-                low = middle
-            else:
-                high = middle
-        return low
+        return bisected(low, high, lambda size: self.lone(size).median_ns < limit, BLOCK)[0]
 
     def quantum(self) -> int | None:
         """Bytes; None if it does not show."""
