@@ -83,9 +83,8 @@ class CacheSize(ProcedureTest[Seen]):
     needs: tuple[str, ...] = ("drive_type", "rotation", "journal", "cache_location")
     summary = (
         "Fills the persistent cache until the drive has to clean: with large writes for its size, with 4 KiB"
-        " writes that wait together for its map; where the cache has parts that fill on their own, fills"
-        " one and"
-        " counts them."
+        " writes that wait together for its map; where the cache has parts that fill on their own, fills one"
+        " and counts them."
     )
     begin = Seen
 
