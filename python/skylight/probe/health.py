@@ -50,7 +50,7 @@ class HealthWatch:
         except OSError as error:
             raise not_kept(error, self._file.parent) from error
         for line in kept.splitlines():
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 row = json.loads(line)
                 if isinstance(row, dict):
                     self._has_shown = True
