@@ -18,7 +18,7 @@ import click
 from skylight.byte_range import AskedRange
 from skylight.cli import completion
 from skylight.cli.console import DeviceProgress, line
-from skylight.cli.jobs import FINDINGS, Job, check_out, jobs_of
+from skylight.cli.jobs import Job, check_out, jobs_of
 from skylight.cli.plan import print_plan
 from skylight.cli.result import check_expected, csv_text, print_all, print_result
 from skylight.cli.targets import check_distinct, check_results_folder
@@ -48,6 +48,7 @@ from skylight.probe.suite import (
 )
 from skylight.probe.zoned import model_of
 from skylight.recording import FIO_JOBS, Recording
+from skylight.report import FINDINGS_NAME
 from skylight.units import format_capacity, format_size
 
 HEAD_TRACE = "--head-trace"
@@ -294,7 +295,7 @@ def write_results(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tu
     from skylight.report.json import document_text, probe_document
 
     text = document_text(probe_document([result for result, _ in results]))
-    write_file(page / FINDINGS, text)
+    write_file(page / FINDINGS_NAME, text)
     return text, write_report(results, page)
 
 

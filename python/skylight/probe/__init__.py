@@ -34,7 +34,7 @@ class Cost:
     """What a test asks of a target.
 
     At most: I/Os, device time (pauses included), bytes written; to the last two the session holds it. Likely:
-    the device time on a shingled disk, and on one that is none. By default nothing."""
+    the device time on a shingled disk, and on one that is not. By default nothing."""
 
     ios: int = 0
     device_seconds: float = 0.0
