@@ -50,22 +50,34 @@ impl HBuffer {
         Ok(readable.into_iter().map(move |from| (from.start - native.start, from)))
     }
 
-    /// Gathers places in the log, of which a read that had them all failed, each alone; that one may have failed in a gap between them.
-    /// What of them cannot be read is lost for the host, if it is what the log has of these home zones before that position.
+    /// Does a `Gather` of the log. What cannot be read of the places that it keeps is lost for the host, if it is what the log has of
+    /// these home zones before that position.
     ///
     /// # Errors
     /// When too little can be read, or the failure is not of the medium.
-    pub(super) fn gather_around(
+    pub(super) fn gather(
         &mut self,
-        failure: Failure,
-        keep: &[LbaExtent],
-        homes: &[u32],
+        read: &Action,
+        homes: impl Iterator<Item = u32>,
         before: Position,
         drive: &mut dyn Executor,
     ) -> Result<(), Failure> {
-        if failure != Failure::Medium {
-            return Err(failure);
+        match (self.act(read, drive), read) {
+            (Err(Failure::Medium), Action::Gather { keep, .. }) => {
+                self.gather_around(keep, homes, before, drive)
+            }
+            (done, _) => done,
         }
+    }
+
+    /// Gathers places in the log, of which a read that had them all failed, each alone; that one may have failed in a gap between them.
+    fn gather_around(
+        &mut self,
+        keep: &[LbaExtent],
+        homes: impl Iterator<Item = u32>,
+        before: Position,
+        drive: &mut dyn Executor,
+    ) -> Result<(), Failure> {
         let (mut lost, mut failed) = (Vec::new(), 0);
         for &place in keep {
             if self.can_gather(place, true, &mut failed, drive)? {
@@ -135,12 +147,12 @@ impl HBuffer {
     fn lose_in_log(
         &mut self,
         bad: &[LbaExtent],
-        homes: &[u32],
+        homes: impl Iterator<Item = u32>,
         before: Position,
         drive: &mut dyn Executor,
     ) -> Result<(), Failure> {
         let mut sectors = Vec::new();
-        for &home in homes {
+        for home in homes {
             for (lba, place) in self.contents.older(self.contents.extent_of(home), before, &self.log) {
                 let there = bad.iter().filter(|bad| place.start <= bad.start && bad.start < place.end());
                 sectors
