@@ -153,9 +153,14 @@ class Replay(StepNames):
         self.why_cut = ""
         """Why the evidence ends before the procedure does, as a sentence."""
 
+    @property
+    def _ahead(self) -> Step | None:
+        """The next step of the evidence; None at its end."""
+        return self._steps[self._at] if self._at < len(self._steps) else None
+
     def _end(self, name: str) -> NoReturn:
         """Ends the replay before the step of that name: there the evidence ends, or goes on differently."""
-        step = self._steps[self._at] if self._at < len(self._steps) else None
+        step = self._ahead
         self.cut, self.why_cut = name, f"The test was cut short before {name}; go on with --resume."
         if step is not None and step.kind == "bound":
             self.why_cut = f"The test reached its bound of {step.params.get('why')} before {name}."
@@ -167,7 +172,7 @@ class Replay(StepNames):
 
     def _next(self, name: str, kind: StepKind) -> Step:
         """The next step, which must be of this name and kind."""
-        step = self._steps[self._at] if self._at < len(self._steps) else None
+        step = self._ahead
         if step is None or (step.name, step.kind) != (name, kind):
             self._end(name)
         self._at += 1
@@ -194,12 +199,12 @@ class Replay(StepNames):
     ) -> IoLog:
         """The log of the step; what the budget had left for it is its parameter `left_ns`."""
         del depth, params, share
-        while self._at < len(self._steps) and is_filled(self._steps[self._at].name):
+        while self._ahead is not None and is_filled(self._ahead.name):
             self._next_named(FILLED, "run")
         step = self._next_named(name, "run")
         log, limit_ns = step.rows, step.number("left_ns", math.inf)
         over = limit_ns is not None and log.span_ns >= limit_ns
-        after = self._steps[self._at] if self._at < len(self._steps) else None
+        after = self._ahead
         bound = after is not None and after.kind == "bound" and after.params.get("step") == step.name
         if bound or len(log) > len(io) or (until is None and not over and len(log) != len(io)):
             self._end(name)
@@ -217,23 +222,23 @@ class Replay(StepNames):
     def holes(self, offsets: U64) -> float | None:
         """As the next step kept it."""
         del offsets
-        return self._steps[self._at].number("holes", 1.0) if self._at < len(self._steps) else None
+        return None if self._ahead is None else self._ahead.number("holes", 1.0)
 
     def written(self, offset: U64, size: int) -> bool:
         """Whether they were, as the step kept it; no step means that nothing had to be."""
         del offset, size
-        step = self._steps[self._at] if self._at < len(self._steps) else None
+        step = self._ahead
         if step is None or not is_filled(step.name):
             return True
         step = self._next_named(FILLED, "run")
-        after = self._steps[self._at] if self._at < len(self._steps) else None
+        after = self._ahead
         if after is not None and is_filled(after.name) and after.params.get("step") == step.name:
             step = self._next_named(FILLED, "run")
         return step.params.get("written") is True
 
     def zones(self, name: str) -> ZonesSeen | None:
         """As the step kept them."""
-        step = self._steps[self._at] if self._at < len(self._steps) else None
+        step = self._ahead
         if not self._zoned and (step is None or step.kind != "zones"):
             return None
         self._zoned = True
