@@ -60,7 +60,7 @@ def behind(used: float, fewest: float = 0.0) -> tuple[float, Interval, float]:
 
     >>> value, (low, high), sure = behind(90.0)
     >>> round(value), round(low), round(high), round(sure, 2)
-    (99, 90, 112, 0.9)
+    (99, 90, 112, 0.89)
     """
     low, high = max(used, fewest), used / LOWEST_WATERMARK
     value = used / USUAL_WATERMARK
