@@ -46,9 +46,9 @@ SMOOTHED_WAY, CLEAR_SHARE, MOST_SMOOTHED_WAY = 0.03, 0.25, 0.1
 # A part of the way that noise can pass for, and the least way between frames that shows a speed.
 UNSEEN_WAY, LEAST_SEEN_WAY = 0.06, 0.1
 # Seeks over more frames are fitted without these parts: a film's compression holds small movements back.
-LONG_FRAMES = 20
-# A frame that is off by more of the way than this counts less in a fit.
-FAR_OFF = 0.01
+LONG_FRAMES = 40
+# A frame that is off by more of the stroke than this counts less in a fit.
+FAR_OFF = 0.003
 # Bounds of what a fit may find: frames of a seek, and the share of its time that it accelerates.
 LEAST_FRAMES, LEAST_ACCELERATING, MOST_ACCELERATING = 1.0, 0.05, 0.5
 # A fit starts from the frames a quarter of the way in and before the end; the time of that quarter.
@@ -228,8 +228,24 @@ def _seeks(position: F64, noise: float, capture_hz: float | None) -> list[Seek]:
     else:
         least = max(SPEED_SHARE * float(np.abs(speed).max()), SPEED_BOUNDS[0])
     least = max(min(least, SPEED_BOUNDS[1]), SIGMAS * doubt)
-    runs = _runs(speed, least, 2 * width)
-    found, ways = [], []
+    found, runs = _of_runs(position, _runs(speed, least, 2 * width), width, noise)
+    # What was slower than noise was taken for rest: the levels are those before the start and after the end.
+    slower = [
+        (max(0, int(seek.start)), min(len(position), int(np.ceil(seek.end)))) if _is_long(seek) else run
+        for seek, run in zip(found, runs, strict=True)
+    ]
+    return _ordered(_of_runs(position, slower, width, noise)[0])
+
+
+def _is_long(seek: Seek) -> bool:
+    return seek.end - seek.start > LONG_FRAMES
+
+
+def _of_runs(
+    position: F64, runs: list[tuple[int, int]], width: int, noise: float
+) -> tuple[list[Seek], list[tuple[int, int]]]:
+    """The seeks among movements, in order, and their movements: from the first frame to before the last."""
+    rough, taken = [], []
     for number, (first, last) in enumerate(runs):
         # A level is that of the rest between this run and its neighbours, near the run.
         before = runs[number - 1][1] if number else 0
@@ -238,12 +254,11 @@ def _seeks(position: F64, noise: float, capture_hz: float | None) -> list[Seek]:
         target = _level(position, last, after, width, last_part=False)
         if abs(target - source) >= LEAST_SEEK:
             whole = first > 0 and last < len(position) - width
-            rough = _rough(position, (first, last), Seek(0, 0, source, target, whole), width, noise)
-            if isinstance(rough, Seek):
-                found.append(rough)
-            else:
-                ways.append(rough)
-    return _ordered(sorted(found + _fitted(ways), key=lambda seek: seek.start))
+            seek = Seek(0, 0, source, target, whole)
+            rough.append(_rough(position, (first, last), seek, width, noise))
+            taken.append((first, last))
+    fitted = iter(_fitted([way for way in rough if isinstance(way, _Way)]))
+    return [next(fitted) if isinstance(way, _Way) else way for way in rough], taken
 
 
 def _runs(speed: F64, least: float, join: int) -> list[tuple[int, int]]:
@@ -306,7 +321,11 @@ class _Way:
         low, high = [-np.inf, LEAST_FRAMES / 2, LEAST_ACCELERATING], [np.inf, np.inf, MOST_ACCELERATING]
         free = 3 if shape is None else 2
         fit = least_squares(
-            wrong, guess[:free], bounds=(low[:free], high[:free]), loss="soft_l1", f_scale=FAR_OFF
+            wrong,
+            guess[:free],
+            bounds=(low[:free], high[:free]),
+            loss="soft_l1",
+            f_scale=FAR_OFF / abs(self.seek.way),
         ).x
         seek = replace(self.seek, start=float(fit[0]), end=float(fit[0] + fit[1]))
         return seek, float(fit[2]) if shape is None else shape
@@ -329,7 +348,7 @@ def _rough(position: F64, run: tuple[int, int], seek: Seek, width: int, noise: f
     last = frames[-1] - _crossed(1 - done[::-1], QUARTER, len(done) - 1 - half)
     # An arm under one acceleration and as much brake does a quarter of its way in 0.35 of its time.
     margin = (last - first) * QUARTER_TIME / (1 - 2 * QUARTER_TIME)
-    if last - first > LONG_FRAMES:
+    if last - first + 2 * margin > LONG_FRAMES:
         frames, done = frames[clear], done[clear]
     return _Way(frames, done, replace(seek, start=float(first - margin), end=float(last + margin)))
 
