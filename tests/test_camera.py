@@ -328,6 +328,23 @@ def test_a_slow_seek_in_noise_is_one_seek() -> None:
     assert seek.end == pytest.approx(219.5, abs=1)
 
 
+@pytest.mark.parametrize("accelerating", [0.34, 0.21])
+def test_the_ends_of_a_slow_seek(accelerating: float, rng: np.random.Generator) -> None:
+    """150 frames, of which the first and last move less than noise hides; and a key frame that is off."""
+    time = np.linspace(0, 1, 10_001)
+    speed = np.minimum(1, np.minimum(time, 1 - time) / accelerating)
+    way = np.cumsum(speed) / speed.sum()
+    at = np.arange(500.0)
+    clean = 0.2 + 0.6 * np.interp((at - 170.3) / 149.5, time, way, left=0, right=1)
+    clean[230] += 0.01
+    wrong = []
+    for _ in range(20):
+        [seek] = readings.read(clean + rng.normal(0, 0.001, len(at)), np.ones(len(at)), 9000.0).seeks
+        wrong.append((seek.start - 170.3, seek.end - 319.8))
+    # A fit of time against the way, in shapes of steps of 0.025, is off by 0.7 and 0.85.
+    assert np.abs(wrong).mean() < 0.5
+
+
 def test_rests_of_three_frames_between_seeks() -> None:
     position = graph([(0.1, 20), *((level, 3) for level in (0.9, 0.2) * 12), (1.0, 20)], 6, 0.001)
     seeks = readings.read(position, np.ones(len(position)), 480.0).seeks

@@ -18,6 +18,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression, least_squares
 
 F64 = NDArray[np.float64]
 
@@ -42,12 +43,16 @@ LONGEST_BRIDGE = 5
 # can pass for more than this share of its speed, since a seek that comes and goes in the noise would be many;
 # never over more than a short seek's way.
 SMOOTHED_WAY, CLEAR_SHARE, MOST_SMOOTHED_WAY = 0.03, 0.25, 0.1
-# The part of the way that a fit of a seek looks at: outside of it noise is larger than the way.
-FIT_FROM, FIT_TO = 0.06, 0.94
-# Shares of a seek's time that it accelerates: half of it, or less with a coast in between. In exact ways of
-# all shares the nearest of these misplaces the ends of a seek of 66 frames by up to 0.4 frames, of 150 by
-# 1.0; a share that is off by 0.05 by 2 and 4.
-ACCELERATING = tuple(0.5 - 0.025 * step for step in range(15))
+# A part of the way that noise can pass for, and the least way between frames that shows a speed.
+UNSEEN_WAY, LEAST_SEEN_WAY = 0.06, 0.1
+# Seeks over more frames are fitted without these parts: a film's compression holds small movements back.
+LONG_FRAMES = 40
+# A frame that is off by more of the stroke than this counts less in a fit.
+FAR_OFF = 0.003
+# Bounds of what a fit may find: frames of a seek, and the share of its time that it accelerates.
+LEAST_FRAMES, LEAST_ACCELERATING, MOST_ACCELERATING = 1.0, 0.05, 0.5
+# A fit starts from the frames a quarter of the way in and before the end; the time of that quarter.
+QUARTER, QUARTER_TIME = 0.25, 0.125**0.5
 # Dwells closer together than this are in one place: the width of a region that a cache or a map has, and
 # tracking's error.
 PLACE_SHARE = 0.04
@@ -223,8 +228,24 @@ def _seeks(position: F64, noise: float, capture_hz: float | None) -> list[Seek]:
     else:
         least = max(SPEED_SHARE * float(np.abs(speed).max()), SPEED_BOUNDS[0])
     least = max(min(least, SPEED_BOUNDS[1]), SIGMAS * doubt)
-    runs = _runs(speed, least, 2 * width)
-    found = []
+    found, runs = _of_runs(position, _runs(speed, least, 2 * width), width, noise)
+    # What was slower than noise was taken for rest: the levels are those before the start and after the end.
+    slower = [
+        (max(0, int(seek.start)), min(len(position), int(np.ceil(seek.end)))) if _is_long(seek) else run
+        for seek, run in zip(found, runs, strict=True)
+    ]
+    return _ordered(_of_runs(position, slower, width, noise)[0])
+
+
+def _is_long(seek: Seek) -> bool:
+    return seek.end - seek.start > LONG_FRAMES
+
+
+def _of_runs(
+    position: F64, runs: list[tuple[int, int]], width: int, noise: float
+) -> tuple[list[Seek], list[tuple[int, int]]]:
+    """The seeks among movements, in order, and their movements: from the first frame to before the last."""
+    rough, taken = [], []
     for number, (first, last) in enumerate(runs):
         # A level is that of the rest between this run and its neighbours, near the run.
         before = runs[number - 1][1] if number else 0
@@ -232,9 +253,12 @@ def _seeks(position: F64, noise: float, capture_hz: float | None) -> list[Seek]:
         source = _level(position, before, first, width, last_part=True)
         target = _level(position, last, after, width, last_part=False)
         if abs(target - source) >= LEAST_SEEK:
-            seek = _fitted(position, first, last, source, target, width)
-            found.append(replace(seek, whole=first > 0 and last < len(position) - width))
-    return _ordered(found)
+            whole = first > 0 and last < len(position) - width
+            seek = Seek(0, 0, source, target, whole)
+            rough.append(_rough(position, (first, last), seek, width, noise))
+            taken.append((first, last))
+    fitted = iter(_fitted([way for way in rough if isinstance(way, _Way)]))
+    return [next(fitted) if isinstance(way, _Way) else way for way in rough], taken
 
 
 def _runs(speed: F64, least: float, join: int) -> list[tuple[int, int]]:
@@ -267,50 +291,94 @@ def _level(position: F64, first: int, last: int, width: int, *, last_part: bool)
     return float(np.median(part))
 
 
-def _way_times(accelerating: float) -> tuple[F64, F64]:
-    """Shares of the way against shares of the time, for an arm that accelerates, coasts and brakes."""
-    time = np.linspace(0, 1, 201)
-    speed = np.minimum(1, np.minimum(time, 1 - time) / accelerating)
-    way = np.concatenate([[0], np.cumsum((speed[1:] + speed[:-1]) / 2)])
-    return way / way[-1], time
+def way_done(time: F64, accelerating: float) -> F64:
+    """The share of the way after a share of the time, for an arm that accelerates, coasts and brakes."""
+    early, late = np.minimum(time, accelerating), np.maximum(time - (1 - accelerating), 0)
+    coast = np.clip(time - accelerating, 0, None)
+    return np.asarray(((early**2 - late**2) / (2 * accelerating) + coast) / (1 - accelerating), np.float64)
 
 
-_WAY_TIMES = tuple(_way_times(share) for share in ACCELERATING)
+@dataclass(frozen=True)
+class _Way:
+    """The frames around a seek, the share of its way that is done in each, and roughly when it was."""
+
+    frames: F64
+    done: F64
+    seek: Seek
+
+    def fit(self, shape: float | None) -> tuple[Seek, float]:
+        """The seek of least error, in that shape or in the best; and the shape.
+
+        One frame that is far off, as at a key frame of the film, counts little.
+        """
+
+        def wrong(guess: F64) -> F64:
+            start, length = guess[:2]
+            accelerating = guess[2] if shape is None else shape
+            return way_done(np.clip((self.frames - start) / length, 0, 1), accelerating) - self.done
+
+        guess = [self.seek.start, max(self.seek.end - self.seek.start, LEAST_FRAMES), 0.4]
+        low, high = [-np.inf, LEAST_FRAMES / 2, LEAST_ACCELERATING], [np.inf, np.inf, MOST_ACCELERATING]
+        free = 3 if shape is None else 2
+        fit = least_squares(
+            wrong,
+            guess[:free],
+            bounds=(low[:free], high[:free]),
+            loss="soft_l1",
+            f_scale=FAR_OFF / abs(self.seek.way),
+        ).x
+        seek = replace(self.seek, start=float(fit[0]), end=float(fit[0] + fit[1]))
+        return seek, float(fit[2]) if shape is None else shape
 
 
-def _fitted(position: F64, first: int, last: int, source: float, target: float, width: int) -> Seek:
-    """A seek with its start and end: the line of time against the share of the way, in the shape that fits
-    best."""
-    low, high = max(0, first - 2 * width), min(len(position), last + 2 * width)
-    frames = np.arange(low, high)
-    share = (position[low:high] - source) / (target - source)
-    # The run through the middle of the way: noise at rest may stray into the part that is fitted.
-    middle = int(np.argmin(np.abs(share - 0.5)))
-    first_in = middle
-    while first_in > 0 and share[first_in - 1] > FIT_FROM:
-        first_in -= 1
-    last_in = middle
-    while last_in + 1 < len(share) and share[last_in + 1] < FIT_TO:
-        last_in += 1
-    inside = slice(first_in, last_in + 1)
-    inner = (share[inside] > FIT_FROM) & (share[inside] < FIT_TO)
-    at, way = frames[inside][inner], share[inside][inner]
-    if len(at) < 2 or np.ptp(way) < 0.1:
-        # Too fast to be seen on its way: it lies between the frames around it.
-        edge = int(np.argmax(share > 0.5))
-        crossing = float(at[0]) if len(at) else float(frames[edge]) - 0.5
-        return Seek(crossing - 0.5, crossing + 0.5, source, target)
-    best: tuple[float, float, float] | None = None
-    for ways, times in _WAY_TIMES:
-        tau = np.interp(way, ways, times)
-        slope, start = np.polyfit(tau, at, 1)
-        # Over the rest around it too: there the shapes differ most.
-        wrong = float(((np.interp((frames - start) / max(slope, 1e-6), times, ways) - share) ** 2).sum())
-        if slope > 0 and (best is None or wrong < best[0]):
-            best = (wrong, float(start), float(start + slope))
-    if best is None:
-        return Seek(float(at[0]), float(at[-1]), source, target)
-    return Seek(best[1], best[2], source, target)
+def _rough(position: F64, run: tuple[int, int], seek: Seek, width: int, noise: float) -> _Way | Seek:
+    """What a seek is fitted to; or the seek, if it is too fast to be seen on its way."""
+    low, high = max(0, run[0] - 2 * width), min(len(position), run[1] + 2 * width)
+    done = (position[low:high] - seek.source) / (seek.target - seek.source)
+    frames = np.arange(low, high, dtype=np.float64)
+    half = int(np.argmax(done > 0.5))
+    clear = (done > UNSEEN_WAY) & (done < 1 - UNSEEN_WAY)
+    least = min(SIGMAS * noise / abs(seek.way), UNSEEN_WAY)
+    seen = (done > least) & (done < 1 - least)
+    if seen.sum() < 2 or np.ptp(done[seen]) < LEAST_SEEN_WAY:
+        # It lies between the frames around it.
+        middle = float(frames[np.argmax(seen)] if seen.any() else frames[half] - 0.5)
+        return replace(seek, start=middle - 0.5, end=middle + 0.5)
+    first = frames[0] + _crossed(done, QUARTER, half)
+    last = frames[-1] - _crossed(1 - done[::-1], QUARTER, len(done) - 1 - half)
+    # An arm under one acceleration and as much brake does a quarter of its way in 0.35 of its time.
+    margin = (last - first) * QUARTER_TIME / (1 - 2 * QUARTER_TIME)
+    if last - first + 2 * margin > LONG_FRAMES:
+        frames, done = frames[clear], done[clear]
+    return _Way(frames, done, replace(seek, start=float(first - margin), end=float(last + margin)))
+
+
+def _crossed(done: F64, share: float, before: int) -> float:
+    """When a share of the way was passed last before a frame, in frames."""
+    early = np.flatnonzero(done[: before + 1] < share)
+    if len(early) == 0:
+        return 0.0
+    at = int(early[-1])
+    if at + 1 == len(done):
+        return float(at)
+    return float(at + (share - done[at]) / (done[at + 1] - done[at]))
+
+
+def _fitted(ways: list[_Way]) -> list[Seek]:
+    """Seeks with their starts and ends, all in the shapes of one arm.
+
+    An arm accelerates up to its top speed: the longer the way, the longer it coasts. A short way alone shows
+    its shape badly, and a wrong shape misplaces the ends.
+    """
+    if not ways:
+        return []
+    lengths = np.array([abs(way.seek.way) for way in ways])
+    alone = np.array([way.fit(None)[1] for way in ways])
+    weights = np.array([len(way.frames) for way in ways]) * lengths**2
+    order = np.argsort(lengths)
+    shared = np.empty(len(ways))
+    shared[order] = isotonic_regression(alone[order], weights=weights[order], increasing=False).x
+    return [way.fit(float(shape))[0] for way, shape in zip(ways, shared, strict=True)]
 
 
 def _ordered(seeks: list[Seek]) -> list[Seek]:
