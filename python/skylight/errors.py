@@ -76,5 +76,5 @@ class Interrupted(SkylightError):
 
 def serve_error(error: Exception) -> SkylightError:
     """An error of the native module's server as one with a line for people and an exit code."""
-    kind = getattr(error, "kind", "refused")
-    return TargetError(str(error)) if kind == "failed" else UsageError(str(error))
+    kinds: dict[str, type[SkylightError]] = {"failed": TargetError, "unkept": KeepError}
+    return kinds.get(getattr(error, "kind", "refused"), UsageError)(str(error))
