@@ -76,10 +76,10 @@ MODELS: tuple[Model, ...] = (
     Model("an ordinary disk with a log on its platters", 0.025, "cmr", "disk", "log", alone=True),
     Model("an ordinary disk, in part with a log", 0.0025, "cmr", "disk", "home", "log", alone=True),
     Model("a log before any disk, which may have one too", 0.005, UNKNOWN, "disk", "log", relays=True),
-    Model("a cache before any disk, which may have one too", 0.005, UNKNOWN, UNKNOWN, "flash", relays=True),
+    Model("a cache before any disk, which may have one too", 0.003, UNKNOWN, UNKNOWN, "flash", relays=True),
     Model("a log-structured volume on any disk", 0.010, UNKNOWN, "disk", "log", maps=True),
-    Model("an ordinary disk behind flash or memory", 0.02, "cmr", UNKNOWN, "flash", alone=True),
-    Model("a volume behind which no disk shows", 0.035, UNKNOWN, UNKNOWN, "unseen", maps=True),
+    Model("an ordinary disk behind flash or memory", 0.017, "cmr", UNKNOWN, "flash", alone=True),
+    Model("a volume behind which no disk shows", 0.04, UNKNOWN, UNKNOWN, "unseen", maps=True),
     Model("none of these", 0.01, UNKNOWN, UNKNOWN, "anywhere"),
 )
 
@@ -190,7 +190,8 @@ def rewrites(*, seen: bool) -> Clue:
 
 def unmoved(words: str, rows: tuple[str, ...]) -> Clue:
     """No block went home in minutes without commands."""
-    return Clue(lambda model: CHANCES["never moves"] if model.with_band or model.alone else 1.0, words, rows)
+    never = CHANCES["never moves"]
+    return Clue(lambda model: never if model.with_band or model.alone or model.relays else 1.0, words, rows)
 
 
 def flush(slow: bool) -> Clue:

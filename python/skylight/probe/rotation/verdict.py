@@ -84,8 +84,8 @@ def _tracks(found: Analysis) -> Finding:
             return TRACK.unknown(why)
         sizes[name] = round(tracks.track_bytes / 512) * 512
         confidence *= within(tracks.slope_error / tracks.slope, TRACK_WIDTH)
-    if (why := _not_one_disk(found)) is not None:
-        return TRACK.unknown(why, ("od", "md", found.end_rows[0]))
+    if (why_not := _not_one_disk(found)) is not None:
+        return TRACK.unknown(why_not, ("od", "md", found.end_rows[0]))
     shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
     why = f"The angle of blocks rises by one revolution every {shown} at the {_where_words(found)}."
     return TRACK.found(sizes, confidence, why, ("od", "md", found.end_rows[0]))
