@@ -71,7 +71,8 @@ CASES: Final[dict[str, Case]] = {
 
 def recorded(name: str, case: Case, work: Work, zone_bytes: int, folder: Path) -> Path:
     """The events of a case, from a guest unless the folder has them."""
-    run = folder / "".join(letter if letter.isalnum() else "-" for letter in name)
+    # The guest has the host's files, and a working directory of its own.
+    run = folder.resolve() / "".join(letter if letter.isalnum() else "-" for letter in name)
     events = run / "share" / "events"
     if (run / "share" / RESULTS).exists():
         return events

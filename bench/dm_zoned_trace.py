@@ -19,7 +19,7 @@ from skylight.evidence import I64, U8, U32, U64, Op
 
 SECTOR = 512
 MAJOR_BITS = 20
-"""A device's number in the events' filter is its major one above so many bits."""
+"""A device's number in the events' filter is its major number above these bits and its minor one in them."""
 EVENT = re.compile(r": block_bio_(queue|complete): (\d+),(\d+) ([A-Z]+) (\d+) \+ (\d+) ")
 MARK = re.compile(r": tracing_mark_write: skylight (\w+)")
 LOST = "LOST"
@@ -59,18 +59,18 @@ class Sent:
 def commands(kind: str, at: int, size: int, layout: Layout) -> list[tuple[Op, int, int]]:
     """The commands of a bio to the zones; `kind` is its letters (Linux kernel/trace/blktrace.c)."""
     place = layout.place(at)
-    flush = [(Op.FLUSH, 0, 0)]
-    if kind.startswith("N") and size == 0:
-        return [(Op.RESET_ZONE, place, layout.zone_bytes)]
-    # Every part may be empty, so there is a match.
-    before, letter, behind = re.fullmatch(r"(F?)([WRDN]?)([A-Z]*)", kind).groups()  # type: ignore[union-attr] # see above
-    if size == 0 and before and letter in ("", "W"):
-        return flush
-    if letter == "R" and size:
-        return [(Op.READ, place, size)]
-    if letter == "W" and size:
-        is_fua = behind.startswith("F")
-        return (flush if before else []) + [(Op.WRITE_FUA if is_fua else Op.WRITE, place, size)]
+    operation = kind.removeprefix("F")
+    flush = [] if operation == kind else [(Op.FLUSH, 0, 0)]
+    match operation[:1], size > 0:
+        case "N", False if not flush:
+            return [(Op.RESET_ZONE, place, layout.zone_bytes)]
+        case "W" | "F" | "", False if flush:
+            return flush
+        case "R", True:
+            return [(Op.READ, place, size)]
+        case "W", True:
+            is_fua = operation.startswith("WF")
+            return [*flush, (Op.WRITE_FUA if is_fua else Op.WRITE, place, size)]
     raise TraceError(f"dm-zoned sends no {kind} of {size} bytes")
 
 

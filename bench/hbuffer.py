@@ -113,7 +113,7 @@ def stream_offsets(host: Host, streams: int, size: int, total: int) -> U64:
 
 
 def streams(count: int, size: int = 64 * KIB, total: int = 2 * GIB) -> Callable[[Host], Work]:
-    """Writes to so many streams in turn."""
+    """Writes to `count` streams in turn."""
     return lambda host: host.work(Op.WRITE, stream_offsets(host, count, size, total), size, full=False)
 
 
@@ -122,7 +122,7 @@ def _random_blocks(host: Host, name: str, zones: int, count: int) -> U64:
 
 
 def random_writes(zones: int | None, count: int) -> Callable[[Host], Work]:
-    """Writes of 4 KiB anywhere in so many zones, or in all."""
+    """Writes of 4 KiB anywhere in `zones` zones, or in all."""
 
     def made(host: Host) -> Work:
         among = zones or host.size_bytes // host.zone_bytes

@@ -218,6 +218,20 @@ def test_help_names_every_test(call: Call) -> None:
     assert all(re.search(rf"\b{test.name}\b", help_text) for test in TESTS)
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "1e300", "-1"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("serve", "emulated-smr-1", "--image", "x.img", "--nbd", "unix:x.sock", "--delay-read"),
+        ("control", "x.img", "--delay-write"),
+        ("camera", "render", "x.arrows", "-o", "x.mp4", "--seconds"),
+    ],
+)
+def test_numbers_that_are_none_are_refused(call: Call, words: tuple[str, ...], value: str) -> None:
+    call(*words, value).one_line(2, "Invalid value", words[-1])
+    assert not Path("x.img").exists()
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b'{"format": "fio"}', b"\xff", None])
 def test_a_foreign_recording_is_one_line(call: Call, here: Path, content: bytes | None) -> None:
     (here / "kept").mkdir()
@@ -435,6 +449,8 @@ def test_starting_imports_nothing_large(here: Path) -> None:
     for imported, large in (
         ("skylight.cli.app", {"numpy", "pyarrow", "rich"}),
         ("skylight.cli.status", {"pyarrow", "skylight.probe"}),
+        ("skylight.cli.geometry", {"skylight.probe", "scipy", "matplotlib"}),
+        ("skylight.cli.devices", {"skylight.probe"}),
         ("skylight.cli.probe", {"scipy", "matplotlib"}),
     ):
         code = f"import sys, {imported}; print({large} & set(sys.modules))"

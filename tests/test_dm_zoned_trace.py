@@ -1,15 +1,22 @@
 """What dm-zoned sent to its zones, read from lines as the kernel (Linux 6.1) wrote them."""
 
+import json
 import struct
 import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import dm_zoned
 from dm_zoned_trace import Layout, TraceError, replayed, sent
+from hbuffer import Work
 from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.evidence import Op
+from zoned_guest.boot import RESULTS
 from zoned_guest.dm_zoned import BLOCK, RESERVED, metadata, super_block
 
 ZONE = 256 << 20
@@ -96,6 +103,29 @@ def test_the_letters_of_a_flush_and_of_fua() -> None:
         event.replace("RM 176", "FWFSM 176") if "queue: 253,0 RM" in event else event for event in TRACE
     ]
     assert sent(lines(*events), ZONES, DISK, LAYOUT).op[1:3].tolist() == [Op.FLUSH, Op.WRITE_FUA]
+
+
+def test_a_folder_for_traces_that_is_relative_is_found_in_the_guest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The guest has the files of the host, and a working directory of its own."""
+
+    def boot(folder: Path, _packages: Path, steps: Sequence[Mapping[str, Any]], _hardware: object) -> None:
+        job = Path(steps[0]["tool"][-1])
+        assert job.is_absolute() and Path(json.loads(job.read_text())["rows"]).is_absolute()
+        (folder / "share").mkdir()
+        said = {steps[0]["name"]: {"code": 0, "out": "", "err": ""}}
+        (folder / "share" / RESULTS).write_text(json.dumps(said))
+
+    monkeypatch.setattr(dm_zoned, "boot", boot)
+    monkeypatch.chdir(tmp_path)
+    case = dm_zoned.CASES["20 streams"]
+    one = np.ones(1, np.int64)
+    work = Work(
+        one.astype(np.uint8), one.astype(np.uint64), one.astype(np.uint32), one.astype(np.uint64), one
+    )
+    events = dm_zoned.recorded("20 streams", case, work, ZONE, Path("traces"))
+    assert events == tmp_path / "traces/20-streams/share/events"
 
 
 def test_metadata_of_dm_zoned_maps_full_chunks() -> None:

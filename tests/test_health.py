@@ -160,7 +160,7 @@ class TestWatch:
     ) -> None:
         self.look([Health(40.0, None, {"crc_errors": 1})], tmp_path, monkeypatch)
         with (tmp_path / HEALTH).open("a") as file:
-            file.write('{"test": "rot')
+            file.write("[" * 100_000 + '\n{"test": "rot')
         grown = Health(99.0, None, {"crc_errors": 4})
         with pytest.raises(TargetError, match="counts 3 new crc errors"):
             self.look([grown], tmp_path, monkeypatch)

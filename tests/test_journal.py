@@ -376,8 +376,8 @@ def splits_of(entry: int, *, slower: float = 0.0) -> Splits:
 
 
 def footprints(counts: dict[int, tuple[int, float]], seed: int) -> Footprints:
-    """So many runs of lone writes of each size, each of which takes so much of a revolution; none began with
-    an erase."""
+    """Runs of lone writes by size: their number, and the part of a revolution that each write takes; none
+    began with an erase."""
     rng = np.random.default_rng(seed)
 
     def run(size: int, turns: float) -> Run:

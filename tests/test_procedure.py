@@ -42,7 +42,7 @@ class Twice(ProcedureTest[Seen]):
     begin = Seen
     slow_ns = 1
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         return Cost(2, 1.0, 0)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:

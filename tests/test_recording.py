@@ -286,7 +286,7 @@ def test_a_recording_is_not_overwritten_unasked(copy: Path) -> None:
     assert (copy / PART).read_bytes() == before
 
 
-def header(path: Path, change: Callable[[dict[str, object]], object]) -> None:
+def header(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     value = json.loads((path / HEADER).read_text())
     change(value)
     (path / HEADER).write_text(json.dumps(value))
@@ -296,10 +296,11 @@ def rewritten(
     path: Path, change: Callable[[list[pa.RecordBatch], list[Any]], None], **columns: pa.Array
 ) -> None:
     """Reads a part with plain pyarrow, lets `change` spoil batches and markers, writes it back."""
-    with pa.ipc.open_stream(str(path)) as stream:
+    with pa.ipc.open_stream(path.read_bytes()) as stream:
         schema = stream.schema
         pairs = list(stream.iter_batches_with_custom_metadata())
     batches, markers = [b for b, _ in pairs], [m for _, m in pairs]
+    without(markers, "check")  # as a recording of before markers had one
     change(batches, markers)
     schema = batches[0].schema.with_metadata(schema.metadata) if batches else schema
     with path.open("wb") as file, pa.ipc.new_stream(file, schema) as out:
@@ -510,12 +511,81 @@ class TestRefusals:
         assert "no step explains" in refused(copy)
 
 
-def without_check_sums(markers: list[Any]) -> None:
-    """What a writer that keeps no check sum leaves out; it is optional."""
+def without(markers: list[Any], key: str) -> None:
     for i, marker in enumerate(markers):
         value = json.loads(dict(marker)[b"skylight"])
-        value.pop("crc32", None)
+        value.pop(key, None)
         markers[i] = {b"skylight": json.dumps(value).encode()}
+
+
+def without_check_sums(markers: list[Any]) -> None:
+    """What a writer that keeps no check sum of rows leaves out; it is optional."""
+    without(markers, "crc32")
+
+
+class TestDamage:
+    """Arrow streams have no check sums: what is damaged reads as cut off, or as other numbers."""
+
+    @pytest.mark.parametrize("size", [1, 20, 500])
+    def test_garbage_is_refused_or_changes_nothing(
+        self, copy: Path, size: int, rng: np.random.Generator
+    ) -> None:
+        whole = Recording.open(copy).evidence("drive_type")
+        data = (copy / PART).read_bytes()
+        assert whole is not None
+        refusals = 0
+        for at in rng.integers(0, len(data) - size, 40).tolist():
+            garbage = rng.integers(0, 256, size, np.uint8).tobytes()
+            (copy / PART).write_bytes(data[:at] + garbage + data[at + size :])
+            try:
+                read = Recording.open(copy).evidence("drive_type")
+            except UsageError:
+                refusals += 1
+                continue
+            assert read is not None
+            assert same(read, whole) and read.complete, f"garbage at {at} was believed"
+        assert refusals >= (38 if size == 500 else 20)
+
+    def test_garbage_in_a_recording_that_was_interrupted_is_no_cut(self, copy: Path) -> None:
+        data = (copy / PART).read_bytes()
+        cut = data[: 2 * len(data) // 3]
+        (copy / PART).write_bytes(cut)
+        assert "cut off" in infer_suite(copy).notes[0], "the control"
+        (copy / PART).write_bytes(cut + bytes(4096))
+        assert "cut off" in infer_suite(copy).notes[0], "zeros are what a power cut leaves"
+        (copy / PART).write_bytes(cut[:9000] + b"\xa5" * 500 + cut[9500:])
+        assert "is damaged after" in refused(copy)
+
+    @pytest.mark.parametrize("more", [b"\xa5" * 500, bytes(500) + b"\xa5"])
+    def test_bytes_after_the_end(self, copy: Path, more: bytes) -> None:
+        with (copy / PART).open("ab") as file:
+            file.write(more)
+        assert "is damaged after 4 whole steps" in refused(copy)
+
+    @pytest.mark.parametrize("key", ["params", "rows", "event"])
+    def test_a_marker_that_was_changed(self, copy: Path, key: str) -> None:
+        with pa.ipc.open_stream((copy / PART).read_bytes()) as stream:
+            checked = [dict(marker) for _, marker in stream.iter_batches_with_custom_metadata()]
+        rewritten(copy / PART, lambda _, markers: markers.__setitem__(slice(None), checked))
+        assert infer_suite(copy).findings, "the control: written again as it was"
+        at, value = next(
+            (at, value)
+            for at, marker in enumerate(checked)
+            if key in (value := json.loads(marker[b"skylight"]))
+        )
+        value[key] = {"event": "complete"}.get(key, {"left": 1})
+        checked[at] = {b"skylight": json.dumps(value).encode()}
+        rewritten(copy / PART, lambda _, markers: markers.__setitem__(slice(None), checked))
+        assert "a marker of step 0 differs from its check sum" in refused(copy)
+
+    @pytest.mark.parametrize("seed", [-1, True, 1 << 64])
+    def test_a_seed_that_no_run_has(self, copy: Path, seed: int) -> None:
+        header(copy, lambda head: head.update(seed=seed))
+        assert f"no run has 'seed' {seed}" in refused(copy)
+
+    def test_a_kind_of_target_that_there_is_not(self, copy: Path) -> None:
+        header(copy, lambda head: head.update(target=head["target"] | {"kind": "floppy"}))
+        assert "'target.kind' 'floppy' is none of sim, device, file, fio-log" in refused(copy)
 
 
 class TestKeeping:

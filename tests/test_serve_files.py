@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from conftest import lacking
 from serving import PATIENCE_S, SKYLIGHT, Served, need_native, rounds, run, small_profile
 from skylight.cli.note import control_of, find_note, note_of, noted, read_note
 
@@ -115,3 +116,33 @@ def test_killed_while_it_makes_an_image(tmp_path: Path, rng: np.random.Generator
     assert refused.returncode == 2
     assert "is not a skylight image" in refused.stderr
     assert image.read_bytes() == bytes(1 << 20)
+
+
+@pytest.mark.parametrize("does", ["info", "check", "compact", "repair"])
+def test_a_fifo_is_no_image_and_nothing_waits_for_its_other_end(tmp_path: Path, does: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    command = [*SKYLIGHT, "image", does, str(tmp_path / "fifo")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    assert done.returncode == 2 and "fifo: is not a skylight image" in done.stderr, done
+
+
+def test_a_file_system_that_takes_no_writes_is_a_result_that_cannot_be_stored(tmp_path: Path) -> None:
+    mount = [
+        "unshare",
+        "--mount",
+        "--",
+        "sh",
+        "-c",
+        f'mount -t tmpfs -o ro none {tmp_path} && exec "$@"',
+        "sh",
+    ]
+    if subprocess.run([*mount, "true"], capture_output=True, check=False).returncode:
+        lacking("no file system can be mounted here")
+    serve = ["serve", "st4000nc001", "--image", str(tmp_path / "x.img"), "--nbd", "tcp:127.0.0.1:0"]
+    done = subprocess.run(
+        [*mount, *SKYLIGHT, *serve], capture_output=True, text=True, check=False, timeout=PATIENCE_S
+    )
+    assert done.returncode == 4, done
+    assert done.stderr.splitlines() == [
+        f"skylight: {tmp_path}/x.img: cannot create it: Read-only file system"
+    ]

@@ -145,8 +145,11 @@ class Limited(OneDisk):
 
 
 class Delayed(OneDisk):
-    """A disk behind a delay of 50 ms (dm-delay)."""
+    """A disk behind a delay of 50 ms, and up to a timer's tick of 4 ms (dm-delay)."""
+
+    delay_ns, tick_ns = 50 * MS, 4 * MS
 
     def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
-        """Later by as much, give or take a timer's tick of 4 ms."""
-        return self.disk.command(op, offset, size, at_ns + 50 * MS + int(self.rng.integers(4 * MS)))
+        """Later by the delay and a part of a tick."""
+        at_ns += self.delay_ns + int(self.rng.integers(self.tick_ns))
+        return self.disk.command(op, offset, size, at_ns)

@@ -3,13 +3,25 @@ whose first part is conventional."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Protocol
+
 from devices.base import FLUSH, Device, Disk
+
+
+class Part(Protocol):
+    """What an array is made of: a disk, or several that act as one."""
+
+    size: int
+
+    def command(self, op: int, offset: int, size: int, at_ns: int) -> int:
+        """One command that arrives at that time; its completion."""
 
 
 class Striped(Device):
     """RAID-0: stripes of `stripe` bytes go to the disks in turn."""
 
-    def __init__(self, name: str, disks: list[Disk], stripe: int = 64 << 10) -> None:
+    def __init__(self, name: str, disks: Sequence[Part], stripe: int = 64 << 10) -> None:
         """Takes disks of one size."""
         super().__init__(name, min(disk.size for disk in disks) // stripe * stripe * len(disks))
         self.disks, self.stripe = disks, stripe
@@ -18,28 +30,18 @@ class Striped(Device):
         """Each disk gets its part as one command, since its stripes lie one behind the other."""
         if op == FLUSH:
             return max(disk.command(op, 0, 0, at_ns) for disk in self.disks)
-        parts = self.parts(offset, size, self.stripe, len(self.disks))
-        return max(
-            self.disks[disk].command(op, first, length, at_ns) for disk, (first, length) in parts.items()
-        )
-
-    @staticmethod
-    def parts(offset: int, size: int, stripe_bytes: int, disks: int) -> dict[int, tuple[int, int]]:
-        """What each disk has of an extent, by number: offset and size.
-
-        >>> Striped.parts(3, 6, 4, 2)
-        {0: (3, 2), 1: (0, 4)}
-        """
         parts: dict[int, tuple[int, int]] = {}
         end = offset + size
         while offset < end:
-            stripe, within = divmod(offset, stripe_bytes)
-            row, disk = divmod(stripe, disks)
-            length = min(stripe_bytes - within, end - offset)
-            first, so_far = parts.get(disk, (row * stripe_bytes + within, 0))
+            stripe, within = divmod(offset, self.stripe)
+            row, disk = divmod(stripe, len(self.disks))
+            length = min(self.stripe - within, end - offset)
+            first, so_far = parts.get(disk, (row * self.stripe + within, 0))
             parts[disk] = (first, so_far + length)
             offset += length
-        return parts
+        return max(
+            self.disks[disk].command(op, first, length, at_ns) for disk, (first, length) in parts.items()
+        )
 
 
 class Concatenated(Device):

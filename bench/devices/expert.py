@@ -26,8 +26,6 @@ NETWORK_BYTES = 2_000_000_000_000
 SOLID_BYTES = 1_000_204_886_016
 
 Row = Mapping[str, Any]
-ONE_BY_ONE = "[conditions]\nqueue_depth = 1\n"
-"""A disk in a device gets its commands one by one (`devices.base`)."""
 
 
 def word(value: str) -> Row:
@@ -38,6 +36,15 @@ def word(value: str) -> Row:
 def near(value: int, part: float) -> Row:
     """A number that is right within a part of it."""
     return {"value": value, "interval": [value * (1 - part), value * (1 + part)], "measurable": True}
+
+
+def truth_of(profile: str) -> dict[str, Any]:
+    """What is true of a disk alone, by finding."""
+    # A disk in a device gets its commands one by one (`devices.base`).
+    one_by_one = "[conditions]\nqueue_depth = 1\n"
+    truth: dict[str, Any] = json.loads(_native.profile_truth(Disk(profile, 1).toml, profile, one_by_one))
+    found: dict[str, Any] = truth["findings"]
+    return found
 
 
 OF_A_START = ("od", "track")
@@ -67,7 +74,7 @@ class Foreign:
         answers = {name: list(rows) for name, rows in self.accepts.items()}
         if self.like is not None:
             profile, names = self.like
-            truth = json.loads(_native.profile_truth(Disk(profile, 1).toml, profile, ONE_BY_ONE))["findings"]
+            truth = truth_of(profile)
             for name in names:
                 if name in truth:
                     row = truth[name]
@@ -94,6 +101,7 @@ def outcome(finding: Finding, answers: Mapping[str, Sequence[Row]]) -> str:
 
 
 NOT_SHINGLED = {"drive_type": (word("cmr"),)}
+NOT_ROTATING = {"drive_type": (word("not-rotating"),)}
 NO_CACHE = {"cache_medium": (word("none"),), "cache_location": (word("none"),)}
 """No persistent cache that a write could be found in."""
 CACHE_SIZES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes")

@@ -28,6 +28,9 @@ class Mirrored(Device):
         self.last[chosen] = offset + size
         return self.disks[chosen].command(READ, offset, size, at_ns)
 
+    command = serve
+    """A mirror takes the place of a disk in an array."""
+
 
 class Parity(Device):
     """RAID-5, left symmetric: a write that covers no whole row reads the old data and the old parity

@@ -3,9 +3,9 @@ with habits that hide or add costs."""
 
 from __future__ import annotations
 
-from devices.ailments import OneDisk
+from devices.ailments import Delayed, OneDisk, Pauses
 from devices.arrays import Striped
-from devices.base import BLOCK, FLUSH, GIB, MIB, MS, READ, SECOND, US, WRITE, Device, Disk, blocks_of
+from devices.base import BLOCK, FLUSH, GIB, MIB, MS, READ, SECOND, US, WRITE, Disk, blocks_of
 from devices.caches import MediaCache, WriteBack
 from devices.flash import Flash
 from devices.redundant import Mirrored
@@ -24,12 +24,10 @@ class WriteAround(WriteBack):
         return self.disk.command(op, offset, size, at_ns)
 
 
-class ShortDelay(OneDisk):
-    """A disk behind a delay of 20 ms (dm-delay)."""
+class ShortDelay(Delayed):
+    """A disk behind a delay of 20 ms, and up to a timer's tick of 1 ms (dm-delay)."""
 
-    def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
-        """Later by as much, and up to a timer's tick of 1 ms."""
-        return self.disk.command(op, offset, size, at_ns + 20 * MS + int(self.rng.integers(MS)))
+    delay_ns, tick_ns = 20 * MS, MS
 
 
 class SplittingBridge(OneDisk):
@@ -61,17 +59,10 @@ class HardToRead(OneDisk):
         return end_ns
 
 
-class NeverDone(OneDisk):
+class NeverDone(Pauses):
     """A disk that is busy with itself for 0.7 s every 2.5 s, whether or not it was written to."""
 
     every_ns, for_ns = 2_500 * MS, 700 * MS
-
-    def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
-        """Waits for what the disk does by itself."""
-        into_ns = at_ns % self.every_ns
-        if into_ns < self.for_ns:
-            at_ns += self.for_ns - into_ns
-        return self.disk.command(op, offset, size, at_ns)
 
 
 class FileServer(OneDisk):
@@ -87,18 +78,22 @@ class FileServer(OneDisk):
 
     def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
         """Each way takes 0.15 ms and an exponential time more; a packet in 2,000 is sent again."""
-        there, back = (150 * US + round(float(self.rng.exponential(0.6)) * MS) for _ in range(2))
+        there_ns, back_ns = (150 * US + round(float(self.rng.exponential(0.6)) * MS) for _ in range(2))
         if self.rng.random() < 1 / 2_000:
-            back += 200 * MS
-        there, back = there + size * SECOND // 110_000_000 * (op == WRITE), back
+            back_ns += 200 * MS
+        transfer_ns = size * SECOND // 110_000_000
+        if op == WRITE:
+            there_ns += transfer_ns
+        elif op == READ:
+            back_ns += transfer_ns
         blocks = blocks_of(offset, size)
         if op == READ and all(block in self.kept for block in blocks):
-            return at_ns + there + 50 * US + size * SECOND // 110_000_000 + back
-        end_ns = self.disk.command(op, offset, size, at_ns + there)
+            return at_ns + there_ns + 50 * US + back_ns
+        end_ns = self.disk.command(op, offset, size, at_ns + there_ns)
         self.kept.update(dict.fromkeys(blocks))
         while len(self.kept) > self.kept_blocks:
             del self.kept[next(iter(self.kept))]
-        return end_ns + back + size * SECOND // 110_000_000 * (op == READ)
+        return end_ns + back_ns
 
 
 class CoarseThin(Thin):
@@ -165,23 +160,13 @@ class SmallMediaCache(MediaCache):
     largest = 128 << 10
 
 
-class MirroredStripes(Device):
+class MirroredStripes(Striped):
     """RAID-10: stripes of 512 KiB over two mirrors."""
 
     def __init__(self, name: str, disks: list[Disk]) -> None:
-        """Four disks."""
-        self.stripe = 512 << 10
-        self.mirrors = [Mirrored(name, disks[:2]), Mirrored(name, disks[2:])]
-        super().__init__(name, min(mirror.size for mirror in self.mirrors) // GIB * GIB * 2)
-
-    def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
-        """Each mirror gets its part as one command."""
-        if op == FLUSH:
-            return max(mirror.serve(op, 0, 0, at_ns) for mirror in self.mirrors)
-        parts = Striped.parts(offset, size, self.stripe, len(self.mirrors))
-        return max(
-            self.mirrors[number].serve(op, first, length, at_ns) for number, (first, length) in parts.items()
-        )
+        """Four disks, of each of which whole GiB are used."""
+        super().__init__(name, [Mirrored(name, disks[:2]), Mirrored(name, disks[2:])], 512 << 10)
+        self.size = self.size // (2 * GIB) * (2 * GIB)
 
 
 class Swapped(OneDisk):

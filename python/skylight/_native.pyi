@@ -279,7 +279,7 @@ class HostDevice:
 class ServeError(Exception):
     """Nothing can be served, or not any more; str() is the one line."""
 
-    kind: Literal["refused", "failed"]
+    kind: Literal["refused", "failed", "unkept"]
 
 def serve_control(
     control: str | PathLike[str], setting: str, value: str, trusted: Sequence[int] | None = None

@@ -31,9 +31,9 @@ def one_line(text: str) -> str:
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
-def reason_of(error: OSError) -> str:
+def reason_of(error: Exception) -> str:
     """Why the system refused, in its words; those of the error where it has no number, as pyarrow's."""
-    return os.strerror(error.errno) if error.errno else str(error)
+    return os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
 
 
 # What Rust adds to the words of an error of the system; they say the same.
@@ -68,7 +68,13 @@ class KeepError(SkylightError):
     exit_code = 4
 
 
+class Interrupted(SkylightError):
+    """Ctrl-C; the line says how to resume."""
+
+    exit_code = INTERRUPTED
+
+
 def serve_error(error: Exception) -> SkylightError:
     """An error of the native module's server as one with a line for people and an exit code."""
-    kind = getattr(error, "kind", "refused")
-    return TargetError(str(error)) if kind == "failed" else UsageError(str(error))
+    kinds: dict[str, type[SkylightError]] = {"failed": TargetError, "unkept": KeepError}
+    return kinds.get(getattr(error, "kind", "refused"), UsageError)(str(error))

@@ -38,7 +38,8 @@ StepKind = Literal["run", "pause", "settings", "erase", "bound", "zones"]
 
 
 class Op(IntEnum):
-    """Operation of one I/O; the value is the code in the `op` column."""
+    """Operation of one I/O; the value is the code in the `op` column. Of what is done to a zone, offset and
+    size are the zone's, or the size is 0 for all zones."""
 
     READ = 0
     WRITE = 1
@@ -51,9 +52,6 @@ class Op(IntEnum):
     RESET_ZONE = 8
     APPEND = 9
 
-
-ZONE_ACTIONS = (Op.OPEN_ZONE, Op.CLOSE_ZONE, Op.FINISH_ZONE, Op.RESET_ZONE)
-"""What is done to a zone: offset and size are the zone's, or the size is 0 for all zones."""
 
 FAILURES: dict[int, str] = {
     1: "unsupported",

@@ -39,7 +39,7 @@ BLKFINISHZONE = 0x40101288
 LARGEST_BYTES = 1 << 20
 """Of a row."""
 STUCK_SECONDS = 90.0
-"""No zone takes so long to be cleaned, the 10 s included after which dm-zoned takes itself for idle."""
+"""Longer than any zone takes to clean, including the 10 s after which dm-zoned considers itself idle."""
 POLL_SECONDS = 1.0
 CONFIG = Path("/sys/kernel/config/nullb")
 TRACING = Path("/sys/kernel/tracing")

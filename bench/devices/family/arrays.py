@@ -26,21 +26,21 @@ def arrays() -> list[Foreign]:
         Foreign(
             "raid0-cmr",
             "rotating disks, not shingled; several, since large reads are faster than one track allows",
-            lambda seed: Striped("raid0-cmr", disks_of(CMR, CMR)(seed)),
+            lambda seed: Striped("raid0-cmr", disks_of(seed, CMR, CMR)),
             NOT_SHINGLED | NO_CACHE,
             (CMR, ("rotation_ns",)),
         ),
         Foreign(
             "concat-cmr",
             "rotating disks, not shingled; throughput starts anew in the middle of the addresses",
-            lambda seed: Concatenated("concat-cmr", disks_of(CMR, "conventional-3")(seed)),
+            lambda seed: Concatenated("concat-cmr", disks_of(seed, CMR, "conventional-3")),
             NOT_SHINGLED | NO_CACHE,
             (CMR, ("rotation_ns",)),
         ),
         Foreign(
             "raid0-smr",
             "shingled disks; bands and caches are those of its disks, which together are twice as large",
-            lambda seed: Striped("raid0-smr", disks_of(SMALL_SMR, SMALL_SMR)(seed)),
+            lambda seed: Striped("raid0-smr", disks_of(seed, SMALL_SMR, SMALL_SMR)),
             {"cache_location": (word("many"),)} | times(2, SMALL_SMR, CACHE_SIZES),
             (
                 SMALL_SMR,
@@ -58,7 +58,7 @@ def arrays() -> list[Foreign]:
         Foreign(
             "concat-smr",
             "shingled disks, one behind the other",
-            lambda seed: Concatenated("concat-smr", disks_of(SMR, SMR)(seed)),
+            lambda seed: Concatenated("concat-smr", disks_of(seed, SMR, SMR)),
             {"cache_location": (word("many"),)},
             (SMR, ALL_OF_SMR),
             border_in_middle=True,
@@ -82,14 +82,14 @@ def redundant() -> list[Foreign]:
         Foreign(
             "raid1-cmr",
             "a conventional disk, or several that hold the same",
-            lambda seed: Mirrored("raid1-cmr", disks_of(CMR, CMR)(seed)),
+            lambda seed: Mirrored("raid1-cmr", disks_of(seed, CMR, CMR)),
             NOT_SHINGLED | NO_CACHE,
             (CMR, SURFACE),
         ),
         Foreign(
             "raid1-smr",
             "a shingled disk, or several that hold the same: each takes every write",
-            lambda seed: Mirrored("raid1-smr", disks_of(SMALL_SMR, SMALL_SMR)(seed)),
+            lambda seed: Mirrored("raid1-smr", disks_of(seed, SMALL_SMR, SMALL_SMR)),
             {},
             (
                 SMALL_SMR,
@@ -107,7 +107,7 @@ def redundant() -> list[Foreign]:
             "raid5-cmr",
             "rotating disks, not shingled; a small write reads first and takes a revolution more",
             lambda seed: Parity(
-                "raid5-cmr", disks_of("conventional-14", "conventional-14", "conventional-14")(seed)
+                "raid5-cmr", disks_of(seed, "conventional-14", "conventional-14", "conventional-14")
             ),
             NOT_SHINGLED | NO_CACHE,
             ("conventional-14", ("rotation_ns",)),
@@ -115,14 +115,14 @@ def redundant() -> list[Foreign]:
         Foreign(
             "raid5-smr",
             "shingled disks; a small write goes to two of three, so caches hold one and a half of one's",
-            lambda seed: Parity("raid5-smr", disks_of(SMALL_SMR, SMALL_SMR, SMALL_SMR)(seed)),
+            lambda seed: Parity("raid5-smr", disks_of(seed, SMALL_SMR, SMALL_SMR, SMALL_SMR)),
             {"cache_location": (word("many"),)} | times(1.5, SMALL_SMR, CACHE_SIZES),
             (SMALL_SMR, (*words, "rotation_ns")),
         ),
         Foreign(
             "raid0-mixed",
             "stripes over a conventional and a shingled disk: shingled in part",
-            lambda seed: Striped("raid0-mixed", disks_of(CMR, SMALL_SMR)(seed)),
+            lambda seed: Striped("raid0-mixed", disks_of(seed, CMR, SMALL_SMR)),
             {"cache_location": (word("many"),)} | times(2, SMALL_SMR, CACHE_SIZES),
             (SMALL_SMR, (*words, "rotation_ns")),
         ),

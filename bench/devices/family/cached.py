@@ -14,36 +14,36 @@ from devices.caches import (
     ScatteredMediaCache,
     WriteBack,
 )
-from devices.expert import CMR, NO_CACHE, NOT_SHINGLED, SURFACE, Foreign, near, word
+from devices.expert import CMR, NO_CACHE, NOT_SHINGLED, SURFACE, Foreign, word
+from devices.family.parts import cache_of, log_of
 from devices.tiers import SteadyWriteBack, Tiers, WriteThrough
+
+CACHED = NOT_SHINGLED | {"mapping": (word("static"),), "cleaning_type": (word("aggressive"),)}
+ON_FLASH = CACHED | {"cache_medium": (word("flash"),), "cache_location": (word("none"),)}
 
 
 def caches() -> list[Foreign]:
     """Disks behind a fast cache or with a log of their own."""
-    cached = NOT_SHINGLED | {"mapping": (word("static"),), "cleaning_type": (word("aggressive"),)}
-    flash = cached | {"cache_medium": (word("flash"),), "cache_location": (word("none"),)}
     return [
         Foreign(
             "ssd-cache",
             "a rotating disk behind a flash cache of 8 GiB that is written back when idle",
             lambda seed: WriteBack("ssd-cache", Disk(CMR, seed), SSD_CACHE),
-            flash | {"cache_bytes": (near(8 * GIB, 0.1),), "cache_fill_bytes": (near(8 * GIB, 0.03),)},
+            ON_FLASH | cache_of(8 * GIB),
             (CMR, SURFACE),
         ),
         Foreign(
             "sshd",
             "a rotating disk with flash of 1 GiB; not known to be shingled",
             lambda seed: WriteBack("sshd", Disk("conventional-8", seed), HYBRID),
-            flash | {"cache_bytes": (near(GIB, 0.1),), "cache_fill_bytes": (near(GIB, 0.03),)},
+            ON_FLASH | cache_of(GIB),
             ("conventional-8", SURFACE),
         ),
         Foreign(
             "battery-controller",
             "a rotating disk behind 4 GiB of memory that FLUSH does not empty",
             lambda seed: WriteBack("battery-controller", Disk(CMR, seed), BATTERY),
-            cached
-            | NO_CACHE
-            | {"cache_bytes": (near(4 * GIB, 0.1),), "cache_fill_bytes": (near(4 * GIB, 0.03),)},
+            CACHED | NO_CACHE | cache_of(4 * GIB),
             (CMR, SURFACE),
         ),
         Foreign(
@@ -57,18 +57,7 @@ def caches() -> list[Foreign]:
             "media-cache-cmr",
             "a rotating disk with a cache at its outer diameter; a block goes home alone: not shingled",
             lambda seed: MediaCache("media-cache-cmr", Disk(CMR, seed)),
-            NOT_SHINGLED
-            | {
-                "cache_medium": (word("disk"),),
-                "cache_location": (word("od"),),
-                "cleaning_type": (word("aggressive"),),
-                "cleaning_order": (word("fifo"),),
-                "mapping": (word("static"),),
-                "cleaning_start_ns": (near(MediaCache.idle_ns, 0.2),),
-                "cache_bytes": (near(MediaCache.log_bytes, 0.1),),
-                "cache_fill_bytes": (near(MediaCache.log_bytes, 0.03),),
-                "cache_raw_bytes": (near(MediaCache.log_bytes, 0.1),),
-            },
+            NOT_SHINGLED | log_of(MediaCache.log_bytes, "od", MediaCache.idle_ns),
             (CMR, SURFACE),
         ),
     ]
@@ -76,8 +65,6 @@ def caches() -> list[Foreign]:
 
 def tiered() -> list[Foreign]:
     """Flash beside a disk, used otherwise; logs in many places."""
-    cached = NOT_SHINGLED | {"mapping": (word("static"),), "cleaning_type": (word("aggressive"),)}
-    flash = cached | {"cache_medium": (word("flash"),), "cache_location": (word("none"),)}
     return [
         Foreign(
             "write-through",
@@ -90,37 +77,28 @@ def tiered() -> list[Foreign]:
             "steady-write-back",
             "a conventional disk behind a flash cache of 8 GiB that is written back all the time",
             lambda seed: SteadyWriteBack("steady-write-back", Disk(CMR, seed), SSD_CACHE),
-            flash | {"cache_bytes": (near(8 * GIB, 0.1),), "cache_fill_bytes": (near(8 * GIB, 0.03),)},
+            ON_FLASH | cache_of(8 * GIB),
             (CMR, SURFACE),
         ),
         Foreign(
             "guest-cache",
             "a conventional disk behind 1 GiB of a host's memory; FLUSH does nothing",
             lambda seed: SteadyWriteBack("guest-cache", Disk("conventional-5", seed), GUEST_CACHE),
-            cached | NO_CACHE | {"cache_bytes": (near(GIB, 0.1),), "cache_fill_bytes": (near(GIB, 0.03),)},
+            CACHED | NO_CACHE | cache_of(GIB),
             ("conventional-5", SURFACE),
         ),
         Foreign(
             "tiers",
             "a rotating disk and flash; what is read often is in flash, and so are new writes",
             lambda seed: Tiers("tiers", Disk(CMR, seed), TIER_CACHE),
-            flash | {"cache_bytes": (near(GIB, 0.1),), "cache_fill_bytes": (near(GIB, 0.03),)},
+            ON_FLASH | cache_of(GIB),
             (CMR, SURFACE),
         ),
         Foreign(
             "scattered-media-cache",
             "a conventional disk with caches in sixteen places; a block goes home alone",
             lambda seed: ScatteredMediaCache("scattered-media-cache", Disk("conventional-3", seed)),
-            cached
-            | {
-                "cache_medium": (word("disk"),),
-                "cache_location": (word("many"),),
-                "cleaning_order": (word("fifo"),),
-                "cleaning_start_ns": (near(ScatteredMediaCache.idle_ns, 0.2),),
-                "cache_bytes": (near(2 * GIB, 0.1),),
-                "cache_fill_bytes": (near(2 * GIB, 0.03),),
-                "cache_raw_bytes": (near(2 * GIB, 0.1),),
-            },
+            NOT_SHINGLED | log_of(2 * GIB, "many", ScatteredMediaCache.idle_ns),
             ("conventional-3", SURFACE),
         ),
     ]

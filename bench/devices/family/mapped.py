@@ -9,6 +9,7 @@ from devices.expert import (
     CMR,
     NETWORK_BYTES,
     NO_CACHE,
+    NOT_ROTATING,
     NOT_SHINGLED,
     SMR,
     SURFACE,
@@ -16,7 +17,7 @@ from devices.expert import (
     near,
     word,
 )
-from devices.family.parts import everywhere
+from devices.family.parts import PLAIN, cache_of, everywhere
 from devices.mappers import DirtyRegions, Integrity, RecordVolume, Segments, Snapshot, ZoneMapper
 from devices.volumes import Clusters, Deduplicated, LogStructured, Network, Thin, UnwrittenFile
 
@@ -62,7 +63,7 @@ def volumes() -> list[Foreign]:
             "network",
             "no rotating disk can be seen",
             lambda seed: Network("network", NETWORK_BYTES, seed),
-            {"drive_type": (word("not-rotating"),), **NO_CACHE},
+            NOT_ROTATING | NO_CACHE,
         ),
         Foreign(
             "bad-region",
@@ -84,13 +85,12 @@ def mapped() -> list[Foreign]:
             lambda seed: Integrity("integrity", Disk(CMR, seed)),
             NOT_SHINGLED
             | static
+            | cache_of(Integrity.journal_bytes // 2)
             | {
                 "cache_medium": (word("disk"), word("none")),
                 "cache_location": (word("od"), word("none")),
                 "cleaning_type": (word("aggressive"),),
                 "cleaning_start_ns": (near(Integrity.commit_ns, 0.2),),
-                "cache_bytes": (near(Integrity.journal_bytes // 2, 0.1),),
-                "cache_fill_bytes": (near(Integrity.journal_bytes // 2, 0.03),),
             },
             (CMR, SURFACE),
         ),
@@ -98,7 +98,7 @@ def mapped() -> list[Foreign]:
             "snapshot",
             "a conventional disk; the first write of 64 KiB costs a copy",
             lambda seed: Snapshot("snapshot", Disk("conventional-4", seed)),
-            NOT_SHINGLED | NO_CACHE | static,
+            PLAIN,
             ("conventional-4", SURFACE),
             part_of_disk=True,
         ),
@@ -106,14 +106,14 @@ def mapped() -> list[Foreign]:
             "bitmap",
             "a conventional disk; the first write of 64 MiB waits for a write at the start of the disk",
             lambda seed: DirtyRegions("bitmap", Disk(CMR, seed), 64 * MIB, 1 << 20, False, 5 * SECOND),
-            NOT_SHINGLED | NO_CACHE | static,
+            PLAIN,
             (CMR, SURFACE),
         ),
         Foreign(
             "segments",
             "a conventional disk; places near in address are not always near in fact",
             lambda seed: Segments("segments", Disk(CMR, seed), 24 * GIB, seed),
-            NOT_SHINGLED | NO_CACHE | static,
+            PLAIN,
             (CMR, ("rotation_ns",)),
         ),
     ]

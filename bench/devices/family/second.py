@@ -12,15 +12,13 @@ from devices.expert import (
     CACHE_SIZES,
     CMR,
     NO_CACHE,
-    NOT_SHINGLED,
+    NOT_ROTATING,
     SMALL_SMR,
     SOLID_BYTES,
-    SURFACE,
     Foreign,
-    near,
     word,
 )
-from devices.family.parts import disks_of
+from devices.family.parts import PLAIN, cache_of, disks_of, slowed
 from devices.flash import EraseBlocks, Tape
 from devices.mappers import Integrity, Segments
 from devices.redundant import Mirrored
@@ -29,16 +27,14 @@ from devices.redundant import Mirrored
 def second_batch() -> list[Foreign]:
     """Written after the first were looked at, and run once before anything was mended for them."""
     shingled = ("drive_type", "cleaning_type", "mapping", "rotation_ns")
-    like_cmr = (CMR, SURFACE)
-    plain = NOT_SHINGLED | NO_CACHE | {"mapping": (word("static"),)}
     cached = {"cache_medium": (word("disk"), word("flash")), "cache_location": (word("none"), word("many"))}
-    solid = {"drive_type": (word("not-rotating"),), **NO_CACHE}
+    solid = NOT_ROTATING | NO_CACHE
     return [
         Foreign(
             "flash-before-smr",
             "a shingled disk behind a flash cache of 1 GiB",
             lambda seed: WriteBack("flash-before-smr", Disk(SMALL_SMR, seed), TIER_CACHE),
-            cached | {"cache_bytes": (near(GIB, 0.1),), "cache_fill_bytes": (near(GIB, 0.03),)},
+            cached | cache_of(GIB),
             (SMALL_SMR, (*shingled, "track_bytes", "seek_ns", "cache_location")),
         ),
         Foreign(
@@ -51,38 +47,26 @@ def second_batch() -> list[Foreign]:
         Foreign(
             "raid1-mixed",
             "a conventional and a shingled disk that hold the same",
-            lambda seed: Mirrored("raid1-mixed", disks_of(CMR, SMALL_SMR)(seed)),
+            lambda seed: Mirrored("raid1-mixed", disks_of(seed, CMR, SMALL_SMR)),
             {},
             (SMALL_SMR, (*ALL_OF_SMR, *CACHE_SIZES, "band_bytes", "cleaning_band_ns", "cleaning_order")),
         ),
         Foreign(
             "raid0-wide",
             "stripes of 1 MiB over three conventional disks",
-            lambda seed: Striped("raid0-wide", disks_of(CMR, CMR, CMR)(seed), MIB),
-            plain,
+            lambda seed: Striped("raid0-wide", disks_of(seed, CMR, CMR, CMR), MIB),
+            PLAIN,
             (CMR, ("rotation_ns",)),
         ),
         Foreign(
             "fragmented-file",
             "a conventional disk; places near in address are seldom near in fact",
             lambda seed: Segments("fragmented-file", Disk(CMR, seed), 64 * MIB, seed),
-            plain,
+            PLAIN,
             (CMR, ("rotation_ns",)),
         ),
-        Foreign(
-            "limited",
-            "a conventional disk of which 80 commands a second are allowed",
-            lambda seed: Limited("limited", Disk(CMR, seed), seed),
-            plain,
-            like_cmr,
-        ),
-        Foreign(
-            "delayed",
-            "a conventional disk behind a delay",
-            lambda seed: Delayed("delayed", Disk(CMR, seed), seed),
-            plain,
-            like_cmr,
-        ),
+        slowed("limited", "a conventional disk of which 80 commands a second are allowed", Limited),
+        slowed("delayed", "a conventional disk behind a delay", Delayed),
         Foreign(
             "memory-card",
             "a memory card: a write anywhere but behind the last rewrites 4 MiB",

@@ -3,8 +3,6 @@ was probed, and run once on frozen code (docs/foreign-devices.md)."""
 
 from __future__ import annotations
 
-import json
-
 from devices.arrays import Striped
 from devices.base import Disk
 from devices.caches import SSD_CACHE, MediaCache
@@ -13,8 +11,8 @@ from devices.expert import (
     CACHE_SIZES,
     CMR,
     NO_CACHE,
+    NOT_ROTATING,
     NOT_SHINGLED,
-    ONE_BY_ONE,
     SMALL_SMR,
     SMR,
     SOLID_BYTES,
@@ -22,9 +20,10 @@ from devices.expert import (
     Foreign,
     Row,
     near,
+    truth_of,
     word,
 )
-from devices.family.parts import disks_of
+from devices.family.parts import FLASH, PLAIN, disks_of, log_of, slowed
 from devices.stacked import (
     CoarseThin,
     FileServer,
@@ -41,9 +40,7 @@ from devices.stacked import (
     WriteAround,
 )
 from devices.tiers import WriteThrough
-from skylight import _native
 
-PLAIN = NOT_SHINGLED | NO_CACHE | {"mapping": (word("static"),)}
 OF_WORDS = ("drive_type", "cache_medium", "cache_location", "cleaning_type", "mapping")
 """What holds of a shingled disk whatever is before it that moves no data."""
 OF_BANDS = ("band_bytes", "cleaning_band_ns", "cleaning_order")
@@ -107,18 +104,9 @@ def _over_shingled() -> list[Foreign]:
 
 def _middle_first() -> Row:
     """Track sizes of a disk whose middle address comes first and last."""
-    truth = json.loads(_native.profile_truth(Disk(CMR, 1).toml, CMR, ONE_BY_ONE))["findings"]["track_bytes"]
-    low, high = truth["interval"]["md"]
-    ends = ("od", "id")
-    return {
-        "value": dict.fromkeys(ends, truth["value"]["md"]),
-        "interval": {end: [low, high] for end in ends},
-        "measurable": True,
-    }
-
-
-def _two_speeds(seed: int) -> Striped:
-    return Striped("raid0-two-speeds", disks_of("conventional-3", "conventional-6")(seed), 256 << 10)
+    row = truth_of(CMR)["track_bytes"]
+    ends = {name: dict.fromkeys(("od", "id"), row[name]["md"]) for name in ("value", "interval")}
+    return {**ends, "measurable": True}
 
 
 def _over_conventional() -> list[Foreign]:
@@ -131,43 +119,20 @@ def _over_conventional() -> list[Foreign]:
             PLAIN | {"cache_medium": (word("none"), word("flash"))},
             like_cmr,
         ),
-        Foreign(
-            "hard-to-read",
-            "a conventional disk of which every fifth read is tried again",
-            lambda seed: HardToRead("hard-to-read", Disk(CMR, seed), seed),
-            PLAIN,
-            like_cmr,
-        ),
-        Foreign(
+        slowed("hard-to-read", "a conventional disk of which every fifth read is tried again", HardToRead),
+        slowed(
             "file-server",
             "a conventional disk behind a network with jitter and a server's memory",
-            lambda seed: FileServer("file-server", Disk(CMR, seed), seed),
-            PLAIN,
-            like_cmr,
+            FileServer,
         ),
-        Foreign(
-            "misaligned",
-            "a conventional disk; a write reads first and takes a revolution more",
-            lambda seed: Misaligned("misaligned", Disk(CMR, seed), seed),
-            PLAIN,
-            like_cmr,
+        slowed(
+            "misaligned", "a conventional disk; a write reads first and takes a revolution more", Misaligned
         ),
         Foreign(
             "small-media-cache",
             "a conventional disk with a log of 100 MiB at its outer diameter; a block goes home alone",
             lambda seed: SmallMediaCache("small-media-cache", Disk(CMR, seed)),
-            NOT_SHINGLED
-            | {
-                "mapping": (word("static"),),
-                "cache_medium": (word("disk"),),
-                "cache_location": (word("od"),),
-                "cleaning_type": (word("aggressive"),),
-                "cleaning_order": (word("fifo"),),
-                "cleaning_start_ns": (near(SmallMediaCache.idle_ns, 0.2),),
-                "cache_bytes": (near(SmallMediaCache.log_bytes, 0.1),),
-                "cache_fill_bytes": (near(SmallMediaCache.log_bytes, 0.03),),
-                "cache_raw_bytes": (near(SmallMediaCache.log_bytes, 0.1),),
-            },
+            NOT_SHINGLED | log_of(SmallMediaCache.log_bytes, "od", SmallMediaCache.idle_ns),
             like_cmr,
         ),
         Foreign(
@@ -180,14 +145,16 @@ def _over_conventional() -> list[Foreign]:
         Foreign(
             "raid10",
             "rotating disks, not shingled; stripes over mirrors",
-            lambda seed: MirroredStripes("raid10", disks_of(CMR, CMR, CMR, CMR)(seed)),
+            lambda seed: MirroredStripes("raid10", disks_of(seed, CMR, CMR, CMR, CMR)),
             PLAIN,
             (CMR, ("rotation_ns",)),
         ),
         Foreign(
             "raid0-two-speeds",
             "stripes over disks of two speeds; no one rotation is that of the device",
-            _two_speeds,
+            lambda seed: Striped(
+                "raid0-two-speeds", disks_of(seed, "conventional-3", "conventional-6"), 256 << 10
+            ),
             PLAIN,
         ),
     ]
@@ -199,17 +166,12 @@ def _without_a_disk() -> list[Foreign]:
             "sleepy-memory",
             "no rotating disk can be seen",
             lambda seed: SleepyMemory("sleepy-memory", SOLID_BYTES, seed),
-            {"drive_type": (word("not-rotating"),), **NO_CACHE},
+            NOT_ROTATING | NO_CACHE,
         ),
         Foreign(
             "hiccup-flash",
             "a solid-state disk of which one command in twelve waits",
             lambda seed: HiccupFlash("hiccup-flash", SOLID_BYTES, seed),
-            {
-                "drive_type": (word("not-rotating"),),
-                "mapping": (word("dynamic"),),
-                "cache_location": (word("none"),),
-                "cache_medium": (word("none"), word("flash")),
-            },
+            FLASH,
         ),
     ]

@@ -2,10 +2,10 @@
 //! of images that are not being served.
 //!
 //! Invariants: no logic; an error is a `ServeError` with the one-line message of the Rust crate and its kind:
-//! "refused" (wrong use) or "failed" (the image or the system).
+//! "refused" (wrong use), "failed" (the image or the system), or "unkept" (an image cannot be written where it is).
 
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -36,7 +36,7 @@ create_exception!(
     skylight._native,
     ServeError,
     PyException,
-    "A drive cannot be served, or its server failed. str() is one line; `kind` is \"refused\" or \"failed\"."
+    "A drive cannot be served, or its server failed. str() is one line; `kind` is \"refused\", \"failed\" or \"unkept\"."
 );
 
 fn error_of(py: Python<'_>, kind: &str, line: &dyn std::fmt::Display) -> PyErr {
@@ -51,12 +51,16 @@ fn refused(py: Python<'_>, line: impl std::fmt::Display) -> PyErr {
 }
 
 fn image_error(py: Python<'_>, error: &ImageError) -> PyErr {
-    let failed = match error {
-        ImageError::Io { source, .. } => source.kind() != std::io::ErrorKind::NotFound,
-        ImageError::Stopped(_) => true,
-        _ => false,
+    let kind = match error {
+        ImageError::Io { source, .. } => match source.kind() {
+            ErrorKind::NotFound => "refused",
+            ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "unkept",
+            _ => "failed",
+        },
+        ImageError::Stopped(_) => "failed",
+        _ => "refused",
     };
-    error_of(py, if failed { "failed" } else { "refused" }, error)
+    error_of(py, kind, error)
 }
 
 fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {

@@ -20,7 +20,7 @@ from skylight.camera.commands import Commands
 from skylight.camera.rate import Rate
 from skylight.camera.reading import Reading
 from skylight.camera.track import Track
-from skylight.errors import KeepError
+from skylight.errors import KeepError, reason_of
 
 FORMAT = "skylight-head-position"
 SCHEMA = 1
@@ -134,7 +134,7 @@ def keep(
         paths[1].write_text(_csv(found, times_s), encoding="utf-8")
         paths[2].write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     except (OSError, pa.ArrowException) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = reason_of(error)
         raise KeepError(
             f"{folder}: the head positions cannot be written: {reason}; choose another -o DIR"
         ) from error

@@ -29,8 +29,8 @@ FINER_RINGS = 2
 # Rounds of learning what the arm looks like and where it is in the samples: in five films of 40 to 75 px of
 # movement the third moves no angle by more than a tenth of a bin.
 ROUNDS = 4
-# How sure the masks are of the share that a place of the arm lets through: as much as so many squared grey
-# levels of ground. Chosen: ground that varies by ten levels says more than the masks do.
+# How sure the masks are of the share that a place of the arm lets through: as sure as ground that varies by
+# this, squared grey levels. Chosen: ground that varies by more than ten levels says more than the masks do.
 PRIOR = 100.0
 # The masks are right to half a pixel or so. What would move an angle farther does not show the arm.
 MOST_BINS = 2.0
@@ -54,13 +54,14 @@ class Fine:
         self._angle = (polar.angle - polar.first_rad) / polar.bin_rad + polar.bins
         prior = np.ones((RINGS, self._width))
         prior[:, 1:-1] = 1 - np.clip(learnt.appearance.mask, 0, 1)
+        finer = np.repeat(prior, FINER_RINGS, axis=0).reshape(-1)
         frames = np.concatenate([found.spread, found.diverse])
         masks = self._background.masks(frames)
         shift, _, pixels = learnt.appearance.match(polar.sums(masks), masks)
         shown = pixels >= learnt.usual_pixels / 4
         values, shift = self._values(frames[shown]), shift[shown]
         for _ in range(ROUNDS):
-            self._pictures = self._learnt(values, shift, np.repeat(prior, FINER_RINGS, axis=0).reshape(-1))
+            self._pictures = self._learnt(values, shift, finer)
             shift = self._fitted(values, shift)
 
     def shifts(self, frames: NDArray[np.generic], shift: F64) -> F64:

@@ -87,18 +87,18 @@ def _best_rival(found: Survey, background: Background, best: Learnt) -> Learnt:
     x, y = (axis.astype(np.float32) for axis in background.axes())
     screened = [(_screened(found, background, place), place) for place in arms.places_around(x, y)]
     tried = [place for _, place in sorted(screened, reverse=True)[:MOST_RIVALS]]
-    again, learnt_from = 0, best
-    while tried:
-        with contextlib.suppress(UnusableClipError):
-            rival = _from(found, background, tried.pop(0))
-            near = arms.is_near(x, y, rival.polar.pivot) and rival.swing_rad >= LEAST_RIVAL_SWING_RAD
-            if near and rival.explained > best.explained:
-                best = rival
-        is_better = best is not learnt_from
-        if not tried and is_better and again < MOST_AGAIN and best.explained < PLAINLY_EXPLAINED:
-            learnt_from = best
-            # The first background's faults matter less from a pivot that is nearer.
-            tried, again = [best.polar.pivot], again + 1
+    for _ in range(1 + MOST_AGAIN):
+        before = best
+        for pivot in tried:
+            with contextlib.suppress(UnusableClipError):
+                rival = _from(found, background, pivot)
+                near = arms.is_near(x, y, rival.polar.pivot) and rival.swing_rad >= LEAST_RIVAL_SWING_RAD
+                if near and rival.explained > best.explained:
+                    best = rival
+        if best is before or best.explained >= PLAINLY_EXPLAINED:
+            break
+        # The first background's faults matter less from a pivot that is nearer.
+        tried = [best.polar.pivot]
     return best
 
 

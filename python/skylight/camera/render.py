@@ -30,8 +30,6 @@ F64 = NDArray[np.float64]
 PX_A_DRAWING, MOST_DRAWINGS = 1.5, 24
 # Lamps flicker at twice the mains frequency.
 LAMP_HZ = 120.0
-# Quality of the encoder (x264's rate factor): 18 is hardly seen, 35 is coarse.
-PLAIN_QUALITY = 18
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,7 @@ class Film:
     glare: float = 60.0
     """Brightest level of a lamp's reflection."""
     quality: int = 24
+    """Of the encoder (x264's rate factor): 18 is hardly seen, 35 is coarse."""
     colour: bool = False
     seed: int = 1
 

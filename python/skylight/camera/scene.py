@@ -229,6 +229,5 @@ def add_filmed_arm(
         polygon = [_fixed(finer * (corners - origin) - 0.5)]
         cv2.fillPoly(opacity, polygon, 255, cv2.LINE_AA, SHIFT)
         cv2.fillPoly(light, polygon, float(np.clip(look.arm * bright, 0, 255)), cv2.LINE_AA, SHIFT)
-    for layer, drawn in zip(layers, (opacity, light), strict=True):
-        small = cv2.resize(drawn.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA)
-        layer += small / 255 if drawn is opacity else small
+    for layer, drawn, full in ((layers[0], opacity, 255), (layers[1], light, 1)):
+        layer += cv2.resize(drawn.astype(np.float32), (width, height), interpolation=cv2.INTER_AREA) / full

@@ -36,12 +36,10 @@ LEAST_DISTANCE = 0.15
 
 @dataclass(frozen=True)
 class Survey:
-    """What one pass over a clip keeps: two samples, with the number of each frame."""
+    """What one pass over a clip keeps: two samples of its frames."""
 
     spread: F32
-    spread_at: NDArray[np.int64]
     diverse: F32
-    diverse_at: NDArray[np.int64]
 
 
 class _Centres:
@@ -49,25 +47,23 @@ class _Centres:
 
     def __init__(self) -> None:
         self.frames: list[U8Frames] = []
-        self.at: list[int] = []
         self._thumbs = np.empty((0, 0), np.float32)
         self._least = LEAST_DISTANCE
 
-    def offer(self, frames: U8Frames, thumbs: F32, first: int) -> None:
+    def offer(self, frames: U8Frames, thumbs: F32) -> None:
         """Keeps those of `frames` that are new."""
         if not self.frames:
-            self._keep(frames[0], thumbs[0], first)
+            self._keep(frames[0], thumbs[0])
         nearest = _distances(thumbs, self._thumbs).min(axis=1)
         while (number := int(np.argmax(nearest > self._least))) or nearest[0] > self._least:
-            self._keep(frames[number], thumbs[number], first + number)
+            self._keep(frames[number], thumbs[number])
             nearest = np.minimum(nearest, _distances(thumbs, thumbs[number : number + 1])[:, 0])
             nearest[: number + 1] = 0
             if len(self.frames) > DIVERSE_FRAMES:
                 self._thin()
 
-    def _keep(self, frame: U8Frames, thumb: F32, at: int) -> None:
+    def _keep(self, frame: U8Frames, thumb: F32) -> None:
         self.frames.append(frame.copy())
-        self.at.append(at)
         self._thumbs = np.vstack([self._thumbs.reshape(-1, thumb.size), thumb])
 
     def _thin(self) -> None:
@@ -82,7 +78,6 @@ class _Centres:
             if len(kept) <= 3 * DIVERSE_FRAMES // 4:
                 break
         self.frames = [self.frames[number] for number in kept]
-        self.at = [self.at[number] for number in kept]
         self._thumbs = self._thumbs[kept]
 
 
@@ -109,17 +104,9 @@ def survey(chunks: Iterator[U8Frames], count: int) -> Survey:
     every = max(1, -(-count // SPREAD_FRAMES))
     centres = _Centres()
     spread: list[U8Frames] = []
-    at: list[int] = []
     first = 0
     for chunk in chunks:
-        centres.offer(chunk, _thumbs(chunk), first)
-        taken = np.arange(-first % every, len(chunk), every)
-        spread.extend(chunk[taken])
-        at.extend((first + taken).tolist())
+        centres.offer(chunk, _thumbs(chunk))
+        spread.extend(chunk[-first % every :: every].copy())  # a view would keep the chunk
         first += len(chunk)
-    return Survey(
-        np.asarray(spread, np.float32),
-        np.array(at),
-        np.asarray(centres.frames, np.float32),
-        np.array(centres.at),
-    )
+    return Survey(np.asarray(spread, np.float32), np.asarray(centres.frames, np.float32))

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from skylight.cli.console import ByteProgress, headline, line, table
+from skylight.cli.number import Number
 from skylight.cli.targets import check_results_folder
 from skylight.errors import UsageError
 from skylight.units import format_count, format_percent, format_size
@@ -93,7 +94,7 @@ def _known(
 
 def _number(
     name: str,
-    values: click.FloatRange | click.IntRange,
+    values: Number | click.IntRange,
     default: float,
     unit: str,
     words: str,
@@ -111,16 +112,16 @@ def _number(
 )
 @click.option(
     "--rate",
-    type=click.FloatRange(1, 1e6),
+    type=Number(1, 1e6),
     metavar="HZ",
     help="Frames/s when it was shot. Default: inferred.",
 )
 @click.option(
-    "--io-period", type=click.FloatRange(0, min_open=True), metavar="MS", help="Known period of the movement."
+    "--io-period", type=Number(0, min_open=True), metavar="MS", help="Known period of the movement."
 )
 @click.option(
     "--rpm",
-    type=click.FloatRange(1000, 30_000),
+    type=Number(1000, 30_000),
     metavar="RPM",
     help="Known rotation, to infer the rate from.",
 )
@@ -336,11 +337,11 @@ def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None,
     "-o", "--out", type=click.Path(path_type=Path), metavar="FILE",
     help="The video. Default: SOURCE with .mp4.",
 )  # fmt: skip
-@_number("--start", click.FloatRange(0), 0.0, "S", "Drive time of the first frame, since the first access.")
-@_number("--seconds", click.FloatRange(0, min_open=True), 1.0, "S", "How much drive time to film.")
-@_number("--rate", click.FloatRange(0.01, 100_000), 480.0, "HZ", "Frames/s of drive time.")
+@_number("--start", Number(0), 0.0, "S", "Drive time of the first frame, since the first access.")
+@_number("--seconds", Number(0, 1e9, min_open=True), 1.0, "S", "How much drive time to film.")
+@_number("--rate", Number(0.01, 100_000), 480.0, "HZ", "Frames/s of drive time.")
 @_number(
-    "--playback", click.FloatRange(1, 1000), 30000 / 1001, "HZ",
+    "--playback", Number(1, 1000), 30000 / 1001, "HZ",
     "Frames/s of the clip; as --rate for true speed.", shown="29.97",
 )  # fmt: skip
 @click.option(
@@ -350,12 +351,10 @@ def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None,
 @click.option(
     "--filmed", is_flag=True, help="As a camera sees it through a window: grey, noisy, blurred, lit by lamps."
 )
-@_number("--noise", click.FloatRange(0, 60), 2.0, "LEVELS", "With --filmed: noise.")
-@_number("--blur", click.FloatRange(0, 20), 0.6, "PX", "With --filmed: lens blur.")
-@_number(
-    "--flicker", click.FloatRange(0, 0.5), 0.03, "SHARE", "With --filmed: flicker of the lamps, at 120 Hz."
-)
-@_number("--glare", click.FloatRange(0, 250), 60.0, "LEVELS", "With --filmed: reflections.")
+@_number("--noise", Number(0, 60), 2.0, "LEVELS", "With --filmed: noise.")
+@_number("--blur", Number(0, 20), 0.6, "PX", "With --filmed: lens blur.")
+@_number("--flicker", Number(0, 0.5), 0.03, "SHARE", "With --filmed: flicker of the lamps, at 120 Hz.")
+@_number("--glare", Number(0, 250), 60.0, "LEVELS", "With --filmed: reflections.")
 @_number("--compression", click.IntRange(0, 51), 24, "CRF", "The encoder's rate factor: 18 is hardly seen.")
 @click.option("--colour", is_flag=True, help="With --filmed: in colour.")
 @_number("--seed", click.IntRange(0, 2**32 - 1), 1, "N", "Seed of noise and reflections.")

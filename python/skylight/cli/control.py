@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from skylight.cli.console import line
+from skylight.cli.number import Delay
 from skylight.cli.serve import READ_MODES
 from skylight.cli.status import control_socket
 from skylight.errors import UsageError, serve_error
@@ -24,8 +25,8 @@ from skylight.errors import UsageError, serve_error
     type=click.Choice(READ_MODES),
     help="What reads of overwritten sectors of a raw shingled disk give from now on.",
 )
-@click.option("--delay-read", type=click.FloatRange(min=0), help="Added latency of reads, ms.")
-@click.option("--delay-write", type=click.FloatRange(min=0), help="Added latency of all other commands, ms.")
+@click.option("--delay-read", type=Delay(), help="Added latency of reads, ms.")
+@click.option("--delay-write", type=Delay(), help="Added latency of all other commands, ms.")
 @click.option("--fail", help="Which commands fail, as with skylight serve; off for none.")
 def control(
     where: str, read_mode: str | None, delay_read: float | None, delay_write: float | None, fail: str | None

@@ -15,7 +15,6 @@ from skylight.cli.drives import line_json
 from skylight.engines.declared import hints_of, zones_of
 from skylight.engines.models import listed
 from skylight.errors import UsageError
-from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.units import format_capacity, format_count
 
 if TYPE_CHECKING:
@@ -63,8 +62,15 @@ def devices(as_json: bool) -> None:
             line(f"{_INDENT}declares {declared}")
         known = disk["listed"]
         if known is not None:
-            line(f"{_INDENT}listed as {DRIVE_TYPE.words[known['recording']]} by {known['source']}")
+            line(f"{_INDENT}listed as {_recording_words(known['recording'])} by {known['source']}")
         line(f"{_INDENT}probe: {_PROBES[disk['probe']]}" + (f", {disk['why']}" if disk["why"] else ""))
+
+
+def _recording_words(recording: str) -> str:
+    """What a report calls a kind of recording; only a listed disk needs that part of the suite."""
+    from skylight.probe.drive_type.findings import DRIVE_TYPE
+
+    return DRIVE_TYPE.words[recording]
 
 
 def _columns(disk: Mapping[str, Any]) -> tuple[str, ...]:

@@ -15,10 +15,9 @@ import click
 
 from skylight.cli.completion import targets
 from skylight.cli.console import DeviceProgress, headline, line, table
-from skylight.cli.probe import Interrupted
 from skylight.cli.targets import check_results_folder
 from skylight.engines import Engine, open_target, parse_target
-from skylight.errors import KeepError, SkylightError, UsageError
+from skylight.errors import Interrupted, KeepError, SkylightError, UsageError
 from skylight.recording import RECORDING_DIR, Recording, write_whole
 from skylight.units import format_capacity, format_count, format_duration, format_seconds, format_size
 

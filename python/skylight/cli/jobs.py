@@ -17,12 +17,11 @@ from skylight.engines import Target, parse_target
 from skylight.engines.fio_log import short_name
 from skylight.errors import UsageError
 from skylight.recording import RECORDING_DIR, Recording, recording_dir
+from skylight.report import FINDINGS_NAME, REPORT_NAME
 
-__all__ = ["FINDINGS", "Job", "check_out", "jobs_of"]
+__all__ = ["Job", "check_out", "jobs_of"]
 
 DEFAULT_OUT = Path("skylight-report")
-FINDINGS, PAGE = "findings.json", "report.html"
-"""The files of a report; beside them its folder holds the recordings that were made with it."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +127,12 @@ def _shows_the_same(page: Path, jobs: Sequence[Job]) -> bool:
     if any(job.target.kind != "recording" for job in jobs):
         return False
     try:
-        if {path.name for path in page.iterdir()} != {FINDINGS, PAGE}:
+        if {path.name for path in page.iterdir()} != {FINDINGS_NAME, REPORT_NAME}:
             return False
-        found = json.loads((page / FINDINGS).read_text(encoding="utf-8"))
+        found = json.loads((page / FINDINGS_NAME).read_text(encoding="utf-8"))
         shown = [each["target"] for each in found.get("targets", [found])]
     except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
-        return False  # it is somebody else's
+        return False  # another program wrote it
     return shown == [Recording.open(job.recording).target.to_json() for job in jobs]
 
 

@@ -60,19 +60,19 @@ def signals_wait() -> Iterator[Callable[[], None]]:
 
     Handlers wait, not the signals: a mask is one thread's, and any thread may take a signal.
     """
-    handlers = {number: getsignal(number) for number in (SIGINT, SIGTERM, SIGHUP)}
-    held = {number: handler for number, handler in handlers.items() if callable(handler)}
+    ending = (SIGINT, SIGTERM, SIGHUP)
+    deferred = {number: handler for number in ending if callable(handler := getsignal(number))}
     came: list[int] = []
-    for number in held:
+    for number in deferred:
         signal(number, lambda number, _frame: came.append(number))
 
     def come() -> None:
-        for number, handler in held.items():
+        for number, handler in deferred.items():
             signal(number, handler)
         if came:
             number = Signals(came[0])
             came.clear()
-            held[number](number, None)
+            deferred[number](number, None)
 
     try:
         yield come

@@ -18,7 +18,7 @@ import click
 from skylight.byte_range import AskedRange
 from skylight.cli import completion
 from skylight.cli.console import DeviceProgress, line
-from skylight.cli.jobs import FINDINGS, Job, check_out, jobs_of
+from skylight.cli.jobs import Job, check_out, jobs_of
 from skylight.cli.plan import print_plan
 from skylight.cli.result import check_expected, csv_text, print_all, print_result
 from skylight.cli.targets import check_distinct, check_results_folder
@@ -31,7 +31,7 @@ from skylight.engines.preserve import JOURNAL, PreservingEngine
 from skylight.engines.ranged import confined
 from skylight.engines.scratch import ScratchFile
 from skylight.engines.sim import SimEngine
-from skylight.errors import INTERRUPTED, SkylightError, UsageError
+from skylight.errors import Interrupted, UsageError
 from skylight.probe import Test
 from skylight.probe.fragmented.keep import keep_logs
 from skylight.probe.reset import MEANS, QUICK, Means
@@ -48,6 +48,7 @@ from skylight.probe.suite import (
 )
 from skylight.probe.zoned import model_of
 from skylight.recording import FIO_JOBS, Recording
+from skylight.report import FINDINGS_NAME
 from skylight.units import format_capacity, format_size
 
 HEAD_TRACE = "--head-trace"
@@ -95,12 +96,6 @@ Exit codes with --expect:
   1  one is of another kind
   5  of one it could not be determined, and none is of another kind
 """
-
-
-class Interrupted(SkylightError):
-    """Ctrl-C, with a line that explains how to resume."""
-
-    exit_code = INTERRUPTED
 
 
 def _check_head_trace(jobs: Sequence[Job], resume: bool) -> None:
@@ -300,7 +295,7 @@ def write_results(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tu
     from skylight.report.json import document_text, probe_document
 
     text = document_text(probe_document([result for result, _ in results]))
-    write_file(page / FINDINGS, text)
+    write_file(page / FINDINGS_NAME, text)
     return text, write_report(results, page)
 
 

@@ -30,6 +30,7 @@ from skylight.cli.completion import drive_names
 from skylight.cli.console import Speaker
 from skylight.cli.lifetime import Use, Used, signals_wait
 from skylight.cli.note import control_of, noted
+from skylight.cli.number import Delay
 from skylight.cli.status_words import Rates, cache_words
 from skylight.engines.sim import read_profile
 from skylight.errors import INTERRUPTED, UsageError, serve_error
@@ -324,8 +325,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=_FILE,
     help="The control socket, for skylight status and control; IMAGE.serve.sock if not given.",
 )
-@click.option("--delay-read", type=click.FloatRange(min=0), help="Added latency of reads, ms.")
-@click.option("--delay-write", type=click.FloatRange(min=0), help="Added latency of all other commands, ms.")
+@click.option("--delay-read", type=Delay(), help="Added latency of reads, ms.")
+@click.option("--delay-write", type=Delay(), help="Added latency of all other commands, ms.")
 @click.option(
     "--read-mode",
     type=click.Choice(READ_MODES),

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from skylight.engines import Target
-from skylight.errors import KeepError, UsageError
+from skylight.errors import KeepError, UsageError, reason_of
 
 __all__ = ["check_distinct", "check_results_folder"]
 
@@ -60,7 +60,7 @@ def check_results_folder(folder: Path) -> None:
         if not os.access(folder, os.W_OK | os.X_OK):
             raise KeepError(f"{folder}: no permission to write there; choose another with --out DIR")
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = reason_of(error)
         raise KeepError(f"{folder}: cannot be made: {reason}; choose another with --out DIR") from error
     finally:
         for path in reversed(made):

@@ -42,7 +42,7 @@ from skylight.engines.erase import (
 )
 from skylight.engines.guard import Guard
 from skylight.engines.journal import PutBack
-from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line
+from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line, reason_of
 from skylight.evidence import (
     EMPTY_LOG,
     U8,
@@ -484,7 +484,7 @@ class DeviceEngine:
             try:
                 self._guard = Guard(self._path, note, self._root)
             except OSError as error:
-                reason = os.strerror(error.errno or 0)
+                reason = reason_of(error)
                 return [f"no guard could be started ({reason}): after a kill the next run restores them"]
         return []
 
@@ -544,7 +544,7 @@ class DeviceEngine:
         except OSError as error:
             if error.errno in (errno.EOPNOTSUPP, errno.ENOTTY, errno.EINVAL):
                 return False
-            reason = os.strerror(error.errno or 0)
+            reason = reason_of(error)
             raise TargetError(f"{self._path}: TRIM failed: {reason}; try --reset idle") from error
         return True
 

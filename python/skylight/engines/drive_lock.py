@@ -14,7 +14,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from skylight.errors import KeepError, UsageError
+from skylight.errors import KeepError, UsageError, reason_of
 
 
 class DriveLock:
@@ -29,7 +29,7 @@ class DriveLock:
             while not self._taken(drive):
                 pass
         except OSError as error:
-            reason = os.strerror(error.errno or 0)
+            reason = reason_of(error)
             raise KeepError(
                 f"{file}: cannot keep the restore note: its lock: {reason}; make its directory"
                 " writable, or set SKYLIGHT_STATE to another one"

@@ -24,7 +24,7 @@ from typing import Literal, Protocol
 
 from skylight import _native
 from skylight.engines.direct_io import opened_direct
-from skylight.errors import TargetError
+from skylight.errors import TargetError, reason_of
 from skylight.evidence import IoBatch
 from skylight.units import format_percent, format_seconds
 
@@ -148,7 +148,7 @@ class Marks:
             with opened_direct(self._path, os.O_RDONLY, self._block) as (descriptor, aligned):
                 return [one(offset) for offset in self._offsets]
         except OSError as error:
-            why = os.strerror(error.errno or 0)
+            why = reason_of(error)
             raise TargetError(
                 f"{self._path}: cannot be read after an erase: {why}; check its health (smartctl -a)"
             ) from error

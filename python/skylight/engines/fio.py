@@ -48,7 +48,7 @@ from numpy.typing import NDArray
 
 from skylight.engines.device import DeviceEngine, DeviceFailed, DeviceInterrupted
 from skylight.engines.fio_log import rebuilt
-from skylight.errors import KeepError, TargetError, UsageError, one_line
+from skylight.errors import KeepError, TargetError, UsageError, one_line, reason_of
 from skylight.evidence import EMPTY_LOG, I64, Bools, IoBatch, IoLog, Op, Stop
 
 MS_NS, US_NS = 1_000_000, 1_000
@@ -230,7 +230,7 @@ class FioEngine(DeviceEngine):
                 errors="replace", start_new_session=True, preexec_fn=dies_with_us,
             )  # fmt: skip
         except OSError as error:
-            reason = os.strerror(error.errno or 0)
+            reason = reason_of(error)
             raise TargetError(f"{self._path}: fio cannot be started: {reason}; omit --engine fio") from error
 
     def _write_job(self, io: IoBatch, depth: int, until: Stop | None) -> str:
@@ -253,7 +253,7 @@ class FioEngine(DeviceEngine):
             text = job_text(stem, depth, len(io), stop_ns, self._drive_words())
             (self._jobs / f"{stem}.fio").write_text(text, encoding="utf-8")
         except OSError as error:
-            reason = os.strerror(error.errno or 0)
+            reason = reason_of(error)
             raise KeepError(f"{self._jobs}: a job cannot be kept: {reason}; choose another --out") from error
         return stem
 

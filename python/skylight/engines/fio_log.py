@@ -20,7 +20,6 @@ Source: fio(1), LOG FILE FORMATS; real logs of fio 3.33, and the fio 2.x logs of
 from __future__ import annotations
 
 import gzip
-import os
 import re
 import zlib
 from collections.abc import Sequence
@@ -33,7 +32,7 @@ import pyarrow as pa
 import pyarrow.csv
 from numpy.typing import NDArray
 
-from skylight.errors import UsageError
+from skylight.errors import UsageError, reason_of
 from skylight.evidence import IoLog, JsonScalar, Op, TargetFacts
 
 F64 = NDArray[np.float64]
@@ -364,7 +363,7 @@ def _content(path: Path) -> bytes:
         lines = _whole_lines(path)
         raise UsageError(f"{path}: its gzip data ends or breaks after line {lines}; copy it again") from error
     except OSError as error:
-        reason = os.strerror(error.errno or 0)
+        reason = reason_of(error)
         raise UsageError(f"{path}: cannot be read: {reason}; check its name and permissions") from error
     if len(data) > MOST_BYTES:
         raise UsageError(

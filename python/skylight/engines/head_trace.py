@@ -23,7 +23,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from skylight.engines.sim import Drive, SimEngine
-from skylight.errors import KeepError, UsageError
+from skylight.errors import KeepError, UsageError, reason_of
 
 FORMAT = "skylight-head-trace"
 SCHEMA = 1
@@ -139,7 +139,7 @@ class HeadTraceFile:
             raise self._unkept(error) from error
 
     def _unkept(self, error: OSError | pa.ArrowException) -> KeepError:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = reason_of(error)
         return KeepError(
             f"{self.path}: the head trace cannot be written: {reason}; give --head-trace another place"
         )

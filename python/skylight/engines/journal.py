@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.engines.direct_io import opened_direct
-from skylight.errors import KeepError, TargetError, UsageError
+from skylight.errors import KeepError, TargetError, UsageError, reason_of
 from skylight.evidence import U8, U64
 from skylight.units import format_size
 
@@ -186,7 +186,7 @@ class Journal:
             with opened_direct(self._target, os.O_RDONLY, READ_BYTES) as (descriptor, aligned):
                 data = b"".join(_read(descriptor, aligned, *extent) for extent in extents)
         except OSError as error:
-            why = os.strerror(error.errno or 0)
+            why = reason_of(error)
             raise TargetError(
                 f"{self._target}: what is to be kept cannot be read: {why}; check its health (smartctl -a)"
             ) from error
@@ -211,7 +211,7 @@ class Journal:
         os.fdatasync(self._file.fileno())
 
     def _unkept(self, error: OSError) -> KeepError:
-        why = os.strerror(error.errno or 0)
+        why = reason_of(error)
         return KeepError(f"{self.path}: cannot keep what would be overwritten: {why}; choose another --out")
 
     def close(self) -> None:
@@ -250,7 +250,7 @@ def header_of(path: Path, note: str = "the note that names it") -> Header:
                     str(line["target"]), str(line["key"]), bool(line["lasting"]), size_bytes, start_bytes
                 )
     except OSError as error:
-        why = os.strerror(error.errno or 0)
+        why = reason_of(error)
         raise KeepError(
             f"{path}: the journal of kept data cannot be read: {why}; make it readable"
         ) from error
@@ -321,7 +321,7 @@ def put_back(path: Path, target: str, note: Path, *, writes: bool = True) -> Put
                     drive.put_back(offset, old)
             os.fsync(descriptor)
     except OSError as error:
-        why = os.strerror(error.errno or 0)
+        why = reason_of(error)
         raise TargetError(
             f"{target}: the data that was overwritten cannot be put back: {why}; it is kept in {path}: run"
             " skylight restore when the drive is back"

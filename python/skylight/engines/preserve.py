@@ -47,7 +47,7 @@ from skylight.engines.journal import (
     put_back,
     sync_folder,
 )
-from skylight.errors import KeepError, TargetError, UsageError
+from skylight.errors import KeepError, TargetError, UsageError, reason_of
 from skylight.evidence import EMPTY_LOG, IoBatch, IoLog, Op
 
 JOURNAL = "preserved.journal"
@@ -181,7 +181,7 @@ def _write_note(note: Path, journal: Path) -> None:
         draft.rename(note)
         sync_folder(note.parent)
     except OSError as error:
-        why = os.strerror(error.errno or 0)
+        why = reason_of(error)
         raise KeepError(
             f"{note}: cannot be written: {why}; make its folder writable, or set SKYLIGHT_STATE to another"
         ) from error

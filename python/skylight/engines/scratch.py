@@ -26,7 +26,7 @@ from types import TracebackType
 from typing import Self
 
 from skylight.engines.direct_io import opened_direct
-from skylight.errors import UsageError
+from skylight.errors import UsageError, reason_of
 from skylight.evidence import JsonScalar
 
 PREFIX = "skylight-scratch-"
@@ -79,7 +79,7 @@ def runs_of(descriptor: int, name: str) -> list[Run]:
             fcntl.ioctl(descriptor, FIEMAP, request)
         except OSError as error:
             raise UsageError(
-                f"{name}: its file system does not say where a file lies ({os.strerror(error.errno or 0)});"
+                f"{name}: its file system does not say where a file lies ({reason_of(error)});"
                 " choose a folder of a file system on the drive, such as ext4 or XFS"
             ) from error
         count = _HEAD.unpack_from(request)[3]
@@ -200,7 +200,7 @@ class ScratchFile:
     def _refused(self, error: OSError) -> UsageError:
         if error.errno == errno.ENOSPC:
             return UsageError(f"{self.folder}: no space for the scratch file; choose another folder")
-        reason = os.strerror(error.errno or 0)
+        reason = reason_of(error)
         return UsageError(
             f"{self.folder}: no scratch file can be made there: {reason}; choose another folder"
         )

@@ -23,7 +23,6 @@ from skylight.evidence import F64, I64
 from skylight.geometry.result import Geometry
 
 DEGREE, ZONES, CLOSE_FROM = 13, 18, 79_000
-MOST_DEGREE = 60
 SAMPLES = 4000
 EDGE = 0.5
 

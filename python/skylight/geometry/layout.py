@@ -27,6 +27,7 @@ from skylight.geometry.reversals import Reversal, first_reversal
 from skylight.geometry.verify import Skews, phase_jumps
 from skylight.geometry.zones import ZoneRun
 from skylight.infer.track_phases import centred
+from skylight.probe.procedure import bisected
 
 NEAR_TRACKS, LOG_TRACKS, WIDE_TRACKS, FAR_ZONES = 44, 44, 44, 24
 LONGEST_LOG = 20_000
@@ -292,13 +293,12 @@ def uniform_skew_tracks(platter: Platter, zone: ZoneRun, skews: Skews) -> int | 
             return None
         else:
             skew, known = skew + off / at, at
-    while high - low > 1:
-        middle = (low + high) // 2
-        off = float(centred(np.array(_phase_offset(platter, zone, middle) - middle * skew)))
-        if abs(off) > 4 * platter.clock.sigma:
-            high = middle
-        else:
-            low = middle
+
+    def follows(tracks: int) -> bool:
+        off = float(centred(np.array(_phase_offset(platter, zone, tracks) - tracks * skew)))
+        return abs(off) <= 4 * platter.clock.sigma
+
+    _, high = bisected(low, high, follows)
     return high if _confirmed(platter, zone, high) else None
 
 

@@ -21,7 +21,7 @@ import numpy as np
 def binomial_tail(least: int, of: int, chance: float) -> float:
     """The chance that at least `least` of `of` trials come out, each of the same chance by itself.
 
-    >>> binomial_tail(2, 3, 0.5)
+    >>> round(binomial_tail(2, 3, 0.5), 9)
     0.5
     """
     if least <= 0 or chance >= 1.0:
@@ -48,7 +48,7 @@ def ratio_tail(ratio: float, one: int, other: int) -> float:
     """The chance that a ratio of variances is at least so large where both are one; of twice `one` and twice
     `other` degrees of freedom (F test).
 
-    >>> ratio_tail(1.0, 3, 3)
+    >>> round(ratio_tail(1.0, 3, 3), 9)
     0.5
     """
     return binomial_tail(other, one + other - 1, other / (other + one * ratio))

@@ -34,11 +34,11 @@ class Cost:
     """What a test asks of a target.
 
     At most: I/Os, device time (pauses included), bytes written; to the last two the session holds it. Likely:
-    the device time on a shingled disk, and on one that is none."""
+    the device time on a shingled disk, and on one that is not. By default nothing."""
 
-    ios: int
-    device_seconds: float
-    bytes_written: int
+    ios: int = 0
+    device_seconds: float = 0.0
+    bytes_written: int = 0
     likely_seconds: float = 0.0
     unshingled_seconds: float = 0.0
 
@@ -85,3 +85,18 @@ class Test(Protocol):
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Figures from evidence and all findings alone; deterministic. None where there is no evidence."""
         ...
+
+
+class LogTest:
+    """A test of logs of other tools: it measures nothing."""
+
+    needs: tuple[str, ...] = ()
+
+    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+        """Nothing: logs are read, not a target."""
+        del facts, writes
+        return Cost()
+
+    def measure(self, session: Session) -> None:
+        """Nothing is done to a live target."""
+        del session

@@ -50,7 +50,7 @@ class HealthWatch:
         except OSError as error:
             raise not_kept(error, self._file.parent) from error
         for line in kept.splitlines():
-            with suppress(ValueError):
+            with suppress(ValueError, RecursionError):
                 row = json.loads(line)
                 if isinstance(row, dict):
                     self._has_shown = True
@@ -89,7 +89,7 @@ class HealthWatch:
         self._judge(found, before)
 
     def _judge(self, now: Health, most: dict[str, int]) -> None:
-        """Raises `TargetError` where the disk should not be asked for more: new errors first, told once."""
+        """Raises `TargetError` where the disk should not be asked for more: new errors first, once."""
         name = self._target.name
         for counter, count in now.counters.items():
             before = most.get(counter, count)

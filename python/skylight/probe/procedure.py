@@ -37,12 +37,13 @@ from skylight.evidence import (
     TargetFacts,
 )
 from skylight.findings import Finding, Known, Property
+from skylight.probe import Cost
 from skylight.probe.reset import Resets, State, state_after
 from skylight.probe.session import Session, StepNames
 from skylight.probe.zoned import FILLED, PART, ZonesSeen, is_filled
 
 if TYPE_CHECKING:
-    from skylight.probe import Axis, Cost, Figure
+    from skylight.probe import Axis, Figure
 
 Seen = TypeVar("Seen")
 """What a procedure has seen so far."""
@@ -152,9 +153,14 @@ class Replay(StepNames):
         self.why_cut = ""
         """Why the evidence ends before the procedure does, as a sentence."""
 
+    @property
+    def _ahead(self) -> Step | None:
+        """The next step of the evidence; None at its end."""
+        return self._steps[self._at] if self._at < len(self._steps) else None
+
     def _end(self, name: str) -> NoReturn:
         """Ends the replay before the step of that name: there the evidence ends, or goes on differently."""
-        step = self._steps[self._at] if self._at < len(self._steps) else None
+        step = self._ahead
         self.cut, self.why_cut = name, f"The test was cut short before {name}; go on with --resume."
         if step is not None and step.kind == "bound":
             self.why_cut = f"The test reached its bound of {step.params.get('why')} before {name}."
@@ -166,7 +172,7 @@ class Replay(StepNames):
 
     def _next(self, name: str, kind: StepKind) -> Step:
         """The next step, which must be of this name and kind."""
-        step = self._steps[self._at] if self._at < len(self._steps) else None
+        step = self._ahead
         if step is None or (step.name, step.kind) != (name, kind):
             self._end(name)
         self._at += 1
@@ -193,12 +199,12 @@ class Replay(StepNames):
     ) -> IoLog:
         """The log of the step; what the budget had left for it is its parameter `left_ns`."""
         del depth, params, share
-        while self._at < len(self._steps) and is_filled(self._steps[self._at].name):
+        while self._ahead is not None and is_filled(self._ahead.name):
             self._next_named(FILLED, "run")
         step = self._next_named(name, "run")
         log, limit_ns = step.rows, step.number("left_ns", math.inf)
         over = limit_ns is not None and log.span_ns >= limit_ns
-        after = self._steps[self._at] if self._at < len(self._steps) else None
+        after = self._ahead
         bound = after is not None and after.kind == "bound" and after.params.get("step") == step.name
         if bound or len(log) > len(io) or (until is None and not over and len(log) != len(io)):
             self._end(name)
@@ -216,23 +222,23 @@ class Replay(StepNames):
     def holes(self, offsets: U64) -> float | None:
         """As the next step kept it."""
         del offsets
-        return self._steps[self._at].number("holes", 1.0) if self._at < len(self._steps) else None
+        return None if self._ahead is None else self._ahead.number("holes", 1.0)
 
     def written(self, offset: U64, size: int) -> bool:
         """Whether they were, as the step kept it; no step means that nothing had to be."""
         del offset, size
-        step = self._steps[self._at] if self._at < len(self._steps) else None
+        step = self._ahead
         if step is None or not is_filled(step.name):
             return True
         step = self._next_named(FILLED, "run")
-        after = self._steps[self._at] if self._at < len(self._steps) else None
+        after = self._ahead
         if after is not None and is_filled(after.name) and after.params.get("step") == step.name:
             step = self._next_named(FILLED, "run")
         return step.params.get("written") is True
 
     def zones(self, name: str) -> ZonesSeen | None:
         """As the step kept them."""
-        step = self._steps[self._at] if self._at < len(self._steps) else None
+        step = self._ahead
         if not self._zoned and (step is None or step.kind != "zones"):
             return None
         self._zoned = True
@@ -287,6 +293,18 @@ def no_surer_than_medium(findings: list[Finding], known: Known) -> list[Finding]
     return [replace(each, confidence=min(each.confidence, MEDIUM_TAKEN)) for each in findings]
 
 
+def bisected(low: int, high: int, holds: Callable[[int], bool], unit: int = 1) -> tuple[int, int]:
+    """Narrows the range from `low`, where something holds, to `high`, where it does not, to one unit.
+
+    >>> bisected(0, 100, lambda at: at <= 37, 4)
+    (36, 40)
+    """
+    while high - low > unit:
+        middle = (low + high) // 2 // unit * unit
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low, high
+
+
 def is_shingled(steps: Steps) -> bool:
     """Whether the target is a shingled drive that may be written to."""
     return steps.known.word("drive_type") == "smr" and steps.can_write
@@ -313,8 +331,22 @@ class ProcedureTest(ABC, Generic[Seen]):
     """Whether the verdict can judge evidence that ends before the procedure does."""
 
     @abstractmethod
+    def cost(self, facts: TargetFacts) -> Cost:
+        """An upper estimate of what the procedure costs with leave to write."""
+
+    def cost_of_reads(self, facts: TargetFacts) -> Cost:
+        """The same without: nothing, unless the test says otherwise."""
+        del facts
+        return Cost()
+
+    @staticmethod
+    def bytes_of_cache(facts: TargetFacts) -> int:
+        """The most that is written to fill a cache of an eighth of the drive, or one of half that twice."""
+        return min((8 << 30) + facts.size_bytes // 8, 1 << 40)
+
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """An upper estimate of what the procedure costs, with or without leave to write."""
+        return self.cost(facts) if writes else self.cost_of_reads(facts)
 
     @abstractmethod
     def procedure(self, steps: Steps, seen: Seen) -> None:

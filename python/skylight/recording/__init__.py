@@ -50,6 +50,9 @@ FIO_JOBS = "fio"
 """The folder of fio's job files in a recording."""
 MOST_BYTES = 2**63 - 1
 """The kernel counts the bytes of a device in 64 bits with a sign (`loff_t`)."""
+MOST_SEED = 2**64 - 1
+"""Generators take seeds of 64 bits."""
+TARGET_KINDS = ("sim", "device", "file", "fio-log")
 HEALTH = "health.jsonl"
 """Temperature and error counters of the disk, a line each time that it was looked at."""
 
@@ -320,6 +323,13 @@ def _read_header(path: Path) -> dict[str, Any]:
             raise UsageError(
                 f"{file}: lacks 'target.{name}' or it has the wrong type; probe the target again"
             )
+    if isinstance(header["seed"], bool) or not 0 <= header["seed"] <= MOST_SEED:
+        raise UsageError(f"{file}: no run has 'seed' {header['seed']}; probe the target again")
+    if target["kind"] not in TARGET_KINDS:
+        raise UsageError(
+            f"{file}: 'target.kind' {target['kind']!r} is none of {', '.join(TARGET_KINDS)}; probe the target"
+            " again"
+        )
     for name in ("size_bytes", "block_bytes"):
         if isinstance(target[name], bool) or not 0 < target[name] <= MOST_BYTES:
             raise UsageError(f"{file}: no drive has 'target.{name}' {target[name]}; probe the target again")

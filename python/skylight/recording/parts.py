@@ -3,6 +3,7 @@
 Invariants:
 - Each batch is flushed to the file as it comes; a cut loses at most the step that was running.
 - Reading trusts nothing: what is not a part of this version, whole up to its tail, is refused in one line.
+- A cut is told from damage: nothing follows a cut. Arrow has no check sums, so rows and markers have ours.
 
 Source: Apache Arrow columnar format, "IPC Streaming Format"; docs/recordings.md.
 """
@@ -34,6 +35,13 @@ STEP_KINDS: tuple[StepKind, ...] = ("run", "pause", "settings", "erase", "bound"
 LATEST_NS = 1 << 62  # 146 years: no monotonic clock shows more
 LONGEST_PAUSE_S = 1e9
 
+CHECK = "check"
+"""The key of a marker's check sum, which recordings of before it lack."""
+_MESSAGE = b"\xff\xff\xff\xff"
+"""Each message of a stream begins with these bytes."""
+_END = _MESSAGE + bytes(4)
+"""A stream that its writer closed ends with these bytes."""
+
 OPTIONAL = "result"
 """The column that a recording lacks that was made before targets with zones: every I/O was done."""
 
@@ -59,8 +67,7 @@ def not_kept(error: OSError | pa.ArrowException, path: Path) -> KeepError:
         )
     if number in (errno.EACCES, errno.EPERM, errno.EROFS):
         return KeepError(f"{path}: no permission to write the evidence; choose another --out")
-    reason = os.strerror(number) if number else str(error)
-    return KeepError(f"{path}: the evidence cannot be written: {reason}; choose another --out")
+    return KeepError(f"{path}: the evidence cannot be written: {reason_of(error)}; choose another --out")
 
 
 def log_crc32(log: IoLog, start: int = 0) -> int:
@@ -72,6 +79,32 @@ def log_crc32(log: IoLog, start: int = 0) -> int:
     return zlib.crc32(packed.view(np.uint8).data, start)
 
 
+def marker_crc32(marker: Mapping[str, Any], before: int) -> int:
+    """CRC-32 of a marker in its one form without `CHECK`, continuing from `before`, that of the marker before
+    it in the part (0 for the first)."""
+    bare = {name: value for name, value in marker.items() if name != CHECK}
+    return zlib.crc32(canonical(bare).encode(), before)
+
+
+def _is_cut(rest: bytes) -> bool:
+    """Whether a file that cannot be read from `rest` on was cut off there, and not damaged: nothing that a
+    writer wrote later follows. Zeros are what some file systems leave where a power cut lost a tail."""
+    if not rest.strip(b"\0"):
+        return True
+    if rest.endswith(_END):
+        return False
+    buffer = pa.py_buffer(rest)
+    at = rest.find(_MESSAGE, 1)
+    while at >= 0:
+        try:
+            pa.ipc.read_message(buffer.slice(at))
+        except (EOFError, OSError, pa.ArrowException):
+            at = rest.find(_MESSAGE, at + 1)
+        else:
+            return False
+    return True
+
+
 class PartWriter:
     """Appends the steps of one test to one part file. Use as a context manager."""
 
@@ -81,6 +114,7 @@ class PartWriter:
         self._next_step = first_step
         self._rows = 0
         self._crc32 = 0
+        self._check = 0
         self._broken = False
         meta = {"format": EVIDENCE_FORMAT, "schema": SCHEMA, "run": run, "test": test, "part": part}
         schema = _ARROW_SCHEMA.with_metadata({KEY: canonical(meta).encode()})
@@ -113,8 +147,10 @@ class PartWriter:
         if log is not None:
             columns = (np.full(len(log), self._next_step, np.uint16), *(getattr(log, n) for n in LOG_COLUMNS))
             batch = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=self._schema)
+        self._check = marker_crc32(marker, self._check)
+        checked = canonical({**marker, CHECK: self._check}).encode()
         try:
-            self._stream.write_batch(batch, custom_metadata={KEY: canonical(marker).encode()})
+            self._stream.write_batch(batch, custom_metadata={KEY: checked})
             self._file.flush()
         except (OSError, pa.ArrowException) as error:
             self._broken = True
@@ -214,6 +250,8 @@ class PartReader:
     _open: dict[str, Any] | None = None
     _logs: list[IoLog] = field(default_factory=list)
     _crc32: int = 0
+    _check: int | None = None  # of the last marker
+    _has_checks: bool = False
 
     def refuse(self, what: str, mend: str = "probe the target again") -> UsageError:
         """The one line for a file that cannot be used."""
@@ -237,13 +275,7 @@ class PartReader:
                     "is not an Arrow IPC stream", "give a directory that Skylight wrote"
                 ) from error
             self._check_schema(stream.schema)
-            try:
-                for batch, marker in stream.iter_batches_with_custom_metadata():
-                    self._take(batch, marker)
-            except (OSError, pa.ArrowException):
-                self.note = (
-                    f"{self.path.name} is cut off after {len(self.steps)} whole steps; the rest is not used"
-                )
+            self._take_all(stream, source)
         self._check_logs(self.steps)
         if self._open is None:
             return
@@ -252,6 +284,29 @@ class PartReader:
         log = IoLog.joined(self._logs)
         self.cut = Step(self._open["name"], self._open["kind"], self._open["params"], log)
         self._check_logs([self.cut])
+
+    def _take_all(self, stream: pa.RecordBatchStreamReader, source: pa.NativeFile) -> None:
+        """All batches of the stream over `source`; what is behind them is a cut, or refused."""
+        whole = source.tell()
+        try:
+            for batch, marker in stream.iter_batches_with_custom_metadata():
+                self._take(batch, marker)
+                whole = source.tell()
+            whole = source.tell()  # behind the end of the stream, if it has one
+        except (OSError, pa.ArrowException):
+            pass
+        else:
+            if whole == source.size():
+                return
+        source.seek(whole - len(_END))
+        closed = source.read(len(_END)) == _END
+        if closed or not _is_cut(source.read()):
+            raise self.refuse(
+                f"is damaged after {len(self.steps)} whole steps: what follows is not evidence, and was not"
+                " cut off",
+                "put a copy back, or probe the target again",
+            )
+        self.note = f"{self.path.name} is cut off after {len(self.steps)} whole steps; the rest is not used"
 
     def _check_schema(self, schema: pa.Schema) -> None:
         meta = json_object((schema.metadata or {}).get(KEY))
@@ -289,6 +344,7 @@ class PartReader:
         event = None if marker is None else marker.get("event")
         if marker is None or event not in ("begin", "rows", "end", "complete"):
             raise self.refuse("holds a batch that no step explains")
+        self._check_marker(marker)
         if (
             self.complete
             or marker.get("step") != self.next_step
@@ -305,6 +361,14 @@ class PartReader:
             self._end(marker)
         else:
             self.complete = True
+
+    def _check_marker(self, marker: dict[str, Any]) -> None:
+        """Check sums are in all markers of a part or in none."""
+        if self._check is None:
+            self._check, self._has_checks = 0, CHECK in marker
+        self._check = marker_crc32(marker, self._check)
+        if marker.get(CHECK) != (self._check if self._has_checks else None):
+            raise self.refuse(f"is damaged: a marker of step {self.next_step} differs from its check sum")
 
     def _check_begin(self, marker: dict[str, Any]) -> None:
         name, kind, params = marker.get("name"), marker.get("kind"), marker.get("params")

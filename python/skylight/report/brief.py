@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from skylight.findings import Known
+from skylight.probe.suite import IN_THE_RANGE
 from skylight.report.limits import separate_places
 from skylight.report.values import finding_row
 from skylight.report.words import value_words
@@ -143,7 +144,7 @@ def _rotation(known: Known) -> str:
 
 _ENDS = (
     ("od", "id", "the first addresses", "the last"),
-    ("range_start", "range_end", "the start of the range", "its end"),
+    (IN_THE_RANGE["od"], IN_THE_RANGE["id"], "the start of the range", "its end"),
 )
 """What the two ends of a drive are called, and those of a range of one (`--range`)."""
 

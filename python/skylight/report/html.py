@@ -28,13 +28,13 @@ from skylight import __version__
 from skylight.errors import KeepError
 from skylight.probe.suite import SuiteResult
 from skylight.recording import write_whole
+from skylight.report import REPORT_NAME
 from skylight.report.model import DASH, TargetView, compare, target_view
 from skylight.report.words import sentence
 from skylight.units import format_percent
 
-__all__ = ["REPORT_NAME", "policy", "render_report", "write_file", "write_report"]
+__all__ = ["policy", "render_report", "write_file", "write_report"]
 
-REPORT_NAME = "report.html"
 _NUMBERS = (
     "No",
     "One",

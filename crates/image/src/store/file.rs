@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{FallocateFlags, FlockOperation, SeekFrom};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags, SeekFrom};
 use rustix::io::ReadWriteFlags;
 
 use super::{Access, PartInfo, Reads, Store, Syncs, check_range, check_within, no_head, write_zeros};
@@ -183,8 +183,12 @@ impl FileStore {
     pub fn open(path: &Path, access: Access) -> Result<Self, ImageError> {
         let failed = |source| ImageError::io(path.display(), "open it", source);
         let first = open_file(path, access).map_err(failed)?;
+        let found = first.metadata().map_err(failed)?;
+        if !found.is_file() {
+            return Err(ImageError::Foreign(path.display().to_string()));
+        }
         lock(&first, path, access)?;
-        let len = first.metadata().map_err(failed)?.len();
+        let len = found.len();
         let files = Arc::new(Files { files: vec![first], part: len.max(1), head: 0, len });
         Ok(Self { path: path.to_owned(), access, files })
     }
@@ -251,7 +255,9 @@ fn file_lens(len: u64, part: u64, head: u64) -> Vec<u64> {
 }
 
 fn open_file(path: &Path, access: Access) -> io::Result<File> {
-    OpenOptions::new().read(true).write(access == Access::Use).open(path)
+    // To open a FIFO would wait for whoever opens its other end.
+    let flags = OFlags::NONBLOCK.bits() as i32;
+    OpenOptions::new().read(true).write(access == Access::Use).custom_flags(flags).open(path)
 }
 
 impl Files {

@@ -18,6 +18,7 @@
 //! is cleaned, nothing is written to it directly.
 
 use std::collections::VecDeque;
+use std::iter;
 
 use skylight_command::Failure;
 use skylight_disk::{Lba, LbaExtent, Sectors, Time};
@@ -332,10 +333,7 @@ impl HBuffer {
         if let Some(action) = pass.gathers.pop_front() {
             let Action::Gather { keep, .. } = &action else { return Ok(()) };
             let sectors = Sectors(keep.iter().map(|place| place.len.get()).sum());
-            if let Err(failure) = self.act(&action, drive) {
-                let homes: Vec<u32> = pass.members.iter().map(|member| member.home).collect();
-                self.gather_around(failure, keep, &homes, pass.before, drive)?;
-            }
+            self.gather(&action, pass.members.iter().map(|member| member.home), pass.before, drive)?;
             note(&mut pass.cost.gathered, sectors, began, drive);
             return Ok(());
         }
@@ -403,7 +401,10 @@ impl HBuffer {
         let host =
             LbaExtent::new(self.contents.extent_of(home).start + done, (end - done).min(self.tuning.chunk));
         if pass.by_chunk {
-            self.gather_chunk(home, host, pass.before, drive)?;
+            let found = self.contents.older(host, pass.before, &self.log);
+            for action in self.gathers(found.into_iter().map(|(_, place)| place).collect()) {
+                self.gather(&action, iter::once(home), pass.before, drive)?;
+            }
         }
         let found = self.contents.older(host, pass.before, &self.log);
         let pieces: Vec<_> = found.into_iter().map(|(lba, place)| (lba.start - host.start, place)).collect();
@@ -425,24 +426,6 @@ impl HBuffer {
         }
         self.counters.cleaned += host.len.get();
         Ok(host.len)
-    }
-
-    /// Gathers what the log has of a part of a home zone.
-    fn gather_chunk(
-        &mut self,
-        home: u32,
-        host: LbaExtent,
-        before: Position,
-        drive: &mut dyn Executor,
-    ) -> Result<(), Failure> {
-        let found = self.contents.older(host, before, &self.log);
-        for action in self.gathers(found.into_iter().map(|(_, place)| place).collect()) {
-            let Action::Gather { keep, .. } = &action else { continue };
-            if let Err(failure) = self.act(&action, drive) {
-                self.gather_around(failure, keep, &[home], before, drive)?;
-            }
-        }
-        Ok(())
     }
 
     /// Makes durable what was appended, and then takes it out of the log.

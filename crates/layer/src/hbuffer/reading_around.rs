@@ -3,7 +3,7 @@
 //! The host has lost their data, as on any disk; nothing else may be lost with it, and the log needs the space of what it has of that
 //! zone. So a record says which host sectors cannot be read at home, and a checkpoint which had their data in the log: a recovery goes on
 //! behind it, and need not read the log there. From then on reads of them fail without asking the drive, until they
-//! are written or trimmed. The zone is cleaned with zeros in their place, or what it had there before, which nobody reads.
+//! are written or trimmed. The zone is cleaned with zeros in their place, or what it had there before, which no read returns.
 //!
 //! What was read of such a chunk stays in memory until the pass is over.
 //!
@@ -50,36 +50,43 @@ impl HBuffer {
         Ok(readable.into_iter().map(move |from| (from.start - native.start, from)))
     }
 
-    /// Gathers places in the log, of which a read that had them all failed, each alone; that one may have failed in a gap between them.
-    /// What of them cannot be read is lost for the host, if it is what the log has of these home zones before a place in it.
+    /// Does a `Gather` of the log. What cannot be read of the places that it keeps is lost for the host, if it is what the log has of
+    /// these home zones before that position.
     ///
     /// # Errors
     /// When too little can be read, or the failure is not of the medium.
-    pub(super) fn gather_around(
+    pub(super) fn gather(
         &mut self,
-        failure: Failure,
-        keep: &[LbaExtent],
-        homes: &[u32],
+        read: &Action,
+        homes: impl Iterator<Item = u32>,
         before: Position,
         drive: &mut dyn Executor,
     ) -> Result<(), Failure> {
-        if failure != Failure::Medium {
-            return Err(failure);
+        match (self.act(read, drive), read) {
+            (Err(Failure::Medium), Action::Gather { keep, .. }) => {
+                self.gather_around(keep, homes, before, drive)
+            }
+            (done, _) => done,
         }
+    }
+
+    /// Gathers places in the log, of which a read that had them all failed, each alone; that one may have failed in a gap between them.
+    fn gather_around(
+        &mut self,
+        keep: &[LbaExtent],
+        homes: impl Iterator<Item = u32>,
+        before: Position,
+        drive: &mut dyn Executor,
+    ) -> Result<(), Failure> {
         let (mut lost, mut failed) = (Vec::new(), 0);
         for &place in keep {
             if self.can_gather(place, true, &mut failed, drive)? {
                 continue;
             }
-            let (_, bad) = self.halve(place, false, &mut failed, drive)?;
-            let mut start = place.start;
+            let (readable, bad) = self.halve(place, false, &mut failed, drive)?;
             // Each run at once: a piece of the map is then in one of them.
-            for end in bad.iter().copied().chain([LbaExtent::new(place.end(), Sectors(0))]) {
-                let run = LbaExtent::new(start, end.start - start);
-                if !run.is_empty() {
-                    self.act(&Action::Gather { from: run, keep: vec![run] }, drive)?;
-                }
-                start = end.end();
+            for run in runs(readable) {
+                self.act(&Action::Gather { from: run, keep: vec![run] }, drive)?;
             }
             lost.extend(bad);
         }
@@ -114,6 +121,7 @@ impl HBuffer {
                 false => bad.push(from),
             }
         }
+        readable.sort_unstable_by_key(|from| from.start);
         Ok((readable, bad))
     }
 
@@ -135,16 +143,16 @@ impl HBuffer {
         }
     }
 
-    /// What the log has of these home zones in sectors of the drive, before a place in the log, cannot be read.
+    /// Loses what the log has of these home zones, before a position in it, in sectors of the drive that cannot be read.
     fn lose_in_log(
         &mut self,
         bad: &[LbaExtent],
-        homes: &[u32],
+        homes: impl Iterator<Item = u32>,
         before: Position,
         drive: &mut dyn Executor,
     ) -> Result<(), Failure> {
         let mut sectors = Vec::new();
-        for &home in homes {
+        for home in homes {
             for (lba, place) in self.contents.older(self.contents.extent_of(home), before, &self.log) {
                 let there = bad.iter().filter(|bad| place.start <= bad.start && bad.start < place.end());
                 sectors
@@ -169,7 +177,7 @@ impl HBuffer {
     }
 
     /// # Errors
-    /// When a checkpoint has no space for so many more extents that cannot be read.
+    /// When a checkpoint has no space for `more` extents that cannot be read.
     fn check_unreadable(&self, more: usize) -> Result<(), Failure> {
         let entries = self.contents.unreadable().entries() + more as u64;
         (entries <= self.contents.unreadable_limit()).then_some(()).ok_or(Failure::Medium)

@@ -28,7 +28,6 @@ from skylight.probe.journal.write_through import written_through
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 
 USUAL_IOS, MOST_S, LIKELY_S = 60_000, 28_800.0, 300.0
-LEAST_BYTES, CACHE_PART, MOST_BYTES = 8 << 30, 8, 1 << 40  # a cache of a sixteenth of the drive, filled twice
 
 
 @dataclass(slots=True)
@@ -57,12 +56,9 @@ class BandSize(ProcedureTest[Seen]):
     )
     begin = Seen
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """At most this; a lazy drive with one journal is filled twice."""
-        if not writes:
-            return Cost(0, 0.0, 0)
-        written = min(LEAST_BYTES + facts.size_bytes // CACHE_PART, MOST_BYTES)
-        return Cost(USUAL_IOS, MOST_S, written, LIKELY_S)
+        return Cost(USUAL_IOS, MOST_S, self.bytes_of_cache(facts), LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Finds out the kind of cache of a shingled drive and then its bands; the target is erased before."""

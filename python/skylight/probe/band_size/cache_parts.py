@@ -33,7 +33,7 @@ from skylight.findings import Known
 from skylight.infer import stalls
 from skylight.infer.stalls import Stalls
 from skylight.probe.journal.write_through import WriteThrough
-from skylight.probe.procedure import Steps
+from skylight.probe.procedure import Steps, bisected
 from skylight.probe.reset import State
 
 Kind = Literal["cache-bands", "zones", "journal"]
@@ -316,13 +316,7 @@ def first_edge(steps: Steps, cache_part: CachePart) -> int | None:
                 return None
     elif not cache_part.holds(low):
         return None
-    while high - low > unit:
-        middle = (low + high) // 2 // unit * unit
-        if cache_part.holds(middle):
-            low = middle
-        else:
-            high = middle
-    return high
+    return bisected(low, high, cache_part.holds, unit)[1]
 
 
 def zone_bands(steps: Steps) -> list[PartBand]:

@@ -59,13 +59,10 @@ def _draw_readout(evidence: Evidence, findings: Sequence[Finding]) -> Figure | N
     size = _band(findings, "md")
     found = f" The band there is {format_size(size)}." if size else ""
     caption = (
-        "Each mark is one block, read right behind a partner 64 KiB away that never left its native"
-        " place. All"
-        " blocks were written; then the drive cleaned for a while. Where a square lies in its circle the"
-        " block"
-        " is back at its native place; the blocks around zero that are, all together, are one band. The"
-        " others"
-        f" are still in the persistent cache, at any angle.{found}"
+        "Each mark is one block, read right behind a partner 64 KiB away that never left its native place."
+        " All blocks were written; then the drive cleaned for a while. Where a square lies in its circle the"
+        " block is back at its native place; the blocks around zero that are, all together, are one band. The"
+        f" others are still in the persistent cache, at any angle.{found}"
     )
     alt = f"Read delay of {len(at)} blocks around the middle address, before writing and after cleaning."
     return Figure("band-size-cleaned", "Blocks cleaned together", caption, alt, drawing)
@@ -89,10 +86,8 @@ def _draw_stalls(log: IoLog, findings: Sequence[Finding]) -> Figure | None:
     found = f": {format_size(band)}" if band else ""
     caption = (
         f"Each mark is one write of {format_size(int(log.size[0]))} near the first address, in the order"
-        " issued."
-        " The slow ones wait for cleaning, which gives back one band of the cache at a time, so from one"
-        " to the"
-        f" next it is a band{found}."
+        " issued. The slow ones wait for cleaning, which gives back one band of the cache at a time, so from"
+        f" one to the next it is a band{found}."
     )
     alt = f"Latency of {len(log)} writes against bytes written; slow ones come at an even distance."
     return Figure("band-size-stalls", "Stalls for cleaning", caption, alt, drawing)

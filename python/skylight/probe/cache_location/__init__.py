@@ -64,10 +64,8 @@ class CacheLocation(ProcedureTest[Seen]):
     judges_part = True
     begin = Seen
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """At most this: fragmented reads of three regions, the profile, and cache to cache."""
-        if not writes:
-            return Cost(0, 0.0, 0)
         regions = len(REGIONS)
         reads = 2 * FRAGMENTS * regions + 2 * CYCLES * (PLACES + regions)
         written = regions * (FRAGMENTS + WRITES)

@@ -39,7 +39,6 @@ from skylight.probe.read_around import ReadAround
 from skylight.probe.reset import State
 
 MOST_IOS, MOST_S, LIKELY_S = 3_000_000, 28_800.0, 800.0
-LEAST_BYTES, CACHE_PART, MOST_BYTES = 8 << 30, 8, 1 << 40
 
 
 @dataclass(slots=True)
@@ -84,18 +83,14 @@ class CacheSize(ProcedureTest[Seen]):
     needs: tuple[str, ...] = ("drive_type", "rotation", "journal", "cache_location")
     summary = (
         "Fills the persistent cache until the drive has to clean: with large writes for its size, with 4 KiB"
-        " writes that wait together for its map; where the cache has parts that fill on their own, fills"
-        " one and"
-        " counts them."
+        " writes that wait together for its map; where the cache has parts that fill on their own, fills one"
+        " and counts them."
     )
     begin = Seen
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """At most this: a cache of a tenth of the drive, filled once."""
-        if not writes:
-            return Cost(0, 0.0, 0)
-        written = min(LEAST_BYTES + facts.size_bytes // CACHE_PART, MOST_BYTES)
-        return Cost(MOST_IOS, MOST_S, written, LIKELY_S)
+        return Cost(MOST_IOS, MOST_S, self.bytes_of_cache(facts), LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Finds out the kind of cache of a shingled drive and then its size, each from a known state."""

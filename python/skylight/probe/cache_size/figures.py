@@ -68,15 +68,11 @@ def _fill_figure(evidence: Evidence) -> Figure | None:
     axes.set_ylabel("from entry to entry (ms, logarithmic)")
     axes.legend(loc="upper left", markerscale=1.5, handletextpad=0.2)
     caption = (
-        "Each mark is one entry of the journal: the writes that were answered together, against what it"
-        " took after"
-        " the entry before. Level rows are appended to the cache; where a row jumps up and stays, the"
-        " cache or its"
-        " map is full and the drive cleans before it takes more. Single marks above a row are merges of"
-        " the map and"
-        " slow outliers. Writes of whole quanta meet the end of the places; small ones that wait"
-        " together need few"
-        " places and meet the end of the map."
+        "Each mark is one entry of the journal: the writes that were answered together, against what it took"
+        " after the entry before. Level rows are appended to the cache; where a row jumps up and stays, the"
+        " cache or its map is full and the drive cleans before it takes more. Single marks above a row are"
+        " merges of the map and slow outliers. Writes of whole quanta meet the end of the places; small ones"
+        " that wait together need few places and meet the end of the map."
     )
     return Figure(
         "cache-size-fill",
@@ -102,12 +98,10 @@ def _rooms_figure(evidence: Evidence) -> Figure | None:
     axes.set_xlabel("written to one part of the cache (MiB)")
     axes.set_ylabel("latency (ms, logarithmic)")
     caption = (
-        "Each mark is one write near the first address, in the order issued. The first high mark is"
-        " where this part"
-        " of the cache, a cache band or a zone, is full; from then on it stalls each time that what was"
-        " cleaned is"
-        " used up. How many such parts there are is asked separately, with writes elsewhere while this"
-        " one is full."
+        "Each mark is one write near the first address, in the order issued. The first high mark is where"
+        " this part of the cache, a cache band or a zone, is full; from then on it stalls each time that what"
+        " was cleaned is used up. How many such parts there are is asked separately, with writes elsewhere"
+        " while this one is full."
     )
     return Figure(
         "cache-size-part",

@@ -30,7 +30,7 @@ from skylight.infer import cached_or_native
 from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.flushed import FlushedSteps
-from skylight.probe.procedure import Steps
+from skylight.probe.procedure import Steps, bisected
 from skylight.probe.reset import State
 
 BLOCK = 4096
@@ -183,13 +183,7 @@ class Quanta:
         # What lies beyond the edge may be several quanta on, or another entry: any plain step is the edge.
         step = min(apart / 2, max(CLEAR * (short.error_ns + long.error_ns), LEAST_STEP * short.median_ns))
         limit = short.median_ns + step
-        while high - low > BLOCK:
-            middle = (low + high) // 2 // BLOCK * BLOCK
-            if self.lone(middle).median_ns < limit:
-                low = middle
-            else:
-                high = middle
-        return low
+        return bisected(low, high, lambda size: self.lone(size).median_ns < limit, BLOCK)[0]
 
     def quantum(self) -> int | None:
         """Bytes; None if it does not show."""
@@ -360,7 +354,8 @@ def _deep_fill(
     """Writes at depth, of these numbers, until cleaning begins and goes on; a merge next to an outlier only
     looks like it."""
     steps = check.steps
-    whole_groups = 2 * DEPTH if isinstance(steps, FlushedSteps) else DEEP_STOP[0]
+    flushed = isinstance(steps, FlushedSteps)
+    whole_groups = 2 * DEPTH if flushed else DEEP_STOP[0]
     until = Stop(_limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
     logs: list[IoLog] = []
     at, count = between
@@ -386,14 +381,9 @@ def _deep_fill(
         if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
             written = at - between[0]
             ended = _fill(name, size, quanta, (written, found.writes if found else written), found)
-            return replace(ended, slow_after=slow_after, group=_group(steps))
+            return replace(ended, slow_after=slow_after, group=DEPTH if flushed else 1)
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
     return replace(unended, slow=len(logs) >= MOST_PARTS)
-
-
-def _group(steps: Steps) -> int:
-    """How many writes a FLUSH ends together at depth."""
-    return DEPTH if isinstance(steps, FlushedSteps) else 1
 
 
 def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:
@@ -516,11 +506,10 @@ def _largest(steps: Steps, quanta: Quanta, quantum: int) -> int:
 def _larger_limits(
     larger: list[Fill], deep: list[Fill], quantum: int, in_map: int, *, flushed: bool
 ) -> tuple[int | None, int | None]:
-    """As `_limits`, where writes of one quantum ended when so many entries were in use: places or of the map.
-    A fill with larger ones that met no limit leaves that as it is; one that did is to tell which."""
-    if not larger or not larger[-1].ended:
-        return _limits(larger, deep, quantum, flushed=flushed)[0], in_map
-    return _limits(larger, deep, quantum, flushed=flushed)
+    """As `_limits`, where writes of one quantum ended with `in_map` entries in use: places, or of the map.
+    Only a fill with larger writes that met a limit shows which."""
+    places, by_larger = _limits(larger, deep, quantum, flushed=flushed)
+    return places, by_larger if larger and larger[-1].ended else in_map
 
 
 def _limits(

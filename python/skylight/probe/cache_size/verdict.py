@@ -60,7 +60,7 @@ def behind(used: float, fewest: float = 0.0) -> tuple[float, Interval, float]:
 
     >>> value, (low, high), sure = behind(90.0)
     >>> round(value), round(low), round(high), round(sure, 2)
-    (99, 90, 112, 0.9)
+    (99, 90, 112, 0.89)
     """
     low, high = max(used, fewest), used / LOWEST_WATERMARK
     value = used / USUAL_WATERMARK
@@ -362,17 +362,15 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
         count = format_count(sum(fill.writes for fill in deep))
         ended = bool(deep) and deep[-1].ended
         why = (
-            f"{count} writes of 4 KiB that wait together used up the places first, so a limit of the"
-            " map, if any,"
-            " is higher."
+            f"{count} writes of 4 KiB that wait together used up the places first, so a limit of the map, if"
+            " any, is higher."
             if ended
             else f"{count} writes of 4 KiB met no limit."
         )
         return MAP.unknown(why, rows)
     value, interval, sure = behind(entries)
     why = (
-        f"Cleaning starts after {format_count(entries)} writes of 4 KiB that wait together, with places"
-        " left; taken as"
-        f" {USUAL_WATERMARK:.0%} of the map."
+        f"Cleaning starts after {format_count(entries)} writes of 4 KiB that wait together, with places left;"
+        f" taken as {USUAL_WATERMARK:.0%} of the map."
     )
     return MAP.found(round(value), clear * sure, why, rows, interval)

@@ -49,11 +49,11 @@ class CleaningTest(ProcedureTest[Seen]):
     judges_part = True
     begin = Seen
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """At most this: a drive that waits two minutes before it cleans, or a lazy one of which the cache is
         filled twice, a tenth of the drive in all."""
-        if not writes or facts.size_bytes < trials.LEAST_TARGET_BYTES:
-            return Cost(0, 0.0, 0)
+        if facts.size_bytes < trials.LEAST_TARGET_BYTES:
+            return Cost()
         filled = min(2 * journal.MOST_FILLED, facts.size_bytes // LAZY_SHARE)
         return Cost(IOS, MOST_S, WRITTEN + filled, LIKELY_S)
 

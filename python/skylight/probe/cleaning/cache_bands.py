@@ -25,6 +25,7 @@ import numpy as np
 from skylight.evidence import U64, IoBatch, Op, Stop
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe.cleaning.trials import INSIDE, KIB, Ground, joined, writes_ns
+from skylight.probe.procedure import bisected
 
 LARGE, SMALL = 256 * KIB, 128 * KIB
 LARGE_WRITES = 3300  # fill the largest bands, 256 MiB, three times
@@ -149,9 +150,7 @@ def _border(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
 
     if not stalls(low) or stalls(high):
         return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if stalls(middle) else (low, middle)
+    low, high = bisected(low, high, stalls)
     agreed = not stalls(high) and stalls(low)  # again: no slow outlier stays unseen
     return high * block if agreed else None
 

@@ -54,10 +54,10 @@ class CleaningOrder(ProcedureTest[Seen]):
     judges_part = True
     begin = Seen
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """At most this: a drive that waits two minutes before it cleans."""
-        if not writes or facts.size_bytes < trials.LEAST_TARGET_BYTES:
-            return Cost(0, 0.0, 0)
+        if facts.size_bytes < trials.LEAST_TARGET_BYTES:
+            return Cost()
         return Cost(IOS, MOST_S, WRITTEN, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:

@@ -59,13 +59,12 @@ def _test5(seen: Test5, rotation_ns: float, *, flash: bool) -> Figure:
     axes.legend(loc="upper right", ncols=2)
     right = len(seen.look_ns) - seen.linear - seen.scattered
     caption = (
-        f"{seen.linear} blocks of a region of 256 MiB (left), {seen.scattered} all over the drive"
-        f" (middle), {right} other blocks of the region (right), then"
-        f" {format_duration(seen.pause_s * 1e9)} of rest, then each is read together with its neighbours. A"
-        " cleaned block is read in one revolution (dashed), one in the cache"
-        f" {'at once' if flash else 'later'}. If"
-        " the blocks on the right are clean and some in the middle are not, cleaning gathers all that the"
-        " cache holds of a band, and goes by the oldest block."
+        f"{seen.linear} blocks of a region of 256 MiB (left), {seen.scattered} all over the drive (middle),"
+        f" {right} other blocks of the region (right), then {format_duration(seen.pause_s * 1e9)} of rest,"
+        " then each is read together with its neighbours. A cleaned block is read in one revolution (dashed),"
+        f" one in the cache {'at once' if flash else 'later'}. If the blocks on the right are clean and some"
+        " in the middle are not, cleaning gathers all that the cache holds of a band, and goes by the oldest"
+        " block."
     )
     cleaned = int(np.count_nonzero(seen.cleaned))
     alt = f"Scatter of read latency by block in three parts; {cleaned} of {len(seen.cleaned)} were cleaned."

@@ -125,11 +125,9 @@ class DriveType(ProcedureTest[Observed]):
     judges_part = True
     begin = Observed
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """At most this: the longest branch, fast writes that are doubted, then flushed, on a drive whose
         sustained writes stall."""
-        if not writes:
-            return Cost(PLACES * VISITS, MOST_READ_S, 0, LIKELY_READ_S, LIKELY_READ_S)
         reads = 2 * PLACES * VISITS + readback.MOST_READS + settling.MOST_READS + full_cache.MOST_READS
         reads += all_over.READS
         places = all_over.writes_for(facts.size_bytes)
@@ -144,6 +142,11 @@ class DriveType(ProcedureTest[Observed]):
         flushes = 2 * FLUSHES + narrow + PLACES * VISITS + 2 + places
         ios = reads + single + sustained + settled + flushes + 3 * PAIRS
         return Cost(ios, MOST_S, written, LIKELY_S, UNSHINGLED_S)
+
+    def cost_of_reads(self, facts: TargetFacts) -> Cost:
+        """Reads of random places alone."""
+        del facts
+        return Cost(PLACES * VISITS, MOST_READ_S, 0, LIKELY_READ_S, LIKELY_READ_S)
 
     def procedure(self, steps: Steps, seen: Observed) -> None:
         """Reads, then writes if they are allowed, then narrower writes as long as those vary."""

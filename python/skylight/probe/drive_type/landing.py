@@ -328,9 +328,8 @@ def _crowded(latency_ns: I64, wide: Writes, turning: Coherence, looked: Looked |
     late = int(np.count_nonzero(latency_ns >= STALL_NS))
     why = (
         f"On a disk that follows {_turn(turning)} {late} of {len(latency_ns)} random writes, or reads between"
-        " them, waited"
-        f" {_ms(STALL_NS)} or longer, and all {_ms(float(latency_ns.mean()))} on average, as for bands to be"
-        " cleaned: they go to a persistent cache that is full."
+        f" them, waited {_ms(STALL_NS)} or longer, and all {_ms(float(latency_ns.mean()))} on average, as for"
+        " bands to be cleaned: they go to a persistent cache that is full."
     )
     confidence = turning.confidence * (1 - turning.p_value)
     if looked is None or not looked.on_platter:

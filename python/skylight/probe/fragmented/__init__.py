@@ -16,37 +16,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skylight.evidence import Evidence, TargetFacts
+from skylight.evidence import Evidence
 from skylight.findings import Finding, Known
-from skylight.probe import Axis, Cost, Figure
+from skylight.probe import Axis, Figure, LogTest
 from skylight.probe.fragmented import figures
 from skylight.probe.fragmented.analysis import places_of
 from skylight.probe.fragmented.findings import FINDINGS
 from skylight.probe.fragmented.verdict import judge
-from skylight.probe.session import Session
 
 
-class FragmentedReads:
+class FragmentedReads(LogTest):
     """See the module's page."""
 
     name = "fragmented_reads"
     title = "Fragmented reads"
     findings = FINDINGS
     axis: Axis = "number"
-    needs: tuple[str, ...] = ()
     summary = (
         "Latency logs of reads in address order, one at a time: where every second block lies in a cache,"
         " they tell one revolution, the tracks, and the arm's way to the cache."
     )
-
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """Nothing: logs are read, not a target."""
-        del facts, writes
-        return Cost(0, 0.0, 0)
-
-    def measure(self, session: Session) -> None:
-        """Nothing is done to a live target."""
-        del session
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """What the logs tell; unknown what they do not."""

@@ -67,10 +67,8 @@ class Journal(ProcedureTest[Runs]):
     judges_part = True
     begin = Runs
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """At most this: the runs of a drive with a journal of large quanta. None without leave to write."""
-        if not writes:
-            return Cost(0, 0.0, 0)
+    def cost(self, facts: TargetFacts) -> Cost:
+        """At most this: the runs of a drive with a journal of large quanta."""
         single = 2 * MOST_LONE + 2 * APART
         sized = 60 * WRITES["flash"] + (QUEUE_RUNS + LADDER_STEPS) * 2 * DEPTH
         cycles = 4 * FAST_CYCLES

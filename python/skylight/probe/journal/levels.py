@@ -224,18 +224,18 @@ class Footprints:
         turn_ns = self.rotation_ns or 1.0
         return abs(step_of(self.runs[size], turn_ns) - step_of(self.runs[other], turn_ns))
 
-    def fewer_runs(self, size: int) -> float:
-        """By how much the mean of the runs of a size, less that of the smallest, scatters more than halves of
-        the repeats of the smallest do: of those there may be dozens of times as many, as each size in doubt
-        adds some. 1 where it scatters less."""
-        count, reference = len(self.runs[size]), len(self.runs[self.block])
+    def fewer_runs(self, *sizes: int) -> float:
+        """By how much the mean of the runs of the size with the fewest, less that of the smallest size,
+        scatters more than halves of the repeats of the smallest do: of those there may be dozens of times as
+        many, as each size in doubt adds some. 1 where it scatters less."""
+        count, reference = min(len(self.runs[size]) for size in sizes), len(self.runs[self.block])
         # Halves of n runs scatter by 2 / sqrt(n) of one run, the means of m and n by sqrt(1 / m + 1 / n).
         return max(float(np.sqrt((reference / count + 1) / 4)), 1.0)
 
-    def step_noise(self, size: int) -> float:
-        """How far the step of a size and that of the smallest lie apart by chance, by halves of the repeats
-        of the smallest."""
-        return step_noise(self.runs[self.block], self.rotation_ns or 1.0) * self.fewer_runs(size)
+    def step_noise(self, *sizes: int) -> float:
+        """How far the step of any of these sizes and that of the smallest lie apart by chance, by halves of
+        the repeats of the smallest."""
+        return step_noise(self.runs[self.block], self.rotation_ns or 1.0) * self.fewer_runs(*sizes)
 
     def shift_noise_ns(self, size: int) -> float:
         """The same for how much longer writes of a size take, ns."""
@@ -293,7 +293,7 @@ class Footprints:
         """Whether the angle from write to write jumps between two neighbouring sizes: by a good part of a
         revolution, or with a revolution that the latency shows."""
         turn_ns = self.rotation_ns or 1.0
-        noise = SURE * max(self.step_noise(low), self.step_noise(high))
+        noise = SURE * self.step_noise(low, high)
         apart = self.step_apart(high, low)
         jump = 2 * np.sin(np.pi * LEAST_TURN) * abs(step_of(self.runs[low], turn_ns))
         far = apart > jump or step_ns > turn_ns / 2

@@ -30,7 +30,7 @@ from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.write_through import Volatile
-from skylight.probe.procedure import Steps
+from skylight.probe.procedure import Steps, bisected
 
 BLOCK = 4096
 SLOTS = 6
@@ -219,12 +219,7 @@ def find_quantum(bench: Bench) -> int | None:
         low, size = size, 2 * size
     if not high:
         return None
-    while high - low > block:
-        middle = (low + high) // 2 // block * block
-        if bench.takes_more(middle):
-            high = middle
-        else:
-            low = middle
+    low, high = bisected(low, high, lambda size: not bench.takes_more(size), block)
     if low < FEWEST_BLOCKS * block:
         return None
     for size in (low, high, *(low * quarters // 4 // block * block for quarters in PLATEAU_QUARTERS)):

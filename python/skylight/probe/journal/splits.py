@@ -25,6 +25,7 @@ import numpy as np
 
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.probe.journal.levels import SURE, Footprints, Run
+from skylight.probe.procedure import bisected
 
 MOST_QUANTA = 64
 """Chosen: no journal is known whose entries hold more than a dozen (docs/figures.md, row S1g)."""
@@ -174,12 +175,7 @@ def find_split(splits: Splits, measure: Measure, repeats: int, most: int) -> Non
     splits.whole = low * splits.quantum
     if high * splits.quantum > most:
         return
-    while high - low > 1:
-        middle = (low + high) // 2
-        if longer(splits.first_of(middle), middle * splits.quantum):
-            high = middle
-        else:
-            low = middle
+    _, high = bisected(low, high, lambda count: not longer(splits.first_of(count), count * splits.quantum))
     _narrow(splits, high, longer)
     one, same, more = splits.controls
     if same > one and more <= most + splits.quantum:

@@ -26,7 +26,6 @@ from skylight.probe.mapping.measure import MOST_NOISE, Seen, before_and_after
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 
 USUAL_IOS, MOST_S, LIKELY_S = 10_000, 7_200.0, 60.0
-LEAST_BYTES, CACHE_PART, MOST_BYTES = 8 << 30, 8, 1 << 40  # a cache of an eighth of the drive, filled once
 FEWEST = 4
 MISREAD = 0.05  # of the bands that stayed: an outlier in most readings, a track's edge
 LEAST_ODDS = math.log(100)
@@ -81,12 +80,9 @@ class Mapping(ProcedureTest[Trial]):
     )
     begin = Trial
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """At most this; a lazy drive with one journal is filled once."""
-        if not writes:
-            return Cost(0, 0.0, 0)
-        written = min(LEAST_BYTES + facts.size_bytes // CACHE_PART, MOST_BYTES)
-        return Cost(USUAL_IOS, MOST_S, written, LIKELY_S)
+        return Cost(USUAL_IOS, MOST_S, self.bytes_of_cache(facts), LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Trial) -> None:
         """On a shingled drive that may be written to and whose rotation is known."""

@@ -52,11 +52,10 @@ def draw(evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
     axes.legend(loc="upper left", ncols=2, handletextpad=0.2)
     word = next((str(finding.value) for finding in findings if finding.name == "mapping"), "unknown")
     caption = (
-        "For each band, how far behind a block of another band, which is never cleaned, one of its"
-        " blocks passes under"
-        " the head. A square in its circle: the band lies where it did (static mapping). A square"
-        " elsewhere: cleaning"
-        f" moved it (dynamic). 0 and 360 degrees are the same. The verdict is {word}."
+        "For each band, how far behind a block of another band, which is never cleaned, one of its blocks"
+        " passes under the head. A square in its circle: the band lies where it did (static mapping). A"
+        " square elsewhere: cleaning moved it (dynamic). 0 and 360 degrees are the same. The verdict is"
+        f" {word}."
     )
     alt = f"Angles of {len(at)} bands before and after cleaning; verdict {word}."
     return [Figure("mapping-angles", "Where bands lie before and after cleaning", caption, alt, drawing)]

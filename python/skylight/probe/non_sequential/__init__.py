@@ -49,10 +49,8 @@ class NonSequential(ProcedureTest[Seen]):
     judges_part = True
     begin = Seen
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """The bound; what it takes depends on the size of the cache."""
-        if not writes:
-            return Cost(0, 0.0, 0)
         return Cost(MOST_IOS, MOST_S, measure.MOST_BYTES + (8 << 30), LIKELY_S, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:

@@ -60,9 +60,9 @@ class OpenZones(ProcedureTest[Seen]):
     judges_part = True
     begin = Seen
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """The bound; what it takes depends on the edge."""
-        return Cost(MOST_IOS, MOST_S, MOST_BYTES, LIKELY_S, LIKELY_S) if writes else Cost(0, 0.0, 0)
+        return Cost(MOST_IOS, MOST_S, MOST_BYTES, LIKELY_S, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """On a zoned target that may be written to."""

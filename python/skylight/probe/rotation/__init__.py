@@ -48,10 +48,12 @@ class Rotation(ProcedureTest[Seen]):
     judges_part = True
     begin = Seen
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """At most this: every step with all its reads."""
-        del facts, writes
+        del facts
         return Cost(plan.MOST_IOS, MOST_S, 0, LIKELY_S, LIKELY_S)
+
+    cost_of_reads = cost
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Reads, step by step, as long as each step can build on the one before."""

@@ -65,7 +65,8 @@ of nine recordings of single disks (four random drives, ideal and drawn, and a p
 what is read lie in such pieces; of stripes of 1 MiB over three disks a fifth."""
 BY_CHANCE, LEAST_RANGE = 0.01, 0.05
 """The chance from which on track sizes may be in no order (rank version of von Neumann's ratio), and the
-range of sizes below which there is none to be seen. A file in random pieces passes for ordered once in 100."""
+range of sizes below which there is none to be seen. A file in random pieces passes for ordered once in
+100."""
 END = ("id", "id-before")
 """The steps that show tracks up to the last address, and before."""
 STARS = ("from-first", "from-far", "from-back", "from-there")

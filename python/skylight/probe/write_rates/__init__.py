@@ -97,10 +97,8 @@ class WriteRates(ProcedureTest[Runs]):
     judges_part = True
     begin = Runs
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """The bound: the cliff to its end, beside what comes before it."""
-        if not writes:
-            return Cost(0, 0.0, 0)
         return Cost(MOST_IOS, MOST_S, MOST_BYTES, LIKELY_S, UNSHINGLED_S)
 
     def procedure(self, steps: Steps, seen: Runs) -> None:

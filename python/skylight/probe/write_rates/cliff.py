@@ -34,7 +34,7 @@ FEW_WRITES, FEW_BYTES = 8, 512 << 20
 """Of a shingled drive the first of them, until they are more than any volatile cache holds, in pieces of so
 many. One that cleans for each write that leaves its volatile cache takes minutes for each of those that wait,
 and what waits in a queue cannot be called back. So the rate of a drive that writes less in the time of the
-stream rests on that many waiting writes, not on `STREAM_DEPTH`."""
+stream rests on `FEW_WRITES` waiting writes, not on `STREAM_DEPTH`."""
 COUNTED_FROM = 1 / 3
 
 PIECE_S = 30.0

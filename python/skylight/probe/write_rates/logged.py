@@ -15,10 +15,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from skylight.evidence import Evidence, IoLog, Op, Step, TargetFacts
+from skylight.evidence import Evidence, IoLog, Op, Step
 from skylight.findings import Finding, Known, Property
-from skylight.probe import Axis, Cost, Figure
-from skylight.probe.session import Session
+from skylight.probe import Axis, Figure, LogTest
 from skylight.probe.write_rates import cliff_verdict
 from skylight.probe.write_rates.cliff import PIECE_S, Cliff
 from skylight.probe.write_rates.findings import FULL_RATES, STALL
@@ -29,24 +28,14 @@ IN_ORDER = 0.9
 """Share of writes that go on where the one before ended, of a log of writes in order."""
 
 
-class LoggedWrites:
+class LoggedWrites(LogTest):
     """See the module's page."""
 
     name = "logged_writes"
     title = "Writes in logs"
     findings: tuple[Property, ...] = (FULL_RATES, STALL)
     axis: Axis = "time"
-    needs: tuple[str, ...] = ()
     summary = "Latency logs of writes that go on for long: the pace that is left when the cache is full."
-
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
-        """Nothing: logs are read, not a target."""
-        del facts, writes
-        return Cost(0, 0.0, 0)
-
-    def measure(self, session: Session) -> None:
-        """Nothing is done to a live target."""
-        del session
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
         """What the logs tell: of several, the one with the most writes past its cliff."""

@@ -62,9 +62,9 @@ class ZoneCleaning(ProcedureTest[Seen]):
     judges_part = True
     begin = Seen
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """The bound; what it takes depends on when the drive begins to clean."""
-        return Cost(MOST_IOS, MOST_S, MOST_BYTES, LIKELY_S, LIKELY_S) if writes else Cost(0, 0.0, 0)
+        return Cost(MOST_IOS, MOST_S, MOST_BYTES, LIKELY_S, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """On a host-aware target that may be written to."""

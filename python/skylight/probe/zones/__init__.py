@@ -69,11 +69,13 @@ class Zones(ProcedureTest[Seen]):
     judges_part = True
     begin = Seen
 
-    def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
+    def cost(self, facts: TargetFacts) -> Cost:
         """At most this: every burst, and as many places as the search may ask for."""
-        del facts, writes
+        del facts
         ios = BURSTS * BURST_READS + MOST_PLACES * READS
         return Cost(ios, MOST_S, 0, LIKELY_S, LIKELY_S)
+
+    cost_of_reads = cost
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """The profile, then the search."""

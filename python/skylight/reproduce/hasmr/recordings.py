@@ -15,7 +15,6 @@ import gzip
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
@@ -115,8 +114,3 @@ def there() -> bool:
 def mbps(size_bytes: int, latency_ns: I64) -> F64:
     """The throughput of each write by its own latency, MB/s, as the recordings print it."""
     return size_bytes * 1e3 / np.maximum(latency_ns, 1)
-
-
-def path_of(folder: str) -> Path:
-    """Where a recording lies."""
-    return data_folder() / folder

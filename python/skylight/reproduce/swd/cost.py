@@ -175,9 +175,8 @@ def w3(tool: Tool) -> Measured:
             figures[WORK_CHECK.format(operation)] = _by_noise(share, noise)
             notes.append(
                 f"{kind} {operation}s: {worked.more_ns:+.0f} ns more CPU time per operation, deferred work"
-                f" included (noise {worked.noise * worked.base_ns:.0f} ns):"
-                f" {100 * share:+.1f} % of its time, {100 * worked.more_ns / access_ns():+.3f} % of an access"
-                f" of {PROFILE} in model time"
+                f" included (noise {worked.noise * worked.base_ns:.0f} ns): {100 * share:+.1f} % of its time,"
+                f" {100 * worked.more_ns / access_ns():+.3f} % of an access of {PROFILE} in model time"
             )
         notes.append(f"{kind} {operation}s: {one.text}")
     return Measured(figures, notes=tuple(notes))
