@@ -16,12 +16,15 @@ from skylight.engines import Engine
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import F64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding
-from skylight.infer.moved import moved_between
+from skylight.infer.moved import Moved, moved_between
+from skylight.infer.phase import Coherence
 from skylight.infer.robust import Spread, tick_of
 from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import fit_tracks
 from skylight.probe.drive_type import models, verdict
 from skylight.probe.drive_type.models import CHANCES, MODELS, Clue
+from skylight.probe.drive_type.settling import Settled
+from skylight.probe.drive_type.writes import is_fixed
 from skylight.probe.suite import SuiteOptions, run_suite
 
 TURN_NS = 10_000_000
@@ -177,3 +180,44 @@ def test_writes_all_over_tell_a_mapper_of_zones_from_a_disk_written_in_place() -
     assert of(True)[0] == "smr"
     kind, chance = of(False)
     assert kind == "cmr" and chance > 0.98
+
+
+class TestHome:
+    """A layer that empties its own log says nothing of the disk that takes the blocks."""
+
+    @staticmethod
+    def settled(away: float | None) -> Settled:
+        def moved(share: float) -> Moved:
+            return Moved(share, 0.02, BLOCKS, flash=False)
+
+        return Settled(
+            ((4.0, moved(0.0)), (16.0, moved(1.0))), moved(1.0), 24.0, (4.0, 16.0), 600, ("settle-trial",),
+            None if away is None else moved(away),
+        )  # fmt: skip
+
+    def test_blocks_that_leave_cheaply_and_lie_at_home_need_no_shingling(self) -> None:
+        assert self.settled(0.0).cheap and self.settled(0.0).alone
+
+    @pytest.mark.parametrize("away", [1.0, 0.6, None])
+    def test_blocks_that_leave_cheaply_for_elsewhere_say_neither(self, away: float | None) -> None:
+        settled = self.settled(away)
+        assert settled.cheap and not settled.alone and "beside their neighbours" in settled.words
+        likely = models.posterior([models.landing("log"), models.relayed("", ())])
+        assert models.likeliest(likely, lambda model: model.drive_type)[0] == UNKNOWN
+
+    @pytest.mark.parametrize(("name", "said"), [("integrity", "cmr"), ("integrity-smr", UNKNOWN)])
+    def test_the_same_layer_over_a_shingled_disk_is_not_called_conventional(
+        self, name: str, said: str, tmp_path: Path
+    ) -> None:
+        device = next(each for each in FAMILY if each.name == name).make(1)
+        result = run_suite(device, tmp_path / "recording", SuiteOptions(only=("drive_type",)))
+        assert next(each for each in result.findings if each.name == "drive_type").value == said
+
+
+@pytest.mark.parametrize("delay_ns", [0, 50_000_000, 400_000_000])
+def test_waits_for_an_angle_behind_a_delay_are_not_fixed(delay_ns: int, rng: np.random.Generator) -> None:
+    turning = Coherence(TURN_NS, 0.9, 0.3, 1e-12, 0.99)
+    latency_ns = (delay_ns + rng.uniform(0, TURN_NS, 512)).astype(np.int64)
+    assert not is_fixed(latency_ns, turning)
+    log_ns = (delay_ns + 2.45 * TURN_NS + rng.normal(0, 0.02, 512) * TURN_NS).astype(np.int64)
+    assert is_fixed(log_ns, turning)

@@ -537,17 +537,6 @@ def test_the_overhead_of_flash_by_a_coarse_clock_is_no_whole_tick(tick_ns: int) 
     assert found.interval is not None and found.interval[0] < out_of_band_ns < found.interval[1]
 
 
-@pytest.mark.parametrize(("kind", "most"), [("smr", 0.83), (UNKNOWN, 0.7), (None, 1.0)])
-def test_no_finding_is_surer_than_that_the_drive_is_shingled(kind: str | None, most: float) -> None:
-    sure = 0.0 if kind == UNKNOWN else 0.83
-    known = Known([] if kind is None else [Finding("drive_type", kind, None, None, sure, "")])
-    footprints = Footprints("disk", 10e6)
-    footprints.runs = {4096: [], 864 << 10: []}
-    seen = Seen(footprints, quantum=Quantum(864 << 10, 868 << 10, 1e6, 1e4, 1.0))
-    found = {each.name: each for each in judge(seen, Runs(footprints), known)}
-    assert found["journal_quantum_bytes"].confidence == most
-
-
 def test_a_quantum_that_ends_at_a_stripe_of_any_size_is_unknown() -> None:
     footprints = Footprints("disk", 10e6)
     footprints.runs = {4096: []}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from one_test import few
 from skylight import _native
 from skylight.engines.conditions import engine_over
 from skylight.engines.sim import read_profile
-from skylight.evidence import EMPTY_LOG, Evidence, IoBatch, IoLog, TargetFacts
+from skylight.evidence import EMPTY_LOG, F64, Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import adjacent_tracks, minimum_access_time, track_phases
 from skylight.infer.host_clock import host_of
@@ -232,6 +233,46 @@ def test_tracks_that_are_cut_up_at_the_end_alone_lie_in_a_log(
     )  # fmt: skip
     assert found.ends_in_log == logged
     assert found.end_at_home == 1.0  # as far in as the end of a drive
+
+
+def sized(sizes: F64) -> list[track_phases.Tracks]:
+    """Places one behind the other whose tracks have these sizes."""
+    return [
+        replace(tracks_of(float(size), WHOLE), begin=np.array([number * 1e9]))
+        for number, size in enumerate(sizes)
+    ]
+
+
+def test_pieces_that_are_no_tracks_are_those_of_no_one_disk() -> None:
+    """Stripes of 1 MiB over three disks: a track begins or a stripe ends after six tenths of a track."""
+    stripes = [0.6, 0.4, 0.02, 0.46, 0.97, 0.49, 0.5, 0.6, 0.5, 0.9, 0.14, 0.36, 0.5, 0.73, 0.5]
+    for middle, cut in ((WHOLE, False), (stripes, True)):
+        found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40)
+        vars(found).update(
+            near=tracks_of(1e6, WHOLE), middle=tracks_of(8e5, middle), last=tracks_of(6e5, WHOLE)
+        )
+        assert found.is_cut_up == cut
+
+
+def test_sizes_that_rise_and_fall_at_random_are_those_of_no_one_disk(rng: np.random.Generator) -> None:
+    falling = np.linspace(2e6, 1e6, 24)
+    halves = np.concatenate([falling[12:], falling[:12]])  # one partition before another
+    for sizes, shuffled in (
+        (falling, False), (falling[::-1], False), (halves, False), (np.full(24, 1e6), False),
+        (rng.permutation(falling), True),
+    ):  # fmt: skip
+        found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40)
+        vars(found)["places"] = sized(sizes)
+        assert found.is_shuffled == shuffled
+
+
+@pytest.mark.parametrize(("ends", "sure"), [(0.0, False), (0.7, False), (1.0, True)])
+def test_an_end_further_in_has_no_doubt(ends: float, sure: bool) -> None:
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40)
+    whole = tracks_of(6e5, WHOLE)
+    vars(found).update(_ends_at_home=ends, last=whole, middle=whole, _before=whole)
+    assert found.end_is_found == (ends > 0.0)
+    assert found.end_is_sure == sure
 
 
 @pytest.mark.parametrize("at_home", [0.7, 1.0])

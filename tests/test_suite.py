@@ -13,9 +13,18 @@ from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import UsageError
 from skylight.evidence import IoBatch, IoLog, SettingsReport, Stop, TargetFacts
-from skylight.findings import UNKNOWN, Finding, Value
+from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.scoring import Mark, score
-from skylight.probe.suite import TESTS, SuiteOptions, SuiteResult, chosen, infer_suite, run_suite
+from skylight.probe.suite import (
+    RESTS_ON_TYPE,
+    TESTS,
+    SuiteOptions,
+    SuiteResult,
+    chosen,
+    infer_suite,
+    no_surer_than_type,
+    run_suite,
+)
 
 SOURCES = Path(__file__).parent.parent / "python/skylight"
 
@@ -145,3 +154,16 @@ class TestScore:
     def test_a_value_for_what_the_drive_has_not_is_wrong(self) -> None:
         assert [mark.outcome for mark in score([finding(4)], {})] == ["wrong"]
         assert score([finding(UNKNOWN)], {}) == []
+
+
+@pytest.mark.parametrize(("kind", "most"), [("smr", 0.83), (UNKNOWN, 0.7), (None, 0.99)])
+def test_no_finding_is_surer_than_what_the_drive_was_taken_for(kind: str | None, most: float) -> None:
+    sure = 0.0 if kind == UNKNOWN else 0.83
+    known = Known([] if kind is None else [Finding("drive_type", kind, None, None, sure, "")])
+    found = [Finding("mapping", "static", None, None, sure, "") for sure in (0.99, 0.2)]
+    assert [each.confidence for each in no_surer_than_type(found, known)] == [most, 0.2]
+
+
+def test_what_is_measured_of_any_drive_does_not_rest_on_its_type() -> None:
+    free = [test.name for test in TESTS if test.name not in RESTS_ON_TYPE]
+    assert free == ["drive_type", "rotation", "zones", "write_rates"]

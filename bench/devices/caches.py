@@ -3,6 +3,7 @@ host; and a conventional disk that keeps new writes in a log on its own platters
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import dataclass
 
 from devices.base import (
@@ -59,8 +60,9 @@ class WriteBack(Device):
         """An empty cache."""
         super().__init__(name, disk.size, reports_write_cache=True if traits.flushes else None)
         self.disk, self.traits = disk, traits
-        self.dirty: dict[int, None] = {}
-        self.clean: dict[int, None] = {}
+        # The oldest leave first, which a dict takes ever longer to find.
+        self.dirty: OrderedDict[int, None] = OrderedDict()
+        self.clean: OrderedDict[int, None] = OrderedDict()
 
     def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
         """Writes end in the cache, reads are answered by it as far as it can."""
@@ -90,7 +92,7 @@ class WriteBack(Device):
         """Keeps what was read in what is left of the cache."""
         self.clean.update(dict.fromkeys(blocks))
         while self.clean and len(self.clean) + len(self.dirty) > self.traits.size // BLOCK:
-            del self.clean[next(iter(self.clean))]
+            self.clean.popitem(last=False)
 
     def write_back(self, most: int, at_ns: int) -> int:
         """Writes the oldest blocks to the disk; the end."""

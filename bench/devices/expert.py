@@ -12,6 +12,7 @@ sees it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,11 +39,14 @@ def near(value: int, part: float) -> Row:
     return {"value": value, "interval": [value * (1 - part), value * (1 + part)], "measurable": True}
 
 
-def truth_of(profile: str) -> dict[str, Any]:
-    """What is true of a disk alone, by finding."""
+def truth_of(profile: str, used_bytes: int | None = None) -> dict[str, Any]:
+    """What is true of a disk alone, by finding; or of one that ends after so many of its bytes."""
+    toml = Disk(profile, 1).toml
+    if used_bytes is not None:
+        toml = re.sub(r"(?m)^capacity = .*$", f'capacity = "{used_bytes} B"', toml, count=1)
     # A disk in a device gets its commands one by one (`devices.base`).
     one_by_one = "[conditions]\nqueue_depth = 1\n"
-    truth: dict[str, Any] = json.loads(_native.profile_truth(Disk(profile, 1).toml, profile, one_by_one))
+    truth: dict[str, Any] = json.loads(_native.profile_truth(toml, profile, one_by_one))
     found: dict[str, Any] = truth["findings"]
     return found
 
@@ -68,13 +72,15 @@ class Foreign:
     part_of_disk: bool = False
     """The first part of a disk: of places, what is said of its start is judged, and of the arm a step to the
     next track."""
+    used_bytes: int | None = None
+    """The device ends so far into its disk; what is said of the last addresses is judged there."""
 
     def right_answers(self) -> dict[str, list[Row]]:
         """All right answers by finding."""
         answers = {name: list(rows) for name, rows in self.accepts.items()}
         if self.like is not None:
             profile, names = self.like
-            truth = truth_of(profile)
+            truth = truth_of(profile, self.used_bytes)
             for name in names:
                 if name in truth:
                     row = truth[name]

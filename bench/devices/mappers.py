@@ -35,6 +35,11 @@ class Integrity(Device):
         """Where an address lies, behind the tags of its group."""
         return self.journal_bytes + offset + (offset // self.group + 1) * self.tags
 
+    @property
+    def used_bytes(self) -> int:
+        """Where its last address ends on the disk."""
+        return self.home(self.size - BLOCK) + BLOCK
+
     def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
         """Writes end in memory while the journal has space."""
         if self.fresh and at_ns - self.first_ns > self.commit_ns:

@@ -3,6 +3,8 @@ machine, a USB enclosure that gets hot."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import numpy as np
 
 from devices.base import BLOCK, FLUSH, GIB, MIB, MS, READ, SECOND, US, WRITE, Device, Disk, blocks_of
@@ -20,7 +22,7 @@ class Iscsi(Device):
         super().__init__(name, disk.size, reports_write_cache=None)
         self.disk = disk
         self.rng = np.random.default_rng(seed)
-        self.kept: dict[int, None] = {}
+        self.kept: OrderedDict[int, None] = OrderedDict()
         self.expected = -1
 
     def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
@@ -52,7 +54,7 @@ class Iscsi(Device):
         """Remembers blocks, and forgets those that it remembers for longest."""
         self.kept.update(dict.fromkeys(blocks))
         while len(self.kept) > self.kept_blocks:
-            del self.kept[next(iter(self.kept))]
+            self.kept.popitem(last=False)
 
 
 class NetworkMirror(DirtyRegions):

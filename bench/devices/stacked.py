@@ -3,6 +3,8 @@ with habits that hide or add costs."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from devices.ailments import Delayed, OneDisk, Pauses
 from devices.arrays import Striped
 from devices.base import BLOCK, FLUSH, GIB, MIB, MS, READ, SECOND, US, WRITE, Disk, blocks_of
@@ -74,7 +76,7 @@ class FileServer(OneDisk):
     def __init__(self, name: str, disk: Disk, seed: int) -> None:
         """Nothing is kept yet."""
         super().__init__(name, disk, seed)
-        self.kept: dict[int, None] = {}
+        self.kept: OrderedDict[int, None] = OrderedDict()
 
     def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
         """Each way takes 0.15 ms and an exponential time more; a packet in 2,000 is sent again."""
@@ -92,7 +94,7 @@ class FileServer(OneDisk):
         end_ns = self.disk.command(op, offset, size, at_ns + there_ns)
         self.kept.update(dict.fromkeys(blocks))
         while len(self.kept) > self.kept_blocks:
-            del self.kept[next(iter(self.kept))]
+            self.kept.popitem(last=False)
         return end_ns + back_ns
 
 

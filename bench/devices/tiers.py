@@ -3,6 +3,8 @@ written back at a steady rate with streams passed by, and tiers that swap."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 from devices.base import BLOCK, FLUSH, MIB, READ, SECOND, WRITE, Disk, blocks_of
 from devices.caches import DESTAGED_TOGETHER, CacheTraits, WriteBack
 
@@ -29,7 +31,7 @@ class SteadyWriteBack(WriteBack):
     def __init__(self, name: str, disk: Disk, traits: CacheTraits) -> None:
         """An empty cache."""
         super().__init__(name, disk, traits)
-        self.streams: dict[int, int] = {}
+        self.streams: OrderedDict[int, int] = OrderedDict()
         self.worked_ns = 0
 
     def serve(self, op: int, offset: int, size: int, at_ns: int) -> int:
@@ -40,7 +42,7 @@ class SteadyWriteBack(WriteBack):
         length = self.streams.pop(offset, 0) + size
         self.streams[offset + size] = length
         if len(self.streams) > 128:
-            del self.streams[next(iter(self.streams))]
+            self.streams.popitem(last=False)
         if length <= self.stream_bytes:
             return super().serve(op, offset, size, at_ns)
         blocks = blocks_of(offset, size)

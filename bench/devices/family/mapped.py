@@ -93,6 +93,7 @@ def mapped() -> list[Foreign]:
                 "cleaning_start_ns": (near(Integrity.commit_ns, 0.2),),
             },
             (CMR, SURFACE),
+            used_bytes=Integrity("", Disk(CMR, 1)).used_bytes,
         ),
         Foreign(
             "snapshot",

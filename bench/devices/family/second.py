@@ -42,7 +42,8 @@ def second_batch() -> list[Foreign]:
             "a shingled disk; writes collect in memory and in a journal",
             lambda seed: Integrity("integrity-smr", Disk(SMALL_SMR, seed)),
             {"cache_medium": (word("disk"), word("none"))},
-            (SMALL_SMR, (*shingled, "cache_location", "band_bytes")),
+            (SMALL_SMR, (*shingled, "track_bytes", "cache_location", "band_bytes")),
+            used_bytes=Integrity("", Disk(SMALL_SMR, 1)).used_bytes,
         ),
         Foreign(
             "raid1-mixed",

@@ -35,6 +35,7 @@ from skylight.probe.cache_size import CacheSize
 from skylight.probe.cleaning import CleaningTest
 from skylight.probe.cleaning_order import CleaningOrder
 from skylight.probe.drive_type import DriveType
+from skylight.probe.drive_type.verdict import LEAST_LIKELY
 from skylight.probe.fragmented import FragmentedReads
 from skylight.probe.health import HealthWatch
 from skylight.probe.journal import Journal
@@ -119,6 +120,11 @@ WITHIN_THE_RANGE = (
     "throughput_bytes_per_s",
 )  # fmt: skip
 """What a range shows of itself: elsewhere on the drive it may be another number."""
+
+RESTS_ON_TYPE = (
+    "journal", "cache_location", "cleaning", "cache_size", "band_size", "mapping", "cleaning_order",
+)  # fmt: skip
+"""Tests that look for what drives of one type have: whatever they find, the drive may be of another."""
 
 IN_THE_RANGE = {"od": "range_start", "md": "range_middle", "id": "range_end"}
 """What places along the drive are called that lie in a range of it."""
@@ -481,6 +487,8 @@ def _inferred(test: Test, evidence: Evidence, known: Known, path: Path) -> list[
         findings = test.infer(evidence, known)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
+    if test.name in RESTS_ON_TYPE:
+        findings = no_surer_than_type(findings, known)
     if evidence.target.declared.get("scratch") is True:
         findings = [_in_a_file(finding, evidence.target) for finding in findings]
     if evidence.complete:
@@ -490,6 +498,14 @@ def _inferred(test: Test, evidence: Evidence, known: Known, path: Path) -> list[
         finding if finding.known or "--resume" in finding.why else replace(finding, why=why)
         for finding in findings
     ]
+
+
+def no_surer_than_type(findings: list[Finding], known: Known) -> list[Finding]:
+    """Findings that rest on what the drive was taken for: none surer than that, and where it is unknown, than
+    what a type is said from on. Where the type was not asked there is no such limit."""
+    kind = known.get("drive_type")
+    most = 1.0 if kind is None else kind.confidence if kind.known else LEAST_LIKELY
+    return [replace(each, confidence=min(each.confidence, most)) for each in findings]
 
 
 def _in_a_file(finding: Finding, target: TargetFacts) -> Finding:

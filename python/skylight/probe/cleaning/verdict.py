@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -77,9 +77,6 @@ def judge(seen: Seen, known: Known, size: int, rows: Sequence[str]) -> list[Find
         return [TYPE.unknown(why, _rows(seen.trials))]
     kind_of = _cleaning_type(seen.trials, bands)
     found = [kind_of]
-    type_of = known.get("drive_type")
-    if kind_of.value == "lazy" and type_of is not None:  # what cleans nothing may be no shingled disk
-        found[0] = replace(kind_of, confidence=min(kind_of.confidence, type_of.confidence))
     if kind_of.value != "lazy":
         found.append(_start(seen))
     found.append(_band(seen, rows))

@@ -29,6 +29,7 @@ class Model:
     `lands` says where small writes go at the start of the addresses, `lands_elsewhere` in their other parts
     if not there as well; `maps`, whether blocks never written are answered without a medium; `alone`, whether
     a block goes home by itself, and `with_band`, whether it takes its band along: neither where none does;
+    `relays`, whether blocks leave at once for where they do not stay either;
     `rewrites`, whether only the regions written of late are written in place, for which others are
     rewritten."""
 
@@ -41,6 +42,7 @@ class Model:
     maps: bool = False
     alone: bool = False
     with_band: bool = False
+    relays: bool = False
     rewrites: bool = False
 
     @property
@@ -73,8 +75,10 @@ MODELS: tuple[Model, ...] = (
     Model("a shingled disk with a flash cache", 0.05, "smr", "flash", "flash", with_band=True),
     Model("an ordinary disk with a log on its platters", 0.025, "cmr", "disk", "log", alone=True),
     Model("an ordinary disk, in part with a log", 0.0025, "cmr", "disk", "home", "log", alone=True),
-    Model("a log-structured volume on any disk", 0.015, UNKNOWN, "disk", "log", maps=True),
-    Model("an ordinary disk behind flash or memory", 0.02, "cmr", UNKNOWN, "flash", alone=True),
+    Model("a log before any disk, which may have one too", 0.005, UNKNOWN, "disk", "log", relays=True),
+    Model("a cache before any disk, which may have one too", 0.003, UNKNOWN, UNKNOWN, "flash", relays=True),
+    Model("a log-structured volume on any disk", 0.010, UNKNOWN, "disk", "log", maps=True),
+    Model("an ordinary disk behind flash or memory", 0.017, "cmr", UNKNOWN, "flash", alone=True),
     Model("a volume behind which no disk shows", 0.04, UNKNOWN, UNKNOWN, "unseen", maps=True),
     Model("none of these", 0.01, UNKNOWN, UNKNOWN, "anywhere"),
 )
@@ -152,6 +156,12 @@ def cost(*, with_band: bool, words: str, rows: tuple[str, ...]) -> Clue:
     )
 
 
+def relayed(words: str, rows: tuple[str, ...]) -> Clue:
+    """Blocks were seen to leave by themselves, and not to lie at home: what took them may log them again."""
+    mistaken = CHANCES["cost mistaken"]
+    return Clue(lambda model: 1.0 if model.relays else mistaken, words, rows)
+
+
 def zones_declared() -> Clue:
     """The target declares zones with write pointers: shingled disks do, and flash."""
     mistaken = CHANCES["zones declared, not shingled"]
@@ -180,7 +190,8 @@ def rewrites(*, seen: bool) -> Clue:
 
 def unmoved(words: str, rows: tuple[str, ...]) -> Clue:
     """No block went home in minutes without commands."""
-    return Clue(lambda model: CHANCES["never moves"] if model.with_band or model.alone else 1.0, words, rows)
+    never = CHANCES["never moves"]
+    return Clue(lambda model: never if model.with_band or model.alone or model.relays else 1.0, words, rows)
 
 
 def flush(slow: bool) -> Clue:

@@ -11,14 +11,19 @@ blocks that nobody wrote, which have the same pause and must stay.
 * *Trial*: so many blocks that a shingled disk has no time to bring them all home, and an ordinary one has.
   The time that it had, at least and at most, over what it moved is the cost of a block.
 
-Invariant: a cost is a range, and says "by itself" or "with its band" only if all of it does.
+* *Home*: a layer that empties its own log moves blocks as cheaply, to a disk that may log them again. So
+  blocks that moved by themselves are read beside their neighbours behind, which nobody wrote: at home both
+  lie at one angle, give or take the blocks between, as they do in places that nobody wrote.
+
+Invariant: a cost is a range, and says "by itself" or "with its band" only if all of it does; "by itself"
+needs blocks that are seen at home.
 
 Source: Skylight (FAST '15) sections 2 and 4.5 (cleaning rewrites bands); the limits are derived below.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,16 +45,18 @@ ALONE_NS = 50_000_000.0
 # The smallest bands in use are of some megabytes: read, set aside, written, each with a seek and a wait.
 BAND_NS = 62_000_000.0
 SURE_ERRORS = 2.0  # standard errors that a share may be off
+MOST_AWAY = 0.3  # share of moved blocks, beside those that did not move, that may seem not to lie at home
 LOOKS_ERRORS = 3.0  # the same of the largest of several looks: one for each rung
 MOST_WRITES = SAMPLE + MOST_PLACES
-MOST_READS = (len(RUNGS_S) + 3) * (SAMPLE + CONTROLS)
+MOST_READS = (len(RUNGS_S) + 5) * (SAMPLE + CONTROLS)
 LONGEST_S = sum(RUNGS_S) + 1.5 * RUNGS_S[-1]  # of pauses together
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What moved in each pause (s), and in the trial: its pause and when the drive began to move blocks, at
-    the earliest and at the latest (s), and how many places were written."""
+    the earliest and at the latest (s), and how many places were written; and how many blocks of the trial
+    then lay elsewhere than beside their neighbours."""
 
     rungs: tuple[tuple[float, Moved], ...] = ()
     trial: Moved | None = None
@@ -57,6 +64,7 @@ class Settled:
     begins_s: tuple[float, float] = (0.0, 0.0)
     places: int = 0
     names: tuple[str, ...] = ()
+    away: Moved | None = None
 
     @property
     def moves(self) -> bool:
@@ -74,9 +82,16 @@ class Settled:
         return 1e9 * worked_s[0] / (most * self.places), 1e9 * worked_s[1] / (least * self.places)
 
     @property
+    def cheap(self) -> bool:
+        """True where blocks moved by themselves, wherever they went."""
+        return self.cost_ns is not None and self.trial is not None and self.cost_ns[1] <= ALONE_NS
+
+    @property
     def alone(self) -> bool:
         """True where blocks went home by themselves."""
-        return self.cost_ns is not None and self.trial is not None and self.cost_ns[1] <= ALONE_NS
+        if not self.cheap or self.trial is None or self.away is None:
+            return False
+        return self.away.share <= 1.0 - self.trial.share + MOST_AWAY
 
     @property
     def with_band(self) -> bool:
@@ -94,6 +109,11 @@ class Settled:
         if self.cost_ns is None:
             return f"blocks moved in {pause} without commands"
         low, high = (format_duration(cost) for cost in self.cost_ns)
+        if self.cheap and not self.alone:
+            seen = "are not seen" if self.away is None else "do not lie"
+            return (
+                f"left alone it moves blocks at {low} to {high} each, but they {seen} beside their neighbours"
+            )
         return f"left alone it brings blocks home at {low} to {high} each"
 
 
@@ -129,14 +149,12 @@ def settle(plan: Plan, period_ns: float) -> Settled:
     trial = _Trial.begin(plan, "settle-trial", count)
     steps.pause("settle-trial-pause", latest_s + had_s)
     moved = trial.look(plan, 1, period_ns)
-    return Settled(
-        tuple(rungs),
-        moved,
-        latest_s + had_s,
-        (earliest_s, latest_s),
-        trial.places,
-        steps.names[before_count:],
-    )
+    begins_s = earliest_s, latest_s
+    found = Settled(tuple(rungs), moved, latest_s + had_s, begins_s, trial.places, steps.names[before_count:])
+    if not found.cheap:
+        return found
+    away = trial.away(plan, period_ns)
+    return replace(found, away=away, names=steps.names[before_count:])
 
 
 def _places(plan: Plan) -> int:
@@ -190,11 +208,20 @@ class _Trial:
         before = _Trial.read(plan, f"{name}-before", order, 0)
         return _Trial(name, len(written), unit, order, written, before)
 
+    def away(self, plan: Plan, period_ns: float) -> Moved | None:
+        """What of the sample lies elsewhere than beside the neighbours behind it, which were not written."""
+        beside = self.read(plan, f"{self.name}-beside", self.order, -1)
+        here = self.read(plan, f"{self.name}-home", self.order, 2)
+        control = ~np.isin(here.offset // np.uint64(self.unit), self.written)
+        return moved_between(beside, here, control, period_ns)
+
     @staticmethod
     def read(plan: Plan, name: str, order: U64, number: int) -> IoLog:
-        """One block of each place, at each reading the one before in address: look-ahead holds none."""
+        """One block of each place, at each reading the one before in address: look-ahead holds none. Before
+        the first comes the block behind the place."""
         block = np.uint64((UNIT_BLOCKS - 1 - number) * plan.io_bytes)
-        io = IoBatch.reads(order * np.uint64(UNIT_BLOCKS * plan.io_bytes) + block, plan.io_bytes)
+        at = order * np.uint64(UNIT_BLOCKS * plan.io_bytes) + block
+        io = IoBatch.reads(np.minimum(at, np.uint64(plan.reach - plan.io_bytes)), plan.io_bytes)
         return plan.steps.run(name, io, params={"unit_bytes": UNIT_BLOCKS * plan.io_bytes})
 
     def look(self, plan: Plan, number: int, period_ns: float) -> Moved | None:

@@ -106,6 +106,8 @@ def _settled(settled: Settled) -> Clue:
         words = f"It need not be shingled: {settled.words}, as a block goes home by itself."
         return models.cost(with_band=False, words=words, rows=settled.names)
     words = f"A log alone is no sign of shingling, and {settled.words}."
+    if settled.cheap:
+        return models.relayed(words, settled.names)
     if settled.moves:
         return Clue(lambda _: 1.0, words, settled.names)
     return models.unmoved(words, settled.names)

@@ -36,6 +36,9 @@ FEWEST_LAST = 1_024  # sustained writes that are looked at together: longer than
 # No rotating disk serves half of its random reads within this: a seek and half a revolution.
 FAST_READ_NS = 3_000_000
 TURN_SHARE = 0.9  # a fixed latency of at least this many revolutions waits for a platter
+# Of a revolution: waits for an angle have an interquartile range of a half. What is 12 % of a log's latency
+# is less, up to three revolutions.
+WAITING_SPREAD = 0.4
 LATE_SHARE = 0.75  # share of latencies of at least a revolution before whole revolutions are taken off
 
 
@@ -139,9 +142,12 @@ class Sustained:
 
 
 def is_fixed(latency_ns: I64, turning: Coherence | None, tick_ns: int = 0) -> bool:
-    """True for one latency, give or take jitter and, given a rotation, whole revolutions."""
-    if Spread.of(latency_ns, tick_ns).fixed:
-        return True
+    """True for one latency, give or take jitter and, given a rotation, whole revolutions.
+
+    Behind a long delay waits for an angle are a small part of a latency, and yet all of a revolution."""
+    spread = Spread.of(latency_ns, tick_ns)
+    if spread.fixed:
+        return turning is None or spread.iqr_ns < max(WAITING_SPREAD * turning.period_ns, tick_ns)
     if turning is None:
         return False
     late_ns = latency_ns[latency_ns >= TURN_SHARE * turning.period_ns]

@@ -10,7 +10,7 @@ Source: Skylight (FAST '15) sections 4.3 and 4.3.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from skylight.findings import Finding, Known
 from skylight.infer.host_clock import host_of
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
-from skylight.probe.drive_type.verdict import LEAST_LIKELY
 from skylight.probe.journal.entries import Bound, groups, largest_full, largest_group
 from skylight.probe.journal.findings import (
     ENTRY_MAX,
@@ -171,15 +170,7 @@ def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
 
 
 def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
-    """All findings, none surer than that there is a journal to find: what the drive was taken for."""
-    kind = known.get("drive_type")
-    most = 1.0
-    if kind is not None:
-        most = kind.confidence if kind.known else LEAST_LIKELY
-    return [replace(each, confidence=min(each.confidence, most)) for each in _judge(seen, runs, known)]
-
-
-def _judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
+    """All findings."""
     if runs.volatile == "hidden":
         why = "Writes end in a volatile cache that a FLUSH does not empty, so the journal is not seen."
         return [QUANTUM.unknown(why, ("rounds",)), ENTRY_MAX.unknown(why, ("rounds",))]

@@ -14,6 +14,7 @@ from functools import cached_property
 from math import hypot
 
 import numpy as np
+from scipy import stats
 
 from skylight.evidence import F64, IoLog
 from skylight.infer.adjacent_tracks import NextTrack, next_track
@@ -30,7 +31,7 @@ SAME_PIECES, SAME_READS = 16, 256
 NEXT_READS, APART_READS = 48, 40
 AGAIN_PAIRS, AGAIN_READS = 16, 384
 PLACE_READS, STAR_READS, FULL_READS = 128, 40, 240
-FEWEST_PLACES = 8
+FEWEST_PLACES, FEWEST_ORDERED = 8, 12
 HUB_PIECES = 3
 OTHERS = (0.003, 0.011, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.24, 0.3, 0.36, 0.43, 0.5, 0.57, 0.64, 0.7,
           0.76, 0.8, 0.83, 0.86, 0.885, 0.91, 0.93, 0.95, 0.97, 0.985, 0.993, 1.0)  # fmt: skip
@@ -58,6 +59,14 @@ to the middle one: 1.2 where the outermost holds only half as much again as the 
 MOST_MOVED = 0.01
 """How much larger tracks may be where the end is measured than at the last address, as sizes fall from the
 middle on: half of what is right."""
+WHOLE_TURNS, LEAST_WHOLE = 0.85, 0.5
+"""A piece of so many revolutions is a whole track: its first and its last block are hardly ever read. Chosen:
+of nine recordings of single disks (four random drives, ideal and drawn, and a profile) at least two thirds of
+what is read lie in such pieces; of stripes of 1 MiB over three disks a fifth."""
+BY_CHANCE, LEAST_RANGE = 0.01, 0.05
+"""The chance from which on track sizes may be in no order (rank version of von Neumann's ratio), and the
+range of sizes below which there is none to be seen. A file in random pieces passes for ordered once in
+100."""
 END = ("id", "id-before")
 """The steps that show tracks up to the last address, and before."""
 STARS = ("from-first", "from-far", "from-back", "from-there")
@@ -79,15 +88,18 @@ class Analysis:
         *,
         at_home: float = 0.0,
         end: tuple[str, str] = END,
+        end_bytes: int = 0,
     ) -> None:
         """Takes what gives the log of a step: empty for one that has not been run; how sure it is,
         whatever tracks say, that all blocks lie at their place: on a drive as new, or without a persistent
-        cache; and the steps that show tracks at the end of these bytes, and before."""
+        cache; the steps that show tracks at the end of these bytes, and before; and how far before the last
+        address that end is."""
         self._log = log
         self._io_bytes = io_bytes
         self._size = size_bytes
         self._at_home = at_home
         self._end = end
+        self.end_bytes = end_bytes
 
     @cached_property
     def seen(self) -> Coherence:
@@ -185,6 +197,34 @@ class Analysis:
         """Whether tracks at the end were seen, and are those of the end, as far as these alone show."""
         in_place = self._at_home > 0.0 or (self._ends_at_home > 0.0 and not self.ends_in_log)
         return self.last is not None and in_place
+
+    @property
+    def end_is_sure(self) -> bool:
+        """Whether tracks at the end are those of the end without a doubt: of places further in that were
+        looked for one after the other, chance has the more tries."""
+        return self.end_is_found and (self._at_home > 0.0 or self._ends_at_home == 1.0)
+
+    @property
+    def end_rows(self) -> tuple[str, str]:
+        """The steps that show tracks at the end, and before."""
+        return self._end
+
+    @cached_property
+    def is_cut_up(self) -> bool:
+        """Whether what was read at the start, in the middle or at the end lies for the most part in pieces
+        shorter than tracks: as stripes over several disks do, and extents of a volume."""
+        shown = (tracks for tracks in (self.near, self.middle, self.last) if tracks is not None)
+        return any(_whole_share(tracks) < LEAST_WHOLE for tracks in shown)
+
+    @cached_property
+    def is_shuffled(self) -> bool:
+        """Whether track sizes all over the addresses rise and fall as on no disk: then places near in address
+        are not near in fact."""
+        order = sorted(self.places, key=lambda tracks: float(tracks.begin[0]))
+        size = np.array([tracks.track_bytes for tracks in order])
+        if len(size) < FEWEST_ORDERED or float(np.ptp(size)) < LEAST_RANGE * float(size.max()):
+            return False
+        return _chance_of_no_order(size) > BY_CHANCE
 
     @property
     def ends_in_log(self) -> bool:
@@ -392,6 +432,24 @@ class Analysis:
         by_hub = dict(self.stars)
         one, other = (by_hub[end] for end in self.ends)
         return seeks.fit_curve(one, other, self.full.ns - self.same.ns, self.noise_ns)
+
+
+def _chance_of_no_order(values: F64) -> float:
+    """The chance that values in random order differ as little from their neighbours.
+
+    Bartels, "The rank version of von Neumann's ratio test for randomness", JASA 1982: normal about 2 beyond
+    ten values."""
+    count = len(values)
+    rank = stats.rankdata(values)
+    ratio = float((np.diff(rank) ** 2).sum() / ((rank - rank.mean()) ** 2).sum())
+    variance = 4 * (count - 2) * (5 * count**2 - 2 * count - 9) / (5 * count * (count + 1) * (count - 1) ** 2)
+    return float(stats.norm.cdf((ratio - 2) / variance**0.5))
+
+
+def _whole_share(tracks: Tracks) -> float:
+    """How much of all pieces, but the first and the last, is whole tracks; 1 where there are no others."""
+    turns = tracks.turns()[1:-1]
+    return float(turns[turns >= WHOLE_TURNS].sum() / turns.sum()) if turns.sum() > 0 else 1.0
 
 
 def _parts(tracks: Tracks) -> int:

@@ -119,7 +119,7 @@ class Plan:
         """What the logs say. Each value is computed once, so it is asked for once its logs are there."""
         return Analysis(
             lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.size,
-            at_home=self.seen.at_home, end=self.end,
+            at_home=self.seen.at_home, end=self.end, end_bytes=self.end_bytes,
         )  # fmt: skip
 
     def read(self, name: str, at: F64) -> None:
@@ -268,7 +268,7 @@ def _end_before(plan: Plan, found: Analysis, length: float, reads: int) -> Analy
         nearer = FURTHER_BYTES[number - 1]
         plan.end_bytes, plan.end = nearer, (names[-2], names[-1])
         further = plan.analysis()
-        if further.end_is_found and further.end_moved(nearer / size) <= MOST_MOVED:
+        if further.end_is_sure and further.end_moved(nearer / size) <= MOST_MOVED:
             return further
         plan.end_bytes, plan.end = 0, END
     return found

@@ -75,7 +75,7 @@ def _tracks(found: Analysis) -> Finding:
         return TRACK.unknown(why, ("od", "od-behind"))
     if found.last is not None and (found.end_at_home == 0.0 or found.ends_in_log):
         why = "Tracks under the last addresses are not those of the end of a drive: they may lie in a cache."
-        return TRACK.unknown(why, ("md", "id", "id-before"))
+        return TRACK.unknown(why, ("md", *found.end_rows))
     sizes, confidence = dict[str, int | float | bool | str](), found.end_at_home
     for name, tracks in parts.items():
         if tracks is None or tracks.slope_error / tracks.slope > MOST_TRACK_ERROR:
@@ -84,9 +84,33 @@ def _tracks(found: Analysis) -> Finding:
             return TRACK.unknown(why)
         sizes[name] = round(tracks.track_bytes / 512) * 512
         confidence *= within(tracks.slope_error / tracks.slope, TRACK_WIDTH)
+    if (why_not := _not_one_disk(found)) is not None:
+        return TRACK.unknown(why_not, ("od", "md", found.end_rows[0]))
     shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
-    why = f"The angle of blocks rises by one revolution every {shown} at the first, middle and last address."
-    return TRACK.found(sizes, confidence, why, ("od", "md", "id"))
+    why = f"The angle of blocks rises by one revolution every {shown} at the {_where_words(found)}."
+    return TRACK.found(sizes, confidence, why, ("od", "md", found.end_rows[0]))
+
+
+def _not_one_disk(found: Analysis) -> str | None:
+    """Why addresses do not follow the tracks of one disk; None where nothing says so."""
+    if found.is_cut_up:
+        return (
+            "Angles begin anew within tracks: addresses go to several disks in turn, or to pieces of one, and"
+            " what passes in a revolution is no track of any."
+        )
+    if found.is_shuffled:
+        return (
+            f"Track sizes at {len(found.places)} places rise and fall with the address as on no disk: places"
+            " near in address are not near in fact."
+        )
+    return None
+
+
+def _where_words(found: Analysis) -> str:
+    """Where track sizes were measured."""
+    if not found.end_bytes:
+        return "first, middle and last address"
+    return f"first and middle address and {format_size(found.end_bytes)} before the last"
 
 
 def _striped_words(stripe: int) -> str:
@@ -123,6 +147,8 @@ def _seeks(found: Analysis) -> Finding:
     if not found.start_at_home:
         why = f"{_START_ELSEWHERE}; so which tracks are neighbours is not known."
         return SEEK.unknown(why, ("od", "od-behind"))
+    if (why_not := _not_one_disk(found)) is not None:
+        return SEEK.unknown(why_not, ("od", "places"))
     if track is None:
         why = "Arm times between neighbouring tracks do not tell a step of the arm from a switch of heads."
         if found.same is None:
@@ -132,7 +158,7 @@ def _seeks(found: Analysis) -> Finding:
         return SEEK.unknown("Too few places all over the drive have angles that can be told.")
     if found.end_at_home == 0.0:
         why = "The last addresses are not at the end of the drive, so how far the arm goes was not seen."
-        return SEEK.unknown(why, ("md", "id", "id-before"))
+        return SEEK.unknown(why, ("md", *found.end_rows))
     low, high = curve.third_ns
     third_ns, full_ns = float(curve.ns(1 / 3)), full.ns - same.ns
     if (high - low) / 2 > MOST_THIRD * third_ns or full.half_ns > SEEK_WIDTH / 3 * full_ns:
