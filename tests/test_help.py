@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import lacking
+from skylight.cli import man
 from skylight.cli.app import VERBS, cli
 
 
@@ -94,11 +96,9 @@ def test_bash_completes_a_verb_with_the_script(tmp_path: Path) -> None:
 
 
 def test_every_verb_has_a_man_page_that_man_can_read(tmp_path: Path) -> None:
-    try:
-        from skylight.cli.man import main
-    except ModuleNotFoundError as error:
-        lacking(f"{error}: run make setup")
-    main(tmp_path)
+    if find_spec("click_man") is None:
+        lacking("click-man is not installed: run make setup")
+    assert man.main([str(tmp_path)]) == 0
     assert {file.stem for file in tmp_path.iterdir()} == {"-".join(("skylight", *verb)) for verb in verbs()}
     page = (tmp_path / "skylight-probe.1").read_text()
     for words in (".SH OPTIONS", "\\-\\-expect", ".SH EXAMPLES", "skylight probe sim:emulated\\-smr\\-1"):
@@ -109,3 +109,21 @@ def test_every_verb_has_a_man_page_that_man_can_read(tmp_path: Path) -> None:
             [str(groff), "-man", "-Tutf8", "-ww", "-z", str(file)], capture_output=True, text=True, check=True
         )
         assert done.stderr == "", file.name
+
+
+def test_man_pages_that_cannot_be_made_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(code: int, *arguments: str) -> str:
+        assert man.main(arguments) == code
+        text = capsys.readouterr().err
+        assert re.fullmatch(r"skylight: [^\n]+\n", text), text
+        return text
+
+    assert "FOLDER" in said(2)
+    (tmp_path / "file").touch()
+    if find_spec("click_man") is not None:
+        assert "Not a directory" in said(4, str(tmp_path / "file/man"))
+    monkeypatch.setitem(sys.modules, "click_man.man", None)
+    assert "pip install click-man" in said(2, str(tmp_path / "man"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
