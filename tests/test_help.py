@@ -2,10 +2,12 @@
 
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -93,6 +95,72 @@ def test_bash_completes_a_verb_with_the_script(tmp_path: Path) -> None:
     asked = f"COMP_WORDS=(skylight geo); COMP_CWORD=1; _skylight_completion {program}; echo ${{COMPREPLY[@]}}"
     done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["geometry"], done.stderr
+
+
+def script_of(shell: str, folder: Path) -> tuple[Path, dict[str, str]]:
+    """A shell's script in a file, and an environment with `skylight` on the PATH and a home of its own."""
+    script = folder / f"skylight.{shell}"
+    script.write_text(CliRunner().invoke(cli, ["completion", shell], prog_name="skylight").output)
+    program = folder / "bin/skylight"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m skylight "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    return script, {**os.environ, "PATH": path, "HOME": str(folder), "TERM": "dumb", "PS1": "> "}
+
+
+def test_fish_completes_with_the_script(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
+    script, environment = script_of("fish", tmp_path)
+    (tmp_path / "drive.toml").touch()
+    lines = ("skylight geo", "skylight probe --only rotation,b", "skylight drives check dri")
+    asked = "; ".join([f"source {script}", *(f'complete -C "{line}"' for line in lines)])
+    done = subprocess.run(
+        [need_tool("fish"), "-N", "-c", asked],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    offered = [line.partition("\t")[0] for line in done.stdout.splitlines()]
+    assert offered == ["geometry", "rotation,band_size", "drive.toml"], done.stderr
+
+
+def test_zsh_completes_on_a_terminal_with_the_script(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
+    script, environment = script_of("zsh", tmp_path)
+    ours, its = os.openpty()
+    shown = ""
+
+    def until(words: str) -> None:
+        nonlocal shown
+        end = time.monotonic() + 30
+        while words not in shown:
+            ready, _, _ = select.select([ours], [], [], max(0.0, end - time.monotonic()))
+            assert ready, f"zsh has shown {shown!r} and not {words!r}"
+            shown += os.read(ours, 4096).decode()
+
+    zsh = subprocess.Popen(
+        [need_tool("zsh"), "-f", "-i"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+    )
+    try:
+        os.write(ours, f"source {script}; echo com''pletes\n".encode())
+        until("completes")
+        os.write(ours, b"skylight geo\t")
+        until("skylight geometry ")
+        os.write(ours, b"\x15skylight probe --only rotation,b\t")
+        until("--only rotation,band_size ")
+    finally:
+        zsh.kill()
+        zsh.wait()
+        os.close(its)
+        os.close(ours)
+    assert "not found" not in shown
 
 
 def test_every_verb_has_a_man_page_that_man_can_read(tmp_path: Path) -> None:
