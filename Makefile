@@ -22,6 +22,8 @@ export PROPTEST_RNG_SEED = $(SEED)
 VENV_STAMP := $(VENV)/.made
 DEPS_STAMP := $(VENV)/.dependencies
 NATIVE := python/skylight/_native.abi3.so
+# The man pages in the wheel; pip installs them in share/man/man1 of its environment.
+WHEEL_MAN := packaging/wheel/data/share/man/man1
 # Folders too: their time changes when a file is removed.
 NATIVE_SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find crates -path 'crates/*/tests' -prune -o -print)
 PYTHON_SOURCES := python tests $(wildcard bench) scripts
@@ -118,7 +120,8 @@ bench: setup test-tools ## print the rates and ratios of bench/
 # The oldest glibc that the wheel runs on is that of the machine it is built on; maturin names it in the wheel's tag.
 .PHONY: wheel
 wheel: setup ## build target/wheels/skylight-*.whl for pip: one for Python 3.11 and newer
-	@rm -f target/wheels/skylight-*.whl
+	@rm -f target/wheels/skylight-*.whl $(WHEEL_MAN)/*.1
+	$(BIN)/python -m skylight.cli.man $(WHEEL_MAN)
 	$(BIN)/maturin build --release --locked --quiet --compatibility pypi --out target/wheels
 	@ls target/wheels/skylight-*.whl
 
@@ -151,5 +154,5 @@ lock: ## resolve pyproject.toml into requirements.lock again
 
 .PHONY: clean
 clean: ## remove what was built and installed here (.venv, target, caches); recordings and reports stay
-	rm -rf $(VENV) target build .pytest_cache .mypy_cache .ruff_cache .hypothesis python/*.egg-info $(NATIVE)
+	rm -rf $(VENV) target build .pytest_cache .mypy_cache .ruff_cache .hypothesis python/*.egg-info $(NATIVE) $(WHEEL_MAN)/*.1
 	find python tests bench -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null

@@ -27,6 +27,8 @@ tools=(
     chromium:chromium
     qemu-system-x86_64:qemu-system-x86
     cpio:cpio
+    zsh:zsh
+    fish:fish
 )
 
 missing=()

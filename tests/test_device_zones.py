@@ -8,7 +8,9 @@ import json
 import os
 import re
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,25 @@ def test_the_note_of_a_killed_server_of_a_device_says_nothing(
     control.unlink()
     assert run(["zones", device.path]) == 2
     assert "has no zones" in capsys.readouterr().err
+
+
+def test_a_server_that_accepts_nobody_is_waited_for_no_longer_than_that(
+    device: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("skylight.cli.note.PATIENCE_S", 1)
+    note, control = note_of(Path(device.path)), control_of(Path(device.path))
+    note.parent.mkdir()
+    note.write_text(json.dumps({"pid": 1, "endpoints": [], "control": str(control)}), encoding="utf-8")
+    family = socket.AF_UNIX, socket.SOCK_STREAM
+    with socket.socket(*family) as server, ExitStack() as waiting:
+        server.bind(os.fspath(control))
+        server.listen(0)
+        with pytest.raises(BlockingIOError):
+            while True:
+                client = waiting.enter_context(socket.socket(*family))
+                client.setblocking(False)
+                client.connect(os.fspath(control))
+        begun = time.monotonic()
+        with pytest.raises(BlockingIOError):
+            is_served(Path(device.path))
+        assert 0.9 < time.monotonic() - begun < 10

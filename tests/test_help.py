@@ -2,10 +2,13 @@
 
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -13,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from conftest import lacking
+from skylight.cli import man
 from skylight.cli.app import VERBS, cli
 
 
@@ -93,12 +97,76 @@ def test_bash_completes_a_verb_with_the_script(tmp_path: Path) -> None:
     assert done.stdout.split() == ["geometry"], done.stderr
 
 
-def test_every_verb_has_a_man_page_that_man_can_read(tmp_path: Path) -> None:
+def script_of(shell: str, folder: Path) -> tuple[Path, dict[str, str]]:
+    """A shell's script in a file, and an environment with `skylight` on the PATH and a home of its own."""
+    script = folder / f"skylight.{shell}"
+    script.write_text(CliRunner().invoke(cli, ["completion", shell], prog_name="skylight").output)
+    program = folder / "bin/skylight"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m skylight "$@"\n')
+    program.chmod(0o755)
+    path = f"{program.parent}:{os.environ['PATH']}"
+    return script, {**os.environ, "PATH": path, "HOME": str(folder), "TERM": "dumb", "PS1": "> "}
+
+
+def test_fish_completes_with_the_script(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
+    script, environment = script_of("fish", tmp_path)
+    (tmp_path / "drive.toml").touch()
+    lines = ("skylight geo", "skylight probe --only rotation,b", "skylight drives check dri")
+    asked = "; ".join([f"source {script}", *(f'complete -C "{line}"' for line in lines)])
+    done = subprocess.run(
+        [need_tool("fish"), "-N", "-c", asked],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    offered = [line.partition("\t")[0] for line in done.stdout.splitlines()]
+    assert offered == ["geometry", "rotation,band_size", "drive.toml"], done.stderr
+
+
+def test_zsh_completes_on_a_terminal_with_the_script(tmp_path: Path, need_tool: Callable[[str], str]) -> None:
+    script, environment = script_of("zsh", tmp_path)
+    ours, its = os.openpty()
+    shown = ""
+
+    def until(words: str) -> None:
+        nonlocal shown
+        end = time.monotonic() + 30
+        while words not in shown:
+            ready, _, _ = select.select([ours], [], [], max(0.0, end - time.monotonic()))
+            assert ready, f"zsh has shown {shown!r} and not {words!r}"
+            shown += os.read(ours, 4096).decode()
+
+    zsh = subprocess.Popen(
+        [need_tool("zsh"), "-f", "-i"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=its,
+        stdout=its,
+        stderr=its,
+        start_new_session=True,
+    )
     try:
-        from skylight.cli.man import main
-    except ModuleNotFoundError as error:
-        lacking(f"{error}: run make setup")
-    main(tmp_path)
+        os.write(ours, f"source {script}; echo com''pletes\n".encode())
+        until("completes")
+        os.write(ours, b"skylight geo\t")
+        until("skylight geometry ")
+        os.write(ours, b"\x15skylight probe --only rotation,b\t")
+        until("--only rotation,band_size ")
+    finally:
+        zsh.kill()
+        zsh.wait()
+        os.close(its)
+        os.close(ours)
+    assert "not found" not in shown
+
+
+def test_every_verb_has_a_man_page_that_man_can_read(tmp_path: Path) -> None:
+    if find_spec("click_man") is None:
+        lacking("click-man is not installed: run make setup")
+    assert man.main([str(tmp_path)]) == 0
     assert {file.stem for file in tmp_path.iterdir()} == {"-".join(("skylight", *verb)) for verb in verbs()}
     page = (tmp_path / "skylight-probe.1").read_text()
     for words in (".SH OPTIONS", "\\-\\-expect", ".SH EXAMPLES", "skylight probe sim:emulated\\-smr\\-1"):
@@ -109,3 +177,21 @@ def test_every_verb_has_a_man_page_that_man_can_read(tmp_path: Path) -> None:
             [str(groff), "-man", "-Tutf8", "-ww", "-z", str(file)], capture_output=True, text=True, check=True
         )
         assert done.stderr == "", file.name
+
+
+def test_man_pages_that_cannot_be_made_are_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(code: int, *arguments: str) -> str:
+        assert man.main(arguments) == code
+        text = capsys.readouterr().err
+        assert re.fullmatch(r"skylight: [^\n]+\n", text), text
+        return text
+
+    assert "FOLDER" in said(2)
+    (tmp_path / "file").touch()
+    if find_spec("click_man") is not None:
+        assert "Not a directory" in said(4, str(tmp_path / "file/man"))
+    monkeypatch.setitem(sys.modules, "click_man.man", None)
+    assert "pip install click-man" in said(2, str(tmp_path / "man"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

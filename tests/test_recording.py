@@ -587,6 +587,49 @@ class TestDamage:
         header(copy, lambda head: head.update(target=head["target"] | {"kind": "floppy"}))
         assert "'target.kind' 'floppy' is none of sim, device, file, fio-log" in refused(copy)
 
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"seed": 4},
+            {"tool": "0.0.1"},
+            {"options": {"quick": False}},
+            {"run": "0123456789abcdef"},
+            {"more": 1},
+        ],
+        ids=lambda change: next(iter(change)),
+    )
+    def test_a_header_that_was_changed(self, copy: Path, change: dict[str, Any]) -> None:
+        header(copy, lambda head: None)
+        assert Recording.open(copy).seed == 3, "the control: written again as it was"
+        header(copy, lambda head: head.update(change))
+        assert "differs from its check sum 'run'" in refused(copy)
+
+    @pytest.mark.parametrize(
+        "facts_", [None, TargetFacts("file", "Größe \\udcff.img", 1 << 40, 4096, {"a": 1.5e-7})]
+    )
+    def test_every_flipped_bit_of_a_header_is_refused_or_without_effect(
+        self, kept: Path, tmp_path: Path, facts_: TargetFacts | None
+    ) -> None:
+        if facts_ is None:
+            data = (kept / HEADER).read_bytes()
+        else:
+            Recording.create(tmp_path, facts_, {"only": "", "share": 0.1, "none": None}, 1 << 63)
+            data = (tmp_path / HEADER).read_bytes()
+        (tmp_path / HEADER).write_bytes(data)
+        whole = Recording.open(tmp_path)
+        refusals = 0
+        for bit in range(8 * len(data)):
+            flipped = bytearray(data)
+            flipped[bit // 8] ^= 1 << bit % 8
+            (tmp_path / HEADER).write_bytes(flipped)
+            try:
+                assert Recording.open(tmp_path) == whole, f"a header with bit {bit} flipped was believed"
+            except UsageError as error:
+                assert "\n" not in str(error) and HEADER in str(error)
+                refusals += 1
+        # The exponent of a number may be E or e.
+        assert 8 * len(data) - refusals <= (0 if facts_ is None else 1)
+
 
 class TestKeeping:
     def test_a_full_disk_is_one_line(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,7 +162,7 @@ def test_where_no_control_socket_can_be_the_drive_is_served_without(tmp_path: Pa
         [*SKYLIGHT, "serve", str(profile), *map(str, missing)],
         capture_output=True, text=True, check=False, timeout=PATIENCE_S,
     )  # fmt: skip
-    assert done.returncode == 3 and done.stderr.count("\n") == 1, done
+    assert done.returncode == 4 and done.stderr.count("\n") == 1, done
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")

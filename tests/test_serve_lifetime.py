@@ -110,7 +110,8 @@ def test_the_unit_is_one_that_systemd_takes(tmp_path: Path, need_tool: NeedTool)
 @pytest.mark.parametrize(
     ("options", "code", "why"),
     [
-        (["--nbd", "unix:/nonexistent/s"], 3, "cannot listen"),
+        (["--nbd", "unix:/nonexistent/s"], 4, "cannot listen"),
+        (["--log", "/nonexistent/log", "--run", "true"], 4, "choose another --log"),
         (["--look-ahead", "on", "--run", "true"], 2, "--timing model"),
         (["--pidfile", "/nonexistent/pid", "--run", "true"], 4, "choose another --pidfile"),
         (["--read-mode", "data", "--run", "true"], 2, "need a raw shingled drive"),

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import venv
@@ -38,3 +39,27 @@ def test_a_wheel_installed_alone_gives_a_verdict(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["findings"]["drive_type"]["value"] == "cmr"
     assert (tmp_path / "skylight-report/st4000nc001/report.html").exists()
+    _check_man_pages(programs, bare)
+
+
+def _check_man_pages(programs: Path, bare: dict[str, str]) -> None:
+    """pip installed the pages where `man` looks for those of a program on the PATH."""
+    pages = programs.parent / "share/man/man1"
+    assert {"skylight.1", "skylight-probe.1", "skylight-camera-track.1"} <= {p.name for p in pages.iterdir()}
+    assert not (pages / ".gitignore").exists()
+    reader = shutil.which("man")
+    if reader is not None:
+        where = subprocess.run(
+            [reader, "-w", "skylight-probe"], env=bare, capture_output=True, text=True, check=True
+        )
+        assert where.stdout == f"{pages / 'skylight-probe.1'}\n"
+    made = subprocess.run(
+        [str(programs / "python"), "-m", "skylight.cli.man", "made"],
+        env=bare,
+        cwd=programs.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (made.returncode, made.stderr.count("\n")) == (2, 1), made.stderr
+    assert "click-man" in made.stderr and str(pages) in made.stderr

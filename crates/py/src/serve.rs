@@ -2,7 +2,8 @@
 //! of images that are not being served.
 //!
 //! Invariants: no logic; an error is a `ServeError` with the one-line message of the Rust crate and its kind:
-//! "refused" (wrong use), "failed" (the image or the system), or "unkept" (an image cannot be written where it is).
+//! "refused" (wrong use), "failed" (the image or the system), or "unkept" (an image, a socket or a log cannot be where it
+//! was asked for: no permission, no space, no such folder).
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -50,13 +51,24 @@ fn refused(py: Python<'_>, line: impl std::fmt::Display) -> PyErr {
     error_of(py, "refused", &line)
 }
 
+/// The kind of an error of the system: whether a file cannot be where it was asked for, or something failed.
+fn kind_of(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::NotFound
+        | ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory
+        | ErrorKind::PermissionDenied
+        | ErrorKind::ReadOnlyFilesystem
+        | ErrorKind::StorageFull
+        | ErrorKind::QuotaExceeded => "unkept",
+        _ => "failed",
+    }
+}
+
 fn image_error(py: Python<'_>, error: &ImageError) -> PyErr {
     let kind = match error {
-        ImageError::Io { source, .. } => match source.kind() {
-            ErrorKind::NotFound => "refused",
-            ErrorKind::ReadOnlyFilesystem | ErrorKind::StorageFull | ErrorKind::QuotaExceeded => "unkept",
-            _ => "failed",
-        },
+        ImageError::Io { source, .. } if source.kind() == ErrorKind::NotFound => "refused",
+        ImageError::Io { source, .. } => kind_of(source),
         ImageError::Stopped(_) => "failed",
         _ => "refused",
     };
@@ -81,7 +93,10 @@ fn open_error(py: Python<'_>, error: &OpenError) -> PyErr {
 }
 
 fn endpoint_error(py: Python<'_>, error: &EndpointError) -> PyErr {
-    let kind = if matches!(error, EndpointError::System(..)) { "failed" } else { "refused" };
+    let kind = match error {
+        EndpointError::System(_, source) => kind_of(source),
+        _ => "refused",
+    };
     error_of(py, kind, error)
 }
 
@@ -195,7 +210,8 @@ fn open_control(server: &mut Server, path: &Path, required: bool) -> Result<Opti
 fn log_to(py: Python<'_>, path: &Path) -> PyResult<Sink> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     let mut file = file.map_err(|error| {
-        refused(py, format!("{}: cannot write the log: {error}; choose another --log", path.display()))
+        let line = format!("{}: cannot write the log: {error}; choose another --log", path.display());
+        error_of(py, kind_of(&error), &line)
     })?;
     Ok(Box::new(move |line| {
         // A full disk must not stop the drive.

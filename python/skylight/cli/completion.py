@@ -14,11 +14,23 @@ from click.shell_completion import CompletionItem, get_completion_class, shell_c
 
 from skylight.errors import UsageError
 
-__all__ = ["answer_shell", "completion", "drive_names", "suite_tests", "targets"]
+__all__ = ["answer_shell", "completion", "drive_names", "files", "suite_tests", "targets"]
 
 PROGRAM = "skylight"
 VARIABLE = "_SKYLIGHT_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
+_CORRECTIONS = {
+    # A zsh without a configuration has no compdef.
+    "zsh": [
+        (
+            "    compdef _skylight",
+            "    (( $+functions[compdef] )) || { autoload -Uz compinit && compinit }\n    compdef _skylight",
+        )
+    ],
+    # Words such as rotation,band_size contain commas.
+    "fish": [('string split ","', 'string split --max 1 ","')],
+}
+"""What is mended in click's scripts."""
 
 
 def answer_shell(cli: click.Command) -> int | None:
@@ -36,6 +48,11 @@ def drive_names(_context: click.Context, _parameter: click.Parameter, begun: str
     from skylight.engines.sim import profile_names
 
     return [*_beginning(profile_names(), begun), CompletionItem(begun, type="file")]
+
+
+def files(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    """Files, devices and sockets."""
+    return [CompletionItem(begun, type="file")]
 
 
 def targets(_context: click.Context, _parameter: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -68,4 +85,7 @@ def completion(shell: str) -> None:
     if maker is None:
         raise UsageError(f"{shell}: no completion for this shell; there is one for {', '.join(SHELLS)}")
     root = click.get_current_context().find_root().command
-    click.echo(maker(root, {}, PROGRAM, VARIABLE).source())
+    script = maker(root, {}, PROGRAM, VARIABLE).source()
+    for found, better in _CORRECTIONS.get(shell, ()):
+        script = script.replace(found, better)
+    click.echo(script)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import click
 
+from skylight.cli.completion import files
 from skylight.cli.console import line
 from skylight.cli.number import Delay
 from skylight.cli.serve import READ_MODES
@@ -19,7 +20,7 @@ from skylight.errors import UsageError, serve_error
     "  skylight control smr.img --delay-read 8 --fail rate=0.01,op=read\n"
     "  skylight control smr.img.serve.sock --fail off\n"
 )
-@click.argument("where", metavar="PATH-OR-SOCKET")
+@click.argument("where", metavar="PATH-OR-SOCKET", shell_complete=files)
 @click.option(
     "--read-mode",
     type=click.Choice(READ_MODES),

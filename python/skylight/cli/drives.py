@@ -9,7 +9,7 @@ import json
 
 import click
 
-from skylight.cli.completion import drive_names
+from skylight.cli.completion import drive_names, files
 from skylight.cli.console import line, table
 from skylight.engines.conditions import DRAWN, IDEAL, conditions_text
 from skylight.engines.sim import profile_names, read_profile
@@ -119,7 +119,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 @drives.command(epilog="\b\nExamples:\n  skylight drives check my-drive.toml\n")
-@click.argument("file")
+@click.argument("file", shell_complete=files)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON, defaults filled in.")
 def check(file: str, as_json: bool) -> None:
     """Check a profile and print the drive that it defines."""

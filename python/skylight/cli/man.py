@@ -1,6 +1,7 @@
 """The man pages: ``python -m skylight.cli.man FOLDER`` writes one for each verb, from its help.
 
-click-man makes a page; this adds what it leaves out: the sections that stand below a verb's options.
+click-man makes a page; this adds what it leaves out: the sections that stand below a verb's options. A wheel
+of `make wheel` contains the pages; where it is installed, click-man is not needed.
 """
 
 from __future__ import annotations
@@ -8,16 +9,16 @@ from __future__ import annotations
 import inspect
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-from click_man.man import ManPage
 
 from skylight import __version__
 from skylight.cli.app import cli
+from skylight.errors import KeepError, SkylightError, UsageError, reason_of
 
-__all__ = ["pages"]
+__all__ = ["main", "pages"]
 
 # Characters of the line that says what a verb does: those of any first sentence of ours.
 LONGEST_NAME = 150
@@ -38,7 +39,14 @@ def _sections(epilog: str) -> Iterator[str]:
 
 
 def pages(command: click.Command = cli, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:
-    """Every verb's page: the name of its file and its text."""
+    """Every verb's page: the name of its file and its text. Raises UsageError without click-man."""
+    try:
+        from click_man.man import ManPage
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "click-man, which makes the man pages, is not installed; a wheel of make wheel has them: see"
+            f" {Path(sys.prefix) / 'share/man/man1'}, or pip install click-man"
+        ) from error
     context = click.Context(command, info_name=command.name if parent else "skylight", parent=parent)
     group = command if isinstance(command, click.Group) else click.Group()
     named = ((name, group.get_command(context, name)) for name in group.list_commands(context))
@@ -57,12 +65,30 @@ def pages(command: click.Command = cli, parent: click.Context | None = None) -> 
         yield from pages(verb, context)
 
 
-def main(folder: Path) -> None:
+def _write(folder: Path) -> None:
     """Writes all pages into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in pages():
-        (folder / name).write_text(text, encoding="utf-8")
+    made = list(pages())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in made:
+            (folder / name).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise KeepError(
+            f"{folder}: man pages cannot be written: {reason_of(error)}; name another folder"
+        ) from error
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Writes all pages into the folder that the one argument names; the exit code."""
+    try:
+        if len(arguments) != 1:
+            raise UsageError("name a folder for the man pages: python -m skylight.cli.man FOLDER")
+        _write(Path(arguments[0]))
+    except SkylightError as error:
+        print(f"skylight: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    sys.exit(main(sys.argv[1:]))

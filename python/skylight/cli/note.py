@@ -19,6 +19,7 @@ import os
 import socket as sockets
 import stat
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,6 +30,10 @@ from skylight.cli.console import line
 
 NOTE_SUFFIX = ".serve.json"
 CONTROL_SUFFIX = ".serve.sock"
+PATIENCE_S = 5
+"""How long a connection to a control socket may take, s; chosen, because a server accepts at once unless it
+was stopped or hangs. As long as the native module waits for an answer."""
+_LOOK_AGAIN_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -114,15 +119,26 @@ def read_note(image: Path) -> Note:
 def is_served(image: Path) -> bool:
     """Whether a server of an image answers; the note of one that was killed says nothing about now.
 
-    Raises ValueError or LookupError when the note may not be believed, and PermissionError when it may not be
-    read or its server not be asked.
+    Raises ValueError or LookupError when the note may not be believed, PermissionError when it may not be
+    read or its server not be asked, and BlockingIOError when its server accepts nobody for `PATIENCE_S`.
     """
+    end = time.monotonic() + PATIENCE_S
     try:
+        control = os.fspath(read_note(image).control)
         with sockets.socket(sockets.AF_UNIX, sockets.SOCK_STREAM) as asked:
-            asked.connect(os.fspath(read_note(image).control))
+            # A connect that waits (SO_SNDTIMEO) was seen to return at once, unconnected, after device I/O in
+            # the same process; with settimeout a full queue is an error at once (connect(2), EAGAIN).
+            asked.setblocking(False)
+            while True:
+                try:
+                    asked.connect(control)
+                    return True
+                except BlockingIOError:
+                    if time.monotonic() >= end:
+                        raise
+                    time.sleep(_LOOK_AGAIN_S)
     except (FileNotFoundError, ConnectionRefusedError):
         return False
-    return True
 
 
 def find_note(socket: Path) -> Note | None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from skylight.cli.completion import files
 from skylight.cli.console import line
 from skylight.cli.drives import line_json
 from skylight.cli.note import find_note, read_note
@@ -68,7 +69,7 @@ def _asked(control: Path, trusted: list[int] | None) -> dict[str, Any]:
     epilog="\b\nExamples:\n  skylight status smr.img\n  skylight status smr.img.serve.sock --json\n",
     short_help="Say how a served drive does.",
 )
-@click.argument("where", metavar="PATH-OR-SOCKET")
+@click.argument("where", metavar="PATH-OR-SOCKET", shell_complete=files)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def status(where: str, as_json: bool) -> None:
     """Say how a served drive does: rates, cache fill, map, cleaning, zones, queue, lateness, write

@@ -10,6 +10,7 @@ Invariants:
 - `recording.json` appears whole or not at all (written aside, synced, renamed).
 - Reading trusts nothing: what is not a recording of this version, whole up to its tail, is refused in one
   line.
+- The header is covered by a check sum, `run`; markers and rows of parts by theirs (`parts.py`).
 
 Source: docs/architecture.md, idea 3; Apache Arrow columnar format, "IPC Streaming Format".
 """
@@ -46,6 +47,8 @@ from skylight.recording.parts import (
 
 RECORDING_DIR = "recording"
 RECORDING_FORMAT = "skylight-recording"
+RUN = "run"
+"""The key of the header that every part repeats."""
 FIO_JOBS = "fio"
 """The folder of fio's job files in a recording."""
 MOST_BYTES = 2**63 - 1
@@ -91,13 +94,13 @@ class Recording:
         }
         if target.kind not in ("sim", "fio-log"):  # a log does not say when it was made
             header["recorded"] = datetime.now(UTC).isoformat(timespec="seconds")
-        header["run"] = hashlib.sha256(canonical(header).encode()).hexdigest()[:16]
+        header[RUN] = _run_of(header)
         try:
             path.mkdir(parents=True, exist_ok=True)
             write_whole(path / HEADER, json.dumps(header, indent=2, ensure_ascii=False) + "\n")
         except OSError as error:
             raise not_kept(error, path) from error
-        return Recording(path, target, dict(options), seed, header["run"])
+        return Recording(path, target, dict(options), seed, header[RUN])
 
     @staticmethod
     def open(path: Path) -> Recording:
@@ -107,7 +110,7 @@ class Recording:
         facts = TargetFacts(
             target["kind"], target["name"], target["size_bytes"], target["block_bytes"], target["declared"]
         )
-        return Recording(path, facts, header["options"], header["seed"], header["run"])
+        return Recording(path, facts, header["options"], header["seed"], header[RUN])
 
     def check_same_run(self, target: TargetFacts, options: Mapping[str, JsonScalar], seed: int) -> None:
         """Refuses to resume with other options, another seed or another target."""
@@ -333,4 +336,16 @@ def _read_header(path: Path) -> dict[str, Any]:
     for name in ("size_bytes", "block_bytes"):
         if isinstance(target[name], bool) or not 0 < target[name] <= MOST_BYTES:
             raise UsageError(f"{file}: no drive has 'target.{name}' {target[name]}; probe the target again")
+    if header[RUN] != _run_of(header):
+        raise UsageError(
+            f"{file}: is damaged or was changed: it differs from its check sum {RUN!r}; put the original"
+            " back, or probe the target again"
+        )
     return header
+
+
+def _run_of(header: Mapping[str, Any]) -> str:
+    """The name of a run: the first 64 bits of the SHA-256 of its header without it; so it is also the
+    header's check sum."""
+    bare = {name: value for name, value in header.items() if name != RUN}
+    return hashlib.sha256(canonical(bare).encode(errors="surrogatepass")).hexdigest()[:16]
