@@ -14,7 +14,6 @@ from functools import cached_property
 from math import hypot
 
 import numpy as np
-from scipy import stats
 
 from skylight.evidence import F64, IoLog
 from skylight.infer.adjacent_tracks import NextTrack, next_track
@@ -439,6 +438,8 @@ def _chance_of_no_order(values: F64) -> float:
 
     Bartels, "The rank version of von Neumann's ratio test for randomness", JASA 1982: normal about 2 beyond
     ten values."""
+    from scipy import stats  # slow to import, so only when needed
+
     count = len(values)
     rank = stats.rankdata(values)
     ratio = float((np.diff(rank) ** 2).sum() / ((rank - rank.mean()) ** 2).sum())
