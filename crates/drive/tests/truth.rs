@@ -56,6 +56,32 @@ fn words(truth: &Truth) -> [&'static str; 5] {
     ["drive_type", "cache_medium", "cache_location", "cleaning_type", "mapping"].map(|name| word(truth, name))
 }
 
+#[test]
+fn a_copy_of_the_map_is_a_merge_of_its_own() {
+    // docs/zoned.md: at every 240th write a stall, and with a flush after each write two, one after the other, of 0.44 s.
+    let truth = shipped!("st8000as0022");
+    let finding = truth.finding("map_merge_ns");
+    assert!(finding.is_some_and(|finding| finding.measurable), "{finding:?}");
+    near(number(&truth, "map_merge_ns"), 440_000_000, 0.05);
+    assert_eq!(number(&truth, "map_merge_every"), 240);
+}
+
+/// A host-aware drive on which some isolated writes continue their zones: these are no entries, and merges come by entries.
+#[test]
+fn writes_that_continue_their_zones_count_for_no_merge() {
+    const SEED: u64 = 98_019;
+    let drawn = random_drive(SEED, Some(Kind::HostAware)).unwrap_or_else(|error| panic!("{error}"));
+    let truth = truth_of(&drawn.profile);
+    let Layer::Zoned(keys) = &drawn.profile.layer else { panic!("{}", drawn.profile.name) };
+    let merge = keys.host_aware.as_ref().and_then(|cache| cache.map_merge).map_or(0, |bytes| bytes.get());
+    // A merge passes over its tracks, none of which holds more than the first one.
+    let track = table(&truth, "track_bytes").into_iter().max().unwrap_or(u64::MAX);
+    let passing_ns = merge as f64 / track as f64 * number(&truth, "rotation_ns") as f64;
+    let said_ns = number(&truth, "map_merge_ns") as f64;
+    assert!(said_ns > passing_ns, "{said_ns} of {passing_ns}");
+    assert!(truth.finding("map_merge_ns").is_some_and(|finding| finding.measurable), "{truth:?}");
+}
+
 /// Within a fraction of the paper's figure.
 fn near(ours: u64, paper: u64, part: f64) {
     let off = ours.abs_diff(paper) as f64 / paper as f64;
