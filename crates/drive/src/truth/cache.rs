@@ -22,8 +22,9 @@ use skylight_disk::{Direction, Head, Lba, LbaExtent, Pba, PbaExtent, Sectors, Ti
 use skylight_layer::Medium;
 
 use super::finding::{Right, TrueFinding};
+use super::zones;
 use crate::drive::Drive;
-use crate::profile::{Bytes, CacheMedium, Journaled, Layer, Profile};
+use crate::profile::{Bytes, CacheMedium, Journaled, Layer, Profile, Zoned};
 
 /// A limit is measurable only if it is below this fraction of what a test can reach before the other limit.
 const REACHABLE_FRACTION: f64 = 0.95;
@@ -31,6 +32,9 @@ const REACHABLE_FRACTION: f64 = 0.95;
 const BLOCK: u64 = 4096;
 /// The granularity of the band test (Skylight, section 4.7: a = 1 MiB).
 const BAND_STEP: u64 = 1 << 20;
+
+/// Where the sizes of a journal are from.
+const WHY_SLOTS: &str = "the slots of the journal, one quantum each";
 
 /// The sizes of a cache in bytes.
 struct Sizes {
@@ -62,7 +66,17 @@ pub(super) fn isolated_writes(keys: &Journaled) -> u64 {
 
 fn sizes(profile: &Profile) -> Option<Sizes> {
     Some(match &profile.layer {
-        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) | Layer::Zoned(_) => return None,
+        Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return None,
+        Layer::Zoned(zoned) => {
+            let keys = zoned.host_aware.as_deref()?;
+            let quantum = keys.quantum.get();
+            Sizes {
+                cache: keys.places * quantum,
+                fill: zones::slots(keys) * quantum,
+                raw: zones::lone_writes(keys, 1, 1) * quantum,
+                why: WHY_SLOTS,
+            }
+        }
         Layer::SetAssociative(keys) => {
             let (cache, band) = (keys.cache.get(), keys.band.get());
             let fill = cache / band * usable(band, keys.watermark);
@@ -78,7 +92,7 @@ fn sizes(profile: &Profile) -> Option<Sizes> {
             cache: keys.places * keys.quantum.get(),
             fill: usable_slots(keys) * keys.quantum.get(),
             raw: isolated_writes(keys) * (keys.quantum.get() + keys.out_of_band.get()),
-            why: "the slots of the journal, one quantum each",
+            why: WHY_SLOTS,
         },
     })
 }
@@ -95,8 +109,12 @@ pub(crate) struct CacheFill {
 }
 
 impl CacheFill {
-    /// Of a drive with a persistent cache.
+    /// Of a drive with a persistent cache that takes writes to any address: that of a host-aware one takes what is not at
+    /// the write pointer of a zone.
     pub(crate) fn of(profile: &Profile) -> Option<Self> {
+        if matches!(profile.layer, Layer::Zoned(_)) {
+            return None;
+        }
         let Sizes { fill, .. } = sizes(profile)?;
         let map_entries = match &profile.layer {
             Layer::Journaled(keys) => usable_entries(keys),
@@ -110,32 +128,53 @@ impl CacheFill {
     }
 }
 
-/// The maximum number of map entries that writes of one block can create before the slots run out. Writes
-/// that wait together, up to the queue depth, share an entry of the journal.
-fn reachable_entries(profile: &Profile, keys: &Journaled, depth: u32) -> u64 {
-    let waiting = u64::from(profile.interface.queue_depth.min(depth));
-    let together = |writes: u64| {
-        let quanta = (writes * BLOCK).div_ceil(keys.quantum.get()).max(1);
-        usable_slots(keys) / quanta * writes
+/// The slots of a journal that writes may use, and the bytes of one and of the largest entry.
+struct Slots {
+    usable: u64,
+    quantum: u64,
+    entry_max: u64,
+}
+
+impl Slots {
+    /// The maximum number of map entries that writes of one block can create before the slots run out, if so many share an
+    /// entry of the journal.
+    fn reachable_entries(&self, sharing: u64) -> u64 {
+        let together = |writes: u64| {
+            let quanta = (writes * BLOCK).div_ceil(self.quantum).max(1);
+            self.usable / quanta * writes
+        };
+        let most = sharing.min(self.entry_max / BLOCK).max(1);
+        together(most).max(together(most.min(self.quantum / BLOCK).max(1)))
+    }
+
+    /// Map entries that the largest writes need to fill all slots: one per entry of whole quanta.
+    fn needed_entries(&self) -> u64 {
+        let quanta = (self.entry_max / self.quantum).max(1);
+        self.usable.div_ceil(quanta)
+    }
+}
+
+/// The slots of a drive whose map has a limit; that limit, and how many entries may be in use.
+fn limited_map(profile: &Profile) -> Option<(Slots, u64, u64)> {
+    let (usable, quantum, entry_max, entries, watermark) = match &profile.layer {
+        Layer::Journaled(keys) => {
+            (usable_slots(keys), keys.quantum, keys.entry_max, keys.map_entries?, keys.map_watermark)
+        }
+        Layer::Zoned(Zoned { host_aware: Some(keys), .. }) => {
+            (zones::slots(keys), keys.quantum, keys.entry_max, keys.map_entries?, keys.map_watermark)
+        }
+        _ => return None,
     };
-    let most = waiting.min(keys.entry_max.get() / BLOCK).max(1);
-    together(most).max(together(most.min(keys.quantum.get() / BLOCK).max(1)))
+    let slots = Slots { usable, quantum: quantum.get(), entry_max: entry_max.get() };
+    Some((slots, entries, self::usable(entries, watermark)))
 }
 
-/// Map entries that the largest writes need to fill all slots: one per entry of whole quanta.
-fn needed_entries(keys: &Journaled) -> u64 {
-    let quanta = (keys.entry_max.get() / keys.quantum.get()).max(1);
-    usable_slots(keys).div_ceil(quanta)
-}
-
-/// Sizes of the cache and of its map, for a host that has up to `depth` commands wait in the drive.
-pub(super) fn findings(profile: &Profile, depth: u32) -> Vec<TrueFinding> {
+/// Sizes of the cache and of its map, for a host of which up to `sharing` writes can share an entry of a journal.
+pub(super) fn findings(profile: &Profile, sharing: u64) -> Vec<TrueFinding> {
     let Some(Sizes { cache, fill, raw, why }) = sizes(profile) else { return Vec::new() };
     let (mut map, mut full_map) = (None, None);
-    if let Layer::Journaled(keys) = &profile.layer
-        && let (Some(entries), Some(usable)) = (keys.map_entries, usable_entries(keys))
-    {
-        let (reach, needed) = (reachable_entries(profile, keys, depth), needed_entries(keys));
+    if let Some((slots, entries, usable)) = limited_map(profile) {
+        let (reach, needed) = (slots.reachable_entries(sharing), slots.needed_entries());
         let far = (usable as f64 >= REACHABLE_FRACTION * reach as f64)
             .then(|| format!("slots run out at {reach} map entries at most, and {usable} may be in use"));
         let finding = TrueFinding::number(
@@ -158,7 +197,8 @@ pub(super) fn findings(profile: &Profile, depth: u32) -> Vec<TrueFinding> {
         },
     ];
     findings.extend(map);
-    findings
+    let unused = zones::without_pointers(profile);
+    findings.into_iter().map(|finding| finding.unless(unused.clone())).collect()
 }
 
 /// The band that contains an address: first byte and size.

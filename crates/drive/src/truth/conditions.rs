@@ -11,6 +11,9 @@
 use super::finding::TrueFinding;
 use crate::profile::{Conditions, Erase, Layer, MAX_QUEUE_DEPTH, PriorUse, Profile, VolatileCache};
 
+/// The size of the smallest writes.
+const BLOCK: u64 = 4096;
+
 /// A condition that puts findings out of reach, with the reason.
 struct Rule {
     findings: &'static [&'static str],
@@ -63,6 +66,21 @@ pub(super) fn depth(conditions: &Conditions) -> u32 {
         Some(true) => MAX_QUEUE_DEPTH,
         Some(false) | None => conditions.queue_depth,
     }
+}
+
+/// How many writes can share an entry of a journal: those that wait together in the drive, or, of a host-aware one, those
+/// that leave its volatile cache together.
+pub(super) fn sharing(conditions: &Conditions, profile: &Profile) -> u64 {
+    if !matches!(profile.layer, Layer::Zoned(_)) {
+        return profile.interface.queue_depth.min(depth(conditions)).into();
+    }
+    let bytes = match conditions.volatile_cache.fixed() {
+        Some(true) => conditions.volatile_cache_size,
+        Some(false) => return 1,
+        None => profile.interface.write_cache,
+    };
+    let runs = profile.interface.write_cache_runs.map_or(u64::MAX, u64::from);
+    (bytes.get() / BLOCK).min(runs)
 }
 
 /// Marks the findings that the conditions put out of reach.

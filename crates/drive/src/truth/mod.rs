@@ -48,7 +48,7 @@ impl Truth {
         let depth = conditions::depth(conditions);
         let drive = Drive::new(&quiet(profile), 0)?;
         let mut findings = kinds::findings(profile);
-        findings.extend(cache::findings(profile, depth));
+        findings.extend(cache::findings(profile, conditions::sharing(conditions, profile)));
         findings.extend(cache::bands(profile));
         if !matches!(profile.layer, Layer::Ssd(_)) {
             findings.extend(platters::findings(profile, &drive));

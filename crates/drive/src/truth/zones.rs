@@ -17,15 +17,13 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
         ZoneModel::HostManaged => "host-managed",
         ZoneModel::HostAware => "host-aware",
     };
-    let zones = profile.capacity.get().div_ceil(keys.zone_size.get());
     let capacity = keys.zone_capacity.unwrap_or(keys.zone_size);
-    let none = (u64::from(keys.conventional_zones) >= zones)
-        .then(|| "no zone of the drive has a write pointer".to_owned());
     let bytes = |name, bytes, why| TrueFinding::number(name, (bytes, "bytes"), Right::Equal, why);
     let mut findings = vec![
         TrueFinding::word("zone_model", model, "the drive declares it"),
         bytes("zone_bytes", keys.zone_size.get(), "the report of zones has it"),
-        bytes("zone_capacity_bytes", capacity.get(), "the report of zones has it").unless(none),
+        bytes("zone_capacity_bytes", capacity.get(), "the report of zones has it")
+            .unless(without_pointers(profile)),
     ];
     // The last zone may be smaller, and the test leaves it out.
     let whole =
@@ -33,6 +31,14 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     findings.extend(open_zones(keys, whole));
     findings.extend(keys.host_aware.as_deref().map(|cache| non_sequential(cache, whole)));
     findings
+}
+
+/// Why nothing shows on a drive with zones none of which has a write pointer; `None` for any other drive.
+pub(super) fn without_pointers(profile: &Profile) -> Option<String> {
+    let Layer::Zoned(keys) = &profile.layer else { return None };
+    let zones = profile.capacity.get().div_ceil(keys.zone_size.get());
+    (u64::from(keys.conventional_zones) >= zones)
+        .then(|| "no zone of the drive has a write pointer".to_owned())
 }
 
 /// How many zones can be written to at full speed, of a drive whose open zones have a limit or cost something; `whole`
