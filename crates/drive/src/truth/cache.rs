@@ -22,6 +22,7 @@ use skylight_disk::{Direction, Head, Lba, LbaExtent, Pba, PbaExtent, Sectors, Ti
 use skylight_layer::Medium;
 
 use super::finding::{Right, TrueFinding};
+use super::limits::{self, isolated_writes, usable_entries, usable_slots};
 use super::zones;
 use crate::drive::Drive;
 use crate::profile::{Bytes, CacheMedium, Journaled, Layer, Profile, Zoned};
@@ -44,26 +45,6 @@ struct Sizes {
     why: &'static str,
 }
 
-/// The part of `count` below a watermark.
-pub(super) fn usable(count: u64, watermark: f64) -> u64 {
-    (count as f64 * watermark) as u64
-}
-
-/// Slots that may be in use.
-pub(super) fn usable_slots(keys: &Journaled) -> u64 {
-    usable(keys.places, keys.place_watermark)
-}
-
-/// Map entries that may be in use.
-fn usable_entries(keys: &Journaled) -> Option<u64> {
-    keys.map_entries.map(|entries| usable(entries, keys.map_watermark))
-}
-
-/// Isolated writes of one block until cleaning starts.
-pub(super) fn isolated_writes(keys: &Journaled) -> u64 {
-    usable_slots(keys).min(usable_entries(keys).unwrap_or(u64::MAX))
-}
-
 fn sizes(profile: &Profile) -> Option<Sizes> {
     Some(match &profile.layer {
         Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return None,
@@ -72,14 +53,14 @@ fn sizes(profile: &Profile) -> Option<Sizes> {
             let quantum = keys.quantum.get();
             Sizes {
                 cache: keys.places * quantum,
-                fill: zones::slots(keys) * quantum,
-                raw: zones::lone_writes(keys, 1, 1) * quantum,
+                fill: limits::slots(keys) * quantum,
+                raw: limits::lone_writes(keys, 1, 1) * quantum,
                 why: WHY_SLOTS,
             }
         }
         Layer::SetAssociative(keys) => {
             let (cache, band) = (keys.cache.get(), keys.band.get());
-            let fill = cache / band * usable(band, keys.watermark);
+            let fill = cache / band * limits::usable(band, keys.watermark);
             Sizes { cache, fill, raw: fill, why: "all cache bands, each filled to its watermark" }
         }
         Layer::FullyAssociative(keys) => {
@@ -161,12 +142,12 @@ fn limited_map(profile: &Profile) -> Option<(Slots, u64, u64)> {
             (usable_slots(keys), keys.quantum, keys.entry_max, keys.map_entries?, keys.map_watermark)
         }
         Layer::Zoned(Zoned { host_aware: Some(keys), .. }) => {
-            (zones::slots(keys), keys.quantum, keys.entry_max, keys.map_entries?, keys.map_watermark)
+            (limits::slots(keys), keys.quantum, keys.entry_max, keys.map_entries?, keys.map_watermark)
         }
         _ => return None,
     };
     let slots = Slots { usable, quantum: quantum.get(), entry_max: entry_max.get() };
-    Some((slots, entries, self::usable(entries, watermark)))
+    Some((slots, entries, limits::usable(entries, watermark)))
 }
 
 /// Sizes of the cache and of its map, for a host of which up to `sharing` writes can share an entry of a journal.

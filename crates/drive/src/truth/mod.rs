@@ -15,6 +15,7 @@ mod cache;
 mod conditions;
 mod finding;
 mod kinds;
+mod limits;
 mod platters;
 mod work;
 mod zones;

@@ -13,9 +13,10 @@
 use skylight_disk::{Direction, Nanos, Sectors};
 use skylight_layer::{Medium, Purpose};
 
-use super::cache::{band_at, isolated_writes, usable};
+use super::cache::band_at;
 use super::finding::{Right, TrueFinding};
-use super::{quiet, zones};
+use super::limits::{isolated_writes, lone_writes, usable};
+use super::quiet;
 use crate::batch::Batch;
 use crate::drive::Drive;
 use crate::profile::{CleaningType, Duration, Layer, Profile, ProfileError, SetAssociative, Zoned};
@@ -207,7 +208,7 @@ impl Log {
                 let keys = zoned.host_aware.as_ref()?;
                 Some(Self {
                     every: keys.map_merge_every?,
-                    isolated: zones::lone_writes(keys, 1, 1),
+                    isolated: lone_writes(keys, 1, 1),
                     // A block behind the write pointer of the first zone that has one.
                     base: u64::from(zoned.conventional_zones) * zoned.zone_size.get() + BLOCK,
                 })

@@ -1,8 +1,8 @@
 //! What a drive with zones declares of them, its model and the size and capacity of its zones; how many it serves at full
 //! speed; what a host-aware one takes out of order before it blocks.
 
-use super::cache::usable;
 use super::finding::{Right, TrueFinding};
+use super::limits::lone_writes;
 use crate::profile::{HostAware, Layer, Profile, ZoneModel, Zoned};
 
 /// Size of the writes that fill the persistent cache (`docs/tests/non-sequential.md`).
@@ -50,19 +50,6 @@ fn open_zones(keys: &Zoned, whole: u64) -> Option<TrueFinding> {
     let few = few.then(|| format!("the drive has only {whole} zones with a write pointer"));
     let why = "the drive has resources for so many open zones";
     Some(TrueFinding::number("open_zones_edge", (most, "zones"), Right::Within(0.05), why).unless(few))
-}
-
-/// Slots of the cache that lone writes take before one of them waits: those above the watermark are a reserve, for which a
-/// write waits as long as `throttle` says.
-pub(super) fn slots(keys: &HostAware) -> u64 {
-    if keys.throttle.nanos().get() == 0 { keys.places } else { usable(keys.places, keys.place_watermark) }
-}
-
-/// Lone writes that are not in order, to different places, each of so many slots and of so many extents of the map, until one
-/// waits: all slots are in use, or all extents.
-pub(super) fn lone_writes(keys: &HostAware, slots_each: u64, extents_each: u64) -> u64 {
-    let extents = keys.map_entries.map_or(u64::MAX, |entries| usable(entries, keys.map_watermark));
-    (slots(keys) / slots_each.max(1)).min(extents / extents_each.max(1))
 }
 
 /// Bytes that lone writes to random places put into the persistent cache before one of them waits.
