@@ -537,6 +537,26 @@ def test_the_overhead_of_flash_by_a_coarse_clock_is_no_whole_tick(tick_ns: int) 
     assert found.interval is not None and found.interval[0] < out_of_band_ns < found.interval[1]
 
 
+def lone_writes(size: int, until: int, crosses: int) -> Run:
+    """Lone writes to flash: `until` bytes take one quantum, more take two; `crosses`: a piece more."""
+    pieces = 1 + crosses + (size > until)
+    latency_ns = 2_000_000 + 1_000_000 * pieces + np.arange(96) % 7 * 1_000
+    return Run(size, False, latency_ns, np.cumsum(latency_ns + 100_000))
+
+
+@pytest.mark.parametrize("is_array", [False, True])
+def test_a_stripe_ends_at_an_address_and_a_quantum_at_a_size(is_array: bool) -> None:
+    """Writes that end at a border of 64 KiB, and others as long that begin half as far before it."""
+    low, block = 60 << 10, 4096
+    footprints = Footprints("flash", 10e6)
+    for size in (block, low, low + block):
+        footprints.runs[size] = [lone_writes(size, low, 0) for _ in range(4)]
+    runs = Runs(footprints, shifted=[lone_writes(low, low, int(is_array)) for _ in range(4)])
+    seen = Seen(footprints, quantum=Quantum(low, low + block, 1e6, 1e4, 1.0))
+    found = {each.name: each for each in judge(seen, runs, Known())}
+    assert found["journal_quantum_bytes"].known != is_array
+
+
 def test_a_quantum_that_ends_at_a_stripe_of_any_size_is_unknown() -> None:
     footprints = Footprints("disk", 10e6)
     footprints.runs = {4096: []}
@@ -545,3 +565,15 @@ def test_a_quantum_that_ends_at_a_stripe_of_any_size_is_unknown() -> None:
         found = {each.name: each for each in judge(seen, Runs(footprints), Known())}
         assert set(found) == {"journal_quantum_bytes", "journal_entry_max_bytes", "out_of_band_ns"}
         assert not any(each.known for each in found.values())
+
+
+def test_a_step_far_longer_than_its_data_is_another_entry() -> None:
+    """64 KiB pass in a tenth of a revolution: two and a half more are those of a write cut in two."""
+    footprints = Footprints("disk", 10e6)
+    footprints.runs = {4096: [Run(4096, False, np.full(24, 12_000_000), np.arange(24) * 13_000_000)]}
+    tracks = Finding("track_bytes", {"od": 2_000_000, "id": 700_000}, None, None, 1.0, "")
+    turns = Finding("rotation_ns", 10_000_000, "ns", None, 1.0, "")
+    for step_turns, known in ((0.1, True), (1.1, True), (2.5, False)):
+        seen = Seen(footprints, quantum=Quantum(64 << 10, 68 << 10, step_turns * 10e6, 1e4, 1.0))
+        found = {each.name: each for each in judge(seen, Runs(footprints), Known([tracks, turns]))}
+        assert found["journal_quantum_bytes"].known == known, step_turns

@@ -17,7 +17,7 @@ from skylight.engines.conditions import engine_over
 from skylight.engines.sim import read_profile
 from skylight.evidence import EMPTY_LOG, F64, Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.infer import adjacent_tracks, minimum_access_time, track_phases
+from skylight.infer import adjacent_tracks, minimum_access_time, one_spindle, track_phases
 from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
 from skylight.probe.rotation import Rotation, places, seeks
@@ -264,6 +264,40 @@ def test_sizes_that_rise_and_fall_at_random_are_those_of_no_one_disk(rng: np.ran
         found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40)
         vars(found)["places"] = sized(sizes)
         assert found.is_shuffled == shuffled
+
+
+def reads_of(where: F64, turns: F64) -> IoLog:
+    """Reads of 4 KiB, one after the other, that complete after so many revolutions."""
+    offset = where.astype(np.uint64)
+    done = (turns * TURN_NS).astype(np.uint64)
+    sent = np.concatenate([done[:1], done[:-1]])
+    return IoLog(np.zeros(len(offset), np.uint8), offset, np.full(len(offset), 4096, np.uint32), sent, done)
+
+
+@pytest.mark.parametrize(
+    ("late", "two_speeds", "other"),
+    [(0.0, False, False), (0.2, False, False), (0.0, True, True), (0.1, True, True)],
+)
+def test_a_rotation_that_parts_of_the_addresses_do_not_follow_is_that_of_one_disk(
+    rng: np.random.Generator, late: float, two_speeds: bool, other: bool
+) -> None:
+    """Stripes of 256 KiB over two disks; `late` reads come at any angle, and they do on a single disk too."""
+    where = rng.permutation(1024) * 8192.0
+    turns = 3.0 * np.arange(1024) + where / 1e6
+    odd = (where // (256 << 10)) % 2 == 1
+    turns = np.where(odd, 1.64 * turns, turns) if two_speeds else turns
+    turns = (
+        np.sort(turns + np.where(rng.random(1024) < late, rng.random(1024), 0.0)) if not two_speeds else turns
+    )
+    assert one_spindle.is_by_parts(reads_of(where, turns), TURN_NS) == other
+
+
+def test_reads_of_another_disk_follow_another_rotation(rng: np.random.Generator) -> None:
+    where = rng.permutation(400) * 8192.0
+    turns = 3.0 * np.arange(400) + where / 1e6
+    first = reads_of(where, turns)
+    for speed, otherwise in ((1.0, False), (0.81, True), (0.01, False)):  # the last is read from no disk
+        assert one_spindle.turns_otherwise(reads_of(where, speed * turns), first, TURN_NS) == otherwise
 
 
 @pytest.mark.parametrize(("ends", "sure"), [(0.0, False), (0.7, False), (1.0, True)])

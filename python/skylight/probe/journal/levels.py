@@ -199,6 +199,11 @@ class Footprints:
         """How far halves of the repeats of the smallest size lie apart, ns."""
         return noise_of(self.runs[self.block], flash=self.flash)
 
+    def beside(self, size: int, runs: Sequence[Run]) -> Footprints:
+        """The smallest size, and other runs as those of a size: both compare as two sizes do."""
+        drawn = {self.block: self.runs[self.block], size: list(runs)}
+        return Footprints(self.medium, self.rotation_ns, drawn)
+
     def fastest_ns(self, size: int) -> float:
         """Latency of the fastest writes of a size, ns."""
         return float(typical(_rows(self.runs[size]).ravel(), flash=True))

@@ -64,12 +64,13 @@ class Many:
 
 @dataclass(slots=True)
 class Runs:
-    """What was measured: lone writes by size; waiting writes of some sizes, and of growing ones; lone
-    writes as long as entries; many lone writes; the first entry, written and read again and again; FLUSHes;
-    blocks that were written together; what the volatile cache does, and what a command takes that finds
-    nothing to do (ns)."""
+    """What was measured: lone writes by size, and some that begin further on; waiting writes of some sizes,
+    and of growing ones; lone writes as long as entries; many lone writes; the first entry, written and read
+    again and again; FLUSHes; blocks that were written together; what the volatile cache does, and what a
+    command takes that finds nothing to do (ns)."""
 
     footprints: Footprints = field(default_factory=lambda: Footprints(None, None))
+    shifted: list[Run] = field(default_factory=list)
     queues: list[tuple[int, IoLog]] = field(default_factory=list)
     ladder: list[tuple[int, IoLog]] = field(default_factory=list)
     many: list[Many] = field(default_factory=list)
@@ -139,23 +140,36 @@ class Bench:
         self.erases += 1
         return self.steps.erase(f"erase-{self.erases}")
 
-    def offsets(self, count: int, size: int, slots: int = SLOTS) -> U64:
-        """`count` offsets for writes of `size` bytes that go round the slots."""
-        stride = -(-(size + 2 * self.block) // (1 << 20)) << 20
+    def offsets(self, count: int, size: int, slots: int = SLOTS, *, further: int = 0) -> U64:
+        """`count` offsets for writes of `size` bytes that go round the slots; so many bytes further on."""
+        stride = -(-(size + further + 2 * self.block) // (1 << 20)) << 20
         slots = max(1, min(slots, self.steps.size // stride))
         order = self.steps.rng("slots").permutation(slots)
-        return (order[np.arange(count) % slots] * stride + self.block).astype(np.uint64)
+        return (order[np.arange(count) % slots] * stride + self.block + further).astype(np.uint64)
 
     def lone(self, size: int) -> None:
         """One more round of runs of lone writes of that size."""
-        runs = self.footprints.runs.setdefault(size, [])
+        self._rounds("lone", size, self.footprints.runs.setdefault(size, []))
+
+    def _rounds(self, name: str, size: int, runs: list[Run], further: int = 0) -> None:
+        """One more round of runs."""
         repeats = REFERENCE_REPEATS if size == self.block else REPEATS[self.pattern]
         for _ in range(repeats):
             erased = self.fresh()
-            name = f"lone-{size}-{len(runs) + 1}"
             params: dict[str, JsonScalar] = {"size_bytes": size, "erased": erased}
-            io = IoBatch.writes(self.offsets(WRITES[self.pattern], size), size)
-            runs.append(Run.of(size, erased, self.steps.run(name, io, params=params)))
+            io = IoBatch.writes(self.offsets(WRITES[self.pattern], size, further=further), size)
+            log = self.steps.run(f"{name}-{size}-{len(runs) + 1}", io, params=params)
+            runs.append(Run.of(size, erased, log))
+
+    def shift(self, size: int) -> None:
+        """Runs of lone writes of that size that begin half of it further on, until it is plain whether they
+        take more space: where they do, a border in the addresses lies under them."""
+        further = size // (4 * self.block) * 2 * self.block  # an odd number of blocks behind a border, as all
+        for _ in range(MORE_ROUNDS):
+            self._rounds("shifted", size, self.seen.shifted, further)
+            if not self.footprints.beside(size, self.seen.shifted).doubtful(size):
+                break
+            self.lone(self.block)
 
     def takes_more(self, size: int) -> bool:
         """Whether lone writes of that size take more space than those of one block, measured until it is
@@ -196,6 +210,8 @@ def measure(bench: Bench) -> None:
     edge = find_quantum(bench)
     if edge is None:
         return
+    if at_a_stripe(edge, bench.block):
+        bench.shift(edge)
     apart(bench)
     if bench.seen.depth >= FEWEST_DEPTH:
         find_bound(bench, edge)
@@ -324,3 +340,15 @@ def apart(bench: Bench) -> None:
         if depth > 1:
             bench.seen.together = written
         bench.steps.run(f"{name}-read", IoBatch.reads(offsets, bench.block))
+
+
+def at_a_stripe(low: int, block: int) -> bool:
+    """Whether the longest write of one quantum ends where stripes of an array end: all lone writes begin a
+    block behind a border of 1 MiB (`Bench.offsets`). Stripes are powers of two or three times those.
+
+    >>> at_a_stripe(60 << 10, 4096), at_a_stripe(832 << 10, 4096), at_a_stripe((3 << 20) - 4096, 4096)
+    (True, False, True)
+    """
+    end = low + block
+    odd = end // (end & -end)  # what is left without the factors of two
+    return odd in (1, 3)

@@ -29,8 +29,8 @@ from skylight.probe.journal.findings import (
     PACKING,
     QUANTUM,
 )
-from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints
-from skylight.probe.journal.measure import DEPTH, Many, Runs
+from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints, Run
+from skylight.probe.journal.measure import DEPTH, Many, Runs, at_a_stripe
 from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash
 from skylight.probe.journal.splits import Splits
 from skylight.units import format_duration, format_size
@@ -51,10 +51,14 @@ LOST_TURNS, LOST_HITS = 1.5, 20
 next surface, while a merge writes elsewhere and returns. Passes whose length is no whole number of entries
 stall at even distances too, as long as the fraction has not added up to an entry: over `n` stalls with a
 chance of 1/(n - 1), hence 5 % with 20 of them."""
-# A shorter merge is mostly a wait for the revolution, and another at other times.
 PROMPT_PAUSE_NS, PROMPT_WAY_NS = 30_000, 1_000_000
 """A host and a link that lose no revolution of a log which leaves a short gap for the next write: chosen,
 what fio needs on an idle host, and more than a disk behind SATA needs for a command without work."""
+LONGER, LOST = 1.5, 1.0
+"""How much longer than it takes to pass the head the step to another quantum may be: out-of-band data, ways
+to other tracks, and a revolution lost. Of five random drives whose quantum was right it was 0.25 of a
+revolution at most; of a bridge that cuts writes in two it is 2.4 revolutions for 0.07."""
+# A shorter merge is mostly a wait for the revolution, and another at other times.
 LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
 
 
@@ -174,7 +178,7 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     if runs.volatile == "hidden":
         why = "Writes end in a volatile cache that a FLUSH does not empty, so the journal is not seen."
         return [QUANTUM.unknown(why, ("rounds",)), ENTRY_MAX.unknown(why, ("rounds",))]
-    if seen.quantum is not None and at_a_stripe(seen.quantum.low, seen.footprints.block):
+    if seen.quantum is not None and _may_be_a_stripe(seen.quantum.low, seen.footprints, runs.shifted):
         why = (
             f"lone writes of more than {format_size(seen.quantum.low)} take longer, as with a quantum of a"
             " journal; but there they also reach the next stripe, if this is an array"
@@ -193,22 +197,37 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
             QUANTUM.unknown(why),
             ENTRY_MAX.unknown(why),
         ]
+    if (turns := _too_long(seen.quantum, seen.footprints, known)) is not None:
+        why = (
+            f"lone writes of more than {format_size(seen.quantum.low)} take"
+            f" {format_duration(int(seen.quantum.step_ns))} longer, and as much passes the head in"
+            f" {turns:.2g} revolutions at most: that is another entry, as of a write that was cut in two"
+        )
+        rows = tuple(f"lone-{size}-1" for size in (seen.quantum.low, seen.quantum.high))
+        unknown = [each.unknown(why, rows) for each in (QUANTUM, ENTRY_MAX, OUT_OF_BAND)]
+        return [*unknown, *_merge_findings(seen)]
     findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen, runs.splits)]
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
     return [*findings, _out_of_band(seen, seen.quantum, runs, known), *_merge_findings(seen)]
 
 
-def at_a_stripe(low: int, block: int) -> bool:
-    """Whether the longest write of one quantum ends where stripes of an array end: all lone writes begin a
-    block behind a border of 1 MiB (`measure.Bench.offsets`). Stripes are powers of two or three times those.
+def _may_be_a_stripe(low: int, footprints: Footprints, shifted: Sequence[Run]) -> bool:
+    """Whether writes of more than `low` bytes may take longer for they reach the next stripe: not if as long
+    ones that begin elsewhere, across that border, take no longer than a block."""
+    if not at_a_stripe(low, footprints.block):
+        return False
+    pair = footprints.beside(low, shifted)
+    return not shifted or pair.more(low) or pair.doubtful(low)
 
-    >>> at_a_stripe(60 << 10, 4096), at_a_stripe(832 << 10, 4096), at_a_stripe((3 << 20) - 4096, 4096)
-    (True, False, True)
-    """
-    end = low + block
-    odd = end // (end & -end)  # what is left without the factors of two
-    return odd in (1, 3)
+
+def _too_long(quantum: Quantum, footprints: Footprints, known: Known) -> float | None:
+    """The most revolutions in which a quantum passes the head, if the step takes far longer; else None, also
+    where tracks are not known, or the cache has none."""
+    turns = None if footprints.flash else _quantum_turns(quantum.low, known)
+    if turns is None or footprints.rotation_ns is None:
+        return None
+    return turns[1] if quantum.step_ns > (LONGER * turns[1] + LOST) * footprints.rotation_ns else None
 
 
 def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> Finding:

@@ -18,6 +18,7 @@ import numpy as np
 from skylight.evidence import F64, IoLog
 from skylight.infer.adjacent_tracks import NextTrack, next_track
 from skylight.infer.minimum_access_time import Reach
+from skylight.infer.one_spindle import is_by_parts, turns_otherwise
 from skylight.infer.phase import NONE, Coherence
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation import places, seeks
@@ -111,6 +112,17 @@ class Analysis:
         """The rotation."""
         first = self._log(self._first)
         return places.exact_turn(self.seen, first) if self.seen.rotates and len(first) else None
+
+    @cached_property
+    def turns_otherwise(self) -> tuple[str, ...]:
+        """The steps that have reads which wait as on a disk but do not follow the rotation."""
+        if self.turn is None:
+            return ()
+        first, period_ns = self._log(self._first), self.turn.period_ns
+        if is_by_parts(first, period_ns):
+            return (self._first,)
+        others = ("md", self._end[0])
+        return tuple(name for name in others if turns_otherwise(self._log(name), first, period_ns))
 
     @property
     def _first(self) -> str:

@@ -54,6 +54,12 @@ def _rotation(found: Analysis, without: str) -> Finding:
     if within(error, TURN_WIDTH) < 0.9:
         why = f"Two halves of the reads disagree by {100 * error:.2g} % of a revolution."
         return ROTATION.unknown(why)
+    if found.turns_otherwise:
+        why = (
+            f"Some blocks follow a revolution of {format_duration(turn.period_ns)} and others, which wait as"
+            " on a disk, do not: no one rotation is that of all disks behind these addresses."
+        )
+        return ROTATION.unknown(why, found.turns_otherwise)
     why = (
         f"Completions of 1,024 reads in 8 MiB follow a revolution of {format_duration(turn.period_ns)}"
         f" ({60e9 / turn.period_ns:,.0f} rpm); its two halves agree to {1e6 * error:.1f} parts in a million."
