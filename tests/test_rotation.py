@@ -282,7 +282,7 @@ def test_a_rotation_that_parts_of_the_addresses_do_not_follow_is_that_of_one_dis
     rng: np.random.Generator, late: float, two_speeds: bool, other: bool
 ) -> None:
     """Stripes of 256 KiB over two disks; `late` reads come at any angle, and they do on a single disk too."""
-    where = rng.permutation(1024) * 8192.0
+    where = np.asarray(rng.permutation(1024) * 8192.0, np.float64)
     turns = 3.0 * np.arange(1024) + where / 1e6
     odd = (where // (256 << 10)) % 2 == 1
     turns = np.where(odd, 1.64 * turns, turns) if two_speeds else turns
@@ -293,7 +293,7 @@ def test_a_rotation_that_parts_of_the_addresses_do_not_follow_is_that_of_one_dis
 
 
 def test_reads_of_another_disk_follow_another_rotation(rng: np.random.Generator) -> None:
-    where = rng.permutation(400) * 8192.0
+    where = np.asarray(rng.permutation(400) * 8192.0, np.float64)
     turns = 3.0 * np.arange(400) + where / 1e6
     first = reads_of(where, turns)
     for speed, otherwise in ((1.0, False), (0.81, True), (0.01, False)):  # the last is read from no disk
