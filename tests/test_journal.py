@@ -159,6 +159,22 @@ class TestPeriod:
         slow[799] = False
         assert rare_period(slow) is None
 
+    def test_a_write_that_does_not_count_makes_all_later_stalls_one_later(self) -> None:
+        """On a host-aware drive one that continues its zone is no entry of the log. What is left of other
+        stalls lines up at six times the period."""
+        slow = np.zeros(6400, bool)
+        slow[386:3800:387] = slow[386 + 9 * 387 + 1 :: 387] = True
+        slow[[185, 627, 6193]] = True
+        found = rare_period(slow)
+        assert found is not None and (found.every, found.offset, found.hits) == (387, 386, 16)
+        assert slow[found.places(6400)].all()
+
+    def test_a_row_that_slips_at_every_other_stall_is_none(self) -> None:
+        slow = np.zeros(6400, bool)
+        slow[np.cumsum([100, 101] * 31)] = True
+        found = rare_period(slow)
+        assert found is None or found.every == 201
+
     def test_two_stalls_are_too_few(self) -> None:
         slow = np.zeros(1000, bool)
         slow[[299, 599]] = True

@@ -23,6 +23,7 @@ drop of the rate to near zero); Page, "Continuous inspection schemes", Biometrik
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,7 @@ FEWEST_REFILLS, REFILL_SLACK = 8, 3
 one log, which may end amid a write; two more for each log more."""
 FEWEST_RARE, SHORTEST_RARE = 3, 4
 MOST_CHANCE = 1e-3
+MOST_SLIPS = 0.25  # of the stalls of a period: more of them and it is another's
 MOST_PARTS = 16
 SEEN_PART = 0.3
 
@@ -225,34 +227,56 @@ def _unit(between: I64) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class RarePeriod:
-    """Stalls at `offset`, `offset + every`, ... of the commands; `chance` bounds that it is an accident."""
+    """Stalls at `offset`, `offset + every`, ... of the commands, but all those at or behind one of `slips` a
+    command later; `chance` bounds that it is an accident."""
 
     every: int
     offset: int
     hits: int
     unexplained: int
     chance: float
+    slips: tuple[int, ...] = ()
 
     def places(self, count: int) -> I64:
         """The commands of `count` that the period names."""
-        return np.arange(self.offset, count, self.every, dtype=np.int64)
+        named = self.slipped(np.arange(self.offset, count, self.every, dtype=np.int64))
+        return named[named < count]
+
+    def slipped(self, named: I64) -> I64:
+        """Commands, later by as many as slips come before."""
+        for slip in self.slips:
+            named = named + (named >= slip - 1)
+        return named
 
 
-def _places(slow: Bools, first: int, every: int) -> I64 | None:
-    """The commands that a period names, if there are enough and all of them are slow."""
-    if every < SHORTEST_RARE:
+def _slips(slow: Bools, first: int, every: int) -> list[int] | None:
+    """Where stalls of a period come a command later than before, if there are enough and all are slow.
+
+    A command that leaves nothing to do, as a write that continues a zone and needs no entry in a log, does
+    not count in the period: from then on all come one later."""
+    if every < SHORTEST_RARE or first + (FEWEST_RARE - 1) * every >= len(slow):
         return None
-    named = np.arange(first, len(slow), every, dtype=np.int64)
-    return named if len(named) >= FEWEST_RARE and bool(slow[named].all()) else None
+    slips: list[int] = []
+    at, hits = first, 1
+    while at + every < len(slow):
+        at += every
+        if not slow[at]:
+            at += 1
+            if at == len(slow) or not slow[at]:
+                return None
+            slips.append(at)
+        hits += 1
+    return slips if len(slips) <= MOST_SLIPS * hits else None
 
 
 def rare_period(slow: Bools, known_slow: Bools | None = None) -> RarePeriod | None:
     """The period of the slow commands, or None where none is sure.
 
     A period is accepted only where every place that it predicts, from the first period on, holds a stall, at
-    least three times, and so often that scattered stalls would hardly line up by themselves: the chance is
-    bounded by the number of periods and offsets that could have been seen times the probability that as many
-    predicted places are all slow, with the rate of slow commands that the period does not explain (and one
+    least three times (now and then a command later than before: `RarePeriod.slips`), and so often that
+    scattered stalls would hardly line up by themselves: the chance is bounded by the number of periods and
+    offsets that could have been seen times the probability that as many predicted places are all slow, with
+    the rate of slow commands that the period does not explain (and one
     more, so that no stall at all is not taken for certainty).
 
     `known_slow` counts the commands that are slow in any one of several repeats, of which `slow` holds those
@@ -269,9 +293,12 @@ def rare_period(slow: Bools, known_slow: Bools | None = None) -> RarePeriod | No
     for first_number, first in enumerate(at[: len(at) - FEWEST_RARE + 1]):
         for second in at[first_number + 1 :]:
             every = int(second - first)
-            named = _places(slow, int(first), every) if first < every else None
-            if named is not None and (best is None or len(named) > best.hits):
-                best = _judged(slow, known_slow, every, int(first), len(named))
+            slips = _slips(slow, int(first), every) if first < every else None
+            if slips is None:
+                continue
+            found = _judged(slow, known_slow, every, int(first), tuple(slips))
+            if best is None or (found.hits, -len(found.slips)) > (best.hits, -len(best.slips)):
+                best = found
     if best is None or best.chance > MOST_CHANCE or _half_seen(slow, best):
         return None
     return best
@@ -284,23 +311,26 @@ def _half_seen(slow: Bools, found: RarePeriod) -> bool:
         if found.every % part:
             continue
         every = found.every // part
-        named = np.arange(found.offset % every, len(slow), every)
-        between = named[(named - found.offset) % found.every != 0]
-        if len(between) and np.mean(slow[between]) >= SEEN_PART:
+        named = np.arange(found.offset % every, len(slow), every, dtype=np.int64)
+        between = found.slipped(named[(named - found.offset) % found.every != 0])
+        if len(between) and np.mean(slow[between[between < len(slow)]]) >= SEEN_PART:
             return True
     return False
 
 
-def _judged(slow: Bools, known_slow: Bools | None, every: int, offset: int, hits: int) -> RarePeriod:
+def _judged(
+    slow: Bools, known_slow: Bools | None, every: int, offset: int, slips: tuple[int, ...]
+) -> RarePeriod:
     count = len(slow)
+    hits = len(RarePeriod(every, offset, 0, 0, 1.0, slips).places(count))
     unexplained = int(np.count_nonzero(slow)) - hits
     rate = (unexplained + 1) / count
     if known_slow is not None:
         alone = (int(np.count_nonzero(known_slow)) - hits + 1) / count
         rate = min(rate, max(alone, 0.0) ** 2 + 1.0 / count)
     # offsets and periods of which as many places fit in the run: about (count / hits)^2 / 2
-    tried = (count / hits) ** 2 / 2
-    return RarePeriod(every, offset, hits, unexplained, min(1.0, tried * rate**hits))
+    tried = (count / hits) ** 2 / 2 * sum(comb(hits, each) for each in range(len(slips) + 1))
+    return RarePeriod(every, offset, hits, unexplained, min(1.0, tried * rate**hits), slips)
 
 
 @dataclass(frozen=True, slots=True)
