@@ -43,7 +43,7 @@ pub(crate) struct Unsynced {
     pub freed: Freed,
     /// The same at native locations, which resets of zones gave up.
     pub given_up: Freed,
-    /// Native locations of data that a tag of a zone vouches for with a checksum.
+    /// On a drive with zones, locations of data that a tag of a zone or of the cache vouches for with a checksum.
     pub vouched: Freed,
     /// Tags of bands, which wait for their data.
     pub waiting: VecDeque<Tag>,
@@ -105,7 +105,7 @@ impl FlushState {
         self.both().any(|unsynced| unsynced.given_up.touches(extent))
     }
 
-    /// Whether a recovery may still compare what lies in a native location with a checksum.
+    /// Whether a recovery of a drive with zones may still compare what lies in a location with a checksum.
     pub fn is_vouched(&self, extent: PbaExtent) -> bool {
         self.vouched_before.touches(extent) || self.both().any(|unsynced| unsynced.vouched.touches(extent))
     }

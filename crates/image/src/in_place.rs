@@ -106,7 +106,7 @@ impl Interpreter {
         match source {
             Source::Host(lba) => self.write_home(LbaExtent::new(lba.into(), extent.len), layer, host),
             // The commits that follow bring its bytes.
-            Source::HostToCache => {
+            Source::ToCache => {
                 self.note_room(extent);
                 Ok(())
             }
@@ -132,6 +132,11 @@ impl Interpreter {
                 let pba = pba.into();
                 let (access, taken) = self.room_of(lba, pba);
                 (pba, Kind::Cached { data_crc: 0, access, taken })
+            }
+            // The layer's address changes, and no other.
+            MapChange::Relocated { lba, pba } => {
+                let (access, taken) = self.room_of(lba, pba.into());
+                (pba.into(), Kind::Cached { data_crc: 0, access, taken })
             }
             MapChange::Native { .. } => (Pba(0), Kind::Home { follows: 0 }),
             MapChange::Remapped { pba, .. } => (pba.into(), Kind::Moved),

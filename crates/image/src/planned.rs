@@ -49,7 +49,11 @@ impl Interpreter {
     ) -> Result<(), ImageError> {
         match access.source {
             Source::Host(_) => self.write_to_place((access.medium, access.extent), layer, host),
-            Source::HostToCache => {
+            Source::ToCache => {
+                if access.purpose == Purpose::CleanStage {
+                    // A tag of what moves may survive a cut that takes those before it, with the records of its zone.
+                    self.flush_now()?;
+                }
                 self.claim(self.cache_medium(), access.extent, layer)?;
                 self.note_room(access.extent);
                 Ok(())
@@ -126,6 +130,7 @@ impl Interpreter {
     ) -> Result<(), ImageError> {
         match change {
             MapChange::Cached { lba, pba } => self.commit_cached((lba, pba.into()), layer, host),
+            MapChange::Relocated { lba, pba } => self.commit_relocated((lba, pba.into()), layer),
             MapChange::Native { lba } => {
                 self.begin_tag()?;
                 self.give_back(lba, PbaExtent::default());
@@ -164,11 +169,41 @@ impl Interpreter {
         }
         self.begin_tag()?;
         self.give_back(lba, PbaExtent::default());
+        self.tag_cached((lba, pba), crc);
+        Ok(())
+    }
+
+    /// What reads return of an extent goes to another place in the cache. The old one is not written over before a sync has
+    /// made the new one durable, as for any place that a change of the map frees.
+    fn commit_relocated(
+        &mut self,
+        (lba, pba): (LbaExtent, Pba),
+        layer: &dyn Layer,
+    ) -> Result<(), ImageError> {
+        let mut pieces = Vec::new();
+        self.pieces(lba, layer, &mut |medium, from| pieces.push((medium, from)));
+        let (data, bad) = self.read_pieces(&pieces)?;
+        let cache = self.cache_medium();
+        if !self.plants.has(Planted::MoveWithoutData) {
+            self.write((cache, pba), &data, layer)?;
+        }
+        self.spoil(cache, pba, &bad)?;
+        self.begin_tag()?;
+        self.give_back(lba, PbaExtent::default());
+        self.tag_cached((lba, pba), crc32c::crc32c(&data));
+        Ok(())
+    }
+
+    /// Logs that an extent is in the cache, at a place whose data has a checksum.
+    fn tag_cached(&mut self, (lba, pba): (LbaExtent, Pba), crc: u32) {
+        if self.zones.is_some() {
+            // A recovery that refuses this tag for its data refuses what follows it in its plan, too.
+            self.flush.since.vouched.add(PbaExtent::new(pba, lba.len));
+        }
         let (access, taken) = self.room_of(lba, pba);
         let tag = self.tag(lba, pba, Kind::Cached { data_crc: crc, access, taken });
         self.state.apply(&tag);
         self.log.append(tag);
-        Ok(())
     }
 
     /// A tag for a band: at once, or when what it vouches for is durable.

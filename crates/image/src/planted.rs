@@ -39,6 +39,8 @@ pub enum Planted {
     PlacesFollow,
     /// What a reset of a zone gives up is written over at once.
     ResetForgets,
+    /// What moves within the cache is not written where it goes.
+    MoveWithoutData,
     /// Recovery believes how far a zone is written without looking at its data.
     ZoneWithoutData,
     /// Recovery takes the tag of a zone without those that it continues.

@@ -105,7 +105,7 @@ fn understand(
         faults.extend(reader.stray_part(superblock, head.generation)?);
     }
     if let Some(zoned) = layer.zoned() {
-        state.forget_strays(zoned.layout());
+        state.reconcile_zones(zoned.layout());
     }
     state.settle(Sectors(superblock.capacity / SECTOR_BYTES));
     let position = blocks.last().map_or(head.log_position, |block| block.position + 1);

@@ -17,6 +17,8 @@
 //!   before the reset has its data.
 //! * A plan that is refused leaves the records as they were.
 
+use std::collections::BTreeSet;
+
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneRecord};
 use skylight_layer::{Layer, MapChange, Plan, Purpose, Source, Step};
@@ -49,17 +51,19 @@ impl State {
 }
 
 impl State {
-    /// Forgets what the persistent cache has of zones that are empty: writes to them whose records were lost.
-    pub fn forget_strays(&mut self, zones: &ZoneLayout) {
+    /// Brings the records of zones and the persistent cache together, where a power cut has left a write in the cache without
+    /// the record that came with it: what the cache has of zones that are empty is forgotten, and what it has of others was
+    /// written out of order.
+    pub fn reconcile_zones(&mut self, zones: &ZoneLayout) {
         let all = LbaExtent::new(Lba(0), zones.sectors);
-        let strays: Vec<LbaExtent> = self
-            .map
-            .overlapping(all)
-            .map(|mapped| zones.zone_of(mapped.lba.start))
-            .filter(|&zone| !zones.is_conventional(zone) && self.zones.of(zone) == ZoneRecord::empty(zone))
-            .map(|zone| zones.extent_of(zone))
-            .collect();
-        strays.into_iter().for_each(|zone| self.map.remove(zone));
+        let in_cache = self.map.overlapping(all).map(|mapped| zones.zone_of(mapped.lba.start));
+        let cached: BTreeSet<u32> = in_cache.filter(|&zone| !zones.is_conventional(zone)).collect();
+        for zone in cached {
+            match self.zones.of(zone) {
+                record if record == ZoneRecord::empty(zone) => self.map.remove(zones.extent_of(zone)),
+                record => self.zones.set(ZoneRecord { non_sequential: true, ..record }),
+            }
+        }
     }
 }
 

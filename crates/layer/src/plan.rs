@@ -35,7 +35,7 @@ pub enum Purpose {
     MapMerge,
     /// Cleaning: reads cached data and the rest of a band.
     CleanRead,
-    /// Cleaning: stages a merged band in the cache.
+    /// Cleaning: stages a merged band in the cache, or moves cached data within it.
     CleanStage,
     /// Cleaning: writes a merged band to its native location.
     CleanWrite,
@@ -110,9 +110,9 @@ pub enum Source {
     Medium,
     /// The host writes that the plan completes, from this host sector on: data at its native location.
     Host(Lba48),
-    /// The host writes that the plan completes, into the persistent cache: the commits that follow map each extent to
-    /// its location within this access.
-    HostToCache,
+    /// Into the persistent cache: the commits that follow map each extent to its location within this access, and say whether
+    /// its data is that of the host writes that the plan completes or moves within the cache.
+    ToCache,
     /// What reads return from this host sector on: cleaning writes that to a native location.
     Merged(Lba48),
     /// The drive itself: out-of-band data, maps, staged bands.
@@ -122,11 +122,18 @@ pub enum Source {
 /// A change of the map from host extents to locations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapChange {
-    /// The extent is in the persistent cache.
+    /// The extent is in the persistent cache, with the data of a host write.
     Cached {
         /// The host extent.
         lba: LbaExtent,
         /// The location of its first sector.
+        pba: Pba48,
+    },
+    /// The extent moves within the persistent cache, with what reads return of it.
+    Relocated {
+        /// The host extent.
+        lba: LbaExtent,
+        /// The new location of its first sector.
         pba: Pba48,
     },
     /// The extent is at its native location.
@@ -148,7 +155,10 @@ impl MapChange {
     #[inline]
     pub fn extent(&self) -> LbaExtent {
         match *self {
-            Self::Cached { lba, .. } | Self::Native { lba } | Self::Remapped { lba, .. } => lba,
+            Self::Cached { lba, .. }
+            | Self::Relocated { lba, .. }
+            | Self::Native { lba }
+            | Self::Remapped { lba, .. } => lba,
         }
     }
 }

@@ -174,7 +174,9 @@ impl Cached {
                 let cache_band = lba.start.get() / self.spec.band.get() % self.spec.cache_bands;
                 self.empty(cache_band);
             }
-            MapChange::Remapped { lba, .. } => panic!("{lba:?} has one native location"),
+            MapChange::Remapped { lba, .. } | MapChange::Relocated { lba, .. } => {
+                panic!("{lba:?} has one native location, and leaves the cache only for that")
+            }
         }
     }
 

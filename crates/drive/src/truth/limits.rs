@@ -1,5 +1,7 @@
 //! What may be in use in a persistent cache before a write waits for cleaning: slots and map entries below their watermarks.
 
+use skylight_layer::zoned::aware::host_slots;
+
 use crate::profile::{HostAware, Journaled};
 
 /// The part of `count` below a watermark.
@@ -25,7 +27,11 @@ pub(super) fn isolated_writes(keys: &Journaled) -> u64 {
 /// Slots of the cache that lone writes take before one of them waits: those above the watermark are a reserve, for which a
 /// write waits as long as `throttle` says.
 pub(super) fn slots(keys: &HostAware) -> u64 {
-    if keys.throttle.nanos().get() == 0 { keys.places } else { usable(keys.places, keys.place_watermark) }
+    let watermark = usable(keys.places, keys.place_watermark);
+    if keys.throttle.nanos().get() > 0 {
+        return watermark;
+    }
+    host_slots(keys.places, watermark, keys.entry_max.get().div_ceil(keys.quantum.get()))
 }
 
 /// Lone writes that are not in order, to different places, each of so many slots and of so many extents of the map, until one

@@ -66,9 +66,20 @@ fn zones_with_a_persistent_cache_survive_cuts() {
 }
 
 #[test]
+fn zones_with_a_full_cache_survive_cuts() {
+    lives(DRIVES[4]);
+}
+
+#[test]
 fn planted_faults_are_noticed() {
     let seed = number("PROPTEST_RNG_SEED", 1);
-    for planted in [Planted::NoSync, Planted::ResetForgets, Planted::ZoneWithoutData, Planted::ZoneAlone] {
+    for planted in [
+        Planted::NoSync,
+        Planted::ResetForgets,
+        Planted::MoveWithoutData,
+        Planted::ZoneWithoutData,
+        Planted::ZoneAlone,
+    ] {
         let noticed = DRIVES.into_iter().find_map(|drive| {
             let mut life = Life::new(drive, (true, false), seed, Some(planted));
             let why = life.live(5_000).err()?;

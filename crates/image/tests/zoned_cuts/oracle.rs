@@ -59,6 +59,8 @@ pub struct Shape {
     pub host_aware: bool,
     /// Whether it has a persistent cache for writes out of order, and cleans.
     pub cleans: bool,
+    /// Whether it cleans only when that is full.
+    pub is_lazy: bool,
 }
 
 /// What the host asks.
@@ -270,7 +272,15 @@ impl Oracle {
                         .all(|(sector, value)| states.iter().any(|state| state.values[sector] == *value))
             };
             let capacity = self.shape.capacity;
-            return states.iter().rev().find(|state| state.may_say(said, capacity) && values_are(state));
+            let may_say = |state: &ZoneState| {
+                // What the cache had of the zone before a reset that is not durable may be found in it.
+                let flagged = said.non_sequential && !state.said.non_sequential;
+                let may_be = !flagged || states.iter().any(|state| state.said.non_sequential);
+                may_be
+                    && state
+                        .may_say(Said { non_sequential: said.non_sequential && !flagged, ..said }, capacity)
+            };
+            return states.iter().rev().find(|state| may_say(state) && values_are(state));
         }
         let exact = !self.shape.host_aware && !self.is_conventional(number);
         let reads_as = |state: &&ZoneState| match said.condition {

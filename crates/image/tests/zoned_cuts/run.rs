@@ -45,7 +45,7 @@ pub struct Drive {
     pub shape: Shape,
 }
 
-pub const DRIVES: [Drive; 4] = [
+pub const DRIVES: [Drive; 5] = [
     Drive { name: "host-managed", shape: shape(8, 24, 1) },
     Drive { name: "host-managed, short capacity", shape: shape(7, 17, 0) },
     Drive { name: "host-aware", shape: Shape { host_aware: true, ..shape(6, 24, 1) } },
@@ -53,14 +53,26 @@ pub const DRIVES: [Drive; 4] = [
         name: "host-aware, with a persistent cache",
         shape: Shape { host_aware: true, cleans: true, ..shape(6, 24, 1) },
     },
+    Drive {
+        name: "host-aware, with a persistent cache that is full",
+        shape: Shape { host_aware: true, cleans: true, is_lazy: true, ..shape(16, 24, 0) },
+    },
 ];
 
 const fn shape(zones: u64, capacity: u64, conventional: u64) -> Shape {
-    Shape { zones, zone_sectors: 24, capacity, conventional, host_aware: false, cleans: false }
+    Shape {
+        zones,
+        zone_sectors: 24,
+        capacity,
+        conventional,
+        host_aware: false,
+        cleans: false,
+        is_lazy: false,
+    }
 }
 
-/// A persistent cache that some ten writes fill, and what cleans it; where zones begin behind it.
-fn aware(zone: Sectors) -> (AwareSpec, Pba) {
+/// A persistent cache that some ten writes fill, and what cleans it, in idle time or not; where zones begin behind it.
+fn aware(zone: Sectors, is_lazy: bool) -> (AwareSpec, Pba) {
     let mut journal = JournalSpec {
         region: PbaExtent::default(),
         quantum: Sectors(8),
@@ -68,7 +80,7 @@ fn aware(zone: Sectors) -> (AwareSpec, Pba) {
         gap: Sectors(0),
         entry_max: Sectors(16),
         entry_writes: 4,
-        slots: 14,
+        slots: if is_lazy { 10 } else { 14 },
     };
     let mut at = Pba(START);
     let [region, staging, map_merge, zone_log] =
@@ -85,14 +97,14 @@ fn aware(zone: Sectors) -> (AwareSpec, Pba) {
         bookkeeping: Bookkeeping::default(),
         zone_log,
         journal,
-        watermark: 10,
-        map_limit: Some(24),
+        watermark: if is_lazy { 4 } else { 10 },
+        map_limit: (!is_lazy).then_some(24),
         map_merge_every: Some(7),
         map_copies: 1,
         map_merge,
         staging,
         chunk: Sectors(10),
-        idle_after: Some(Nanos(1)),
+        idle_after: (!is_lazy).then_some(Nanos(1)),
         throttle: ThrottleSpec { first: second, step: none, most: second, writes: 8, one_in: 1 },
         estimate: Estimate { revolution: second, seek: none, stroke: none, platters: 1_000, track: 100 },
     };
@@ -290,13 +302,14 @@ impl Lives for Life {
     type Oracle = Oracle;
 
     fn layer(&self) -> Box<dyn Layer> {
-        let Shape { zones, zone_sectors, capacity, conventional, host_aware, cleans } = self.oracle.shape;
+        let Shape { zones, zone_sectors, capacity, conventional, host_aware, cleans, is_lazy } =
+            self.oracle.shape;
         let model = if host_aware { ZoneModel::HostAware } else { ZoneModel::HostManaged };
         let mut layout = ZoneLayout::new(model, Sectors(zones * zone_sectors), Sectors(zone_sectors));
         layout.capacity = Sectors(capacity);
         layout.conventional = conventional as u32;
         layout.unrestricted_reads = true;
-        let (spec, behind) = aware(Sectors(zone_sectors));
+        let (spec, behind) = aware(Sectors(zone_sectors), is_lazy);
         let (aware, start) = if cleans { (Some(spec), behind) } else { (None, Pba(START)) };
         Box::new(ZonedLayer::new(ZonedSpec { layout, start, aware }))
     }

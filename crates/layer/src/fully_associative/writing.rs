@@ -232,7 +232,7 @@ impl FullyAssociative {
         };
         let pba = self.layout.slot_start(at.zone, slot) + Sectors(offset.into());
         let lba = LbaExtent::new(lba.start, Sectors(len.into()));
-        plan.write(Medium::Platter, PbaExtent::new(pba, lba.len), purpose, Source::HostToCache);
+        plan.write(Medium::Platter, PbaExtent::new(pba, lba.len), purpose, Source::ToCache);
         let replaces = !self.exceptions.insert_if_clear(lba, pba);
         let emptied = replaces && self.release(at.zone, lba);
         if replaces {

@@ -199,6 +199,17 @@ impl Journal {
         }
     }
 
+    /// The records, the oldest first, including obsolete ones that are not dropped yet.
+    pub fn records(&self) -> impl Iterator<Item = &JournalRecord> {
+        self.records.iter()
+    }
+
+    /// Drops so many of the oldest records, which must be obsolete: that frees their slots.
+    pub fn drop_oldest(&mut self, records: usize) {
+        self.records.drain(..records);
+        self.prefetched = self.prefetched.saturating_sub(records);
+    }
+
     /// The first live extent of the newest live record. Drops the obsolete records after it.
     pub fn newest(&mut self, map: &ExtentMap) -> Option<LbaExtent> {
         while let Some(record) = self.records.back() {
@@ -214,6 +225,14 @@ impl Journal {
 
 /// The first part of a record to which the map still points.
 fn live_part(map: &ExtentMap, record: &JournalRecord) -> Option<LbaExtent> {
+    live_parts(map, record).next().map(|found| found.lba)
+}
+
+/// The parts of a record to which the map still points, in the order of their addresses.
+pub fn live_parts<'a>(
+    map: &'a ExtentMap,
+    record: &'a JournalRecord,
+) -> impl Iterator<Item = Mapped> + use<'a> {
     let is_live = |found: &Mapped| found.pba == record.pba + (found.lba.start - record.lba.start);
-    map.overlapping(record.lba).find(is_live).map(|found| found.lba)
+    map.overlapping(record.lba).filter(is_live)
 }

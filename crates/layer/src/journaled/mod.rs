@@ -134,7 +134,7 @@ impl Journaled {
         if !location.out_of_band.is_empty() {
             plan.write(self.spec.cache_medium, location.out_of_band, Purpose::OutOfBand, Source::Internal);
         }
-        plan.write(self.spec.cache_medium, location.data, Purpose::Cache, Source::HostToCache);
+        plan.write(self.spec.cache_medium, location.data, Purpose::Cache, Source::ToCache);
         let mut pba = location.data.start;
         for lba in extents {
             self.cancel_cleaning_of(lba);

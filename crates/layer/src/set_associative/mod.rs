@@ -147,7 +147,7 @@ impl SetAssociative {
             }
             let pba = self.allocate(cache_band, needed);
             let extent = PbaExtent::new(pba, lba.len);
-            plan.write(self.spec.cache_medium, extent, Purpose::Cache, Source::HostToCache);
+            plan.write(self.spec.cache_medium, extent, Purpose::Cache, Source::ToCache);
             self.exceptions.insert(lba, pba);
             plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));
         }

@@ -219,6 +219,7 @@ impl Logs {
                 }
             }
             MapChange::Remapped { lba, pba } => self.remap(lba, pba.into()),
+            MapChange::Relocated { lba, .. } => panic!("{lba:?} moves only with its band"),
         }
     }
 

@@ -559,7 +559,9 @@ impl Journal {
                 }
             }
             MapChange::Native { lba } => self.commit_native(taken, lba),
-            MapChange::Remapped { lba, .. } => panic!("{lba:?} has one native location"),
+            MapChange::Remapped { lba, .. } | MapChange::Relocated { lba, .. } => {
+                panic!("{lba:?} has one native location, and leaves the cache only for that")
+            }
         }
     }
 

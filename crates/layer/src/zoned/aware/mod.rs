@@ -4,6 +4,7 @@
 //! * This file: writes out of order go to a persistent cache, a journal at a fixed place, that has an extent map.
 //! * `cleaning`: zones leave the cache by read-modify-write, in idle time and when the cache is full.
 //! * [`throttle`]: how long a write waits for cleaning when the cache is full.
+//! * `moving`: how the reserve of a full cache gets free slots again, when the oldest entries hold writes to many zones.
 //!
 //! The journal is that of the drive-managed drives of the same maker (`journaled/journal.rs`): each entry takes whole slots, so a
 //! write that is flushed alone takes a slot whatever its size. The rules of zones stay with the zone table, which cleaning
@@ -15,6 +16,7 @@
 //! Source: Evaluating Host Aware SMR Drives (HotStorage '16), sections 2 and 3.
 
 mod cleaning;
+mod moving;
 pub mod open_zones;
 #[cfg(test)]
 mod tests;
@@ -29,7 +31,7 @@ use crate::capabilities::zoned::{Preparation, ZoneLayout};
 use crate::extent_map::ENTRY_MAX_SECTORS;
 use crate::extent_map::ExtentMap;
 use crate::journaled::JournalSpec;
-use crate::journaled::journal::{Journal, JournalRecord};
+use crate::journaled::journal::{EntryLocation, Journal, JournalRecord};
 use crate::plan::{CacheUse, Idle, MapChange, Medium, Piece, Plan, Purpose, Source, Step};
 use crate::restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
@@ -87,6 +89,19 @@ pub struct AwareSpec {
     pub throttle: ThrottleSpec,
     /// What the drive takes the steps of cleaning to cost.
     pub estimate: Estimate,
+}
+
+impl AwareSpec {
+    /// Slots that may be in use with the host's writes: all but those of the two largest entries that moving needs, one for
+    /// what moves and one of which a part has moved already; where the reserve is smaller than that, no reserve.
+    pub fn host_slots(&self) -> u64 {
+        host_slots(self.journal.slots, self.watermark, self.journal.quanta(self.journal.entry_max))
+    }
+}
+
+/// See [`AwareSpec::host_slots`]: of so many slots, a watermark, and the slots of the largest entry.
+pub fn host_slots(slots: u64, watermark: u64, entry: u64) -> u64 {
+    slots.saturating_sub(2 * entry).max(watermark)
 }
 
 /// See the module documentation.
@@ -248,21 +263,13 @@ impl Aware {
         (entry_max, if is_full { 1 } else { entry_writes.min(in_map).max(1) })
     }
 
-    /// Writes one journal entry, after cleaning if that is necessary.
+    /// Writes one journal entry of the host's data, after cleaning if that is necessary.
     fn entry(&mut self, extents: &[LbaExtent], data: Sectors, table: &mut ZoneTable, plan: &mut Plan) {
         let quanta = self.spec.journal.quanta(data);
         // An extent that is written splits at most one of the map.
         let map_entries = extents.iter().map(|extent| extent.len.get().div_ceil(ENTRY_MAX_SECTORS) + 1).sum();
         self.clean_for(quanta, map_entries, table, plan);
-        self.entries += 1;
-        let since_merge = self.spec.map_merge_every.map(|every| self.entries % every);
-        if self.entries > self.spec.map_copies
-            && since_merge.is_some_and(|since| since < self.spec.map_copies)
-        {
-            plan.write(Medium::Platter, self.spec.map_merge, Purpose::MapMerge, Source::Internal);
-        }
-        let location = self.journal.allocate(quanta);
-        plan.write(Medium::Platter, location.data, Purpose::Cache, Source::HostToCache);
+        let location = self.append(quanta, Purpose::Cache, plan);
         let mut pba = location.data.start;
         for &lba in extents {
             // Cleaning for this entry may have begun with this zone, or have finished it.
@@ -276,10 +283,26 @@ impl Aware {
         }
     }
 
+    /// Appends an entry to the journal, whose commits the caller plans; from time to time the map is merged before it.
+    fn append(&mut self, quanta: u64, purpose: Purpose, plan: &mut Plan) -> EntryLocation {
+        self.entries += 1;
+        let since_merge = self.spec.map_merge_every.map(|every| self.entries % every);
+        if self.entries > self.spec.map_copies
+            && since_merge.is_some_and(|since| since < self.spec.map_copies)
+        {
+            plan.write(Medium::Platter, self.spec.map_merge, Purpose::MapMerge, Source::Internal);
+        }
+        let location = self.journal.allocate(quanta);
+        plan.write(Medium::Platter, location.data, purpose, Source::ToCache);
+        location
+    }
+
     /// Cleans before an entry: until there is space for it, or for as long as a write has to wait while the reserve can
-    /// take it.
+    /// take it. Where the reserve is gone, one zone is cleaned, and then what is oldest moves out of the way; if that is not
+    /// worth its time, one more zone. It ends, as what is cleaned is live no more, and an empty log has space.
     fn clean_for(&mut self, quanta: u64, map_entries: u64, table: &mut ZoneTable, plan: &mut Plan) {
-        let mut waited = Nanos(0);
+        let (mut waited, mut cleaned) = (Nanos(0), self.throttle.cleaned);
+        let most = self.spec.host_slots();
         loop {
             // Drops what is obsolete at the tail.
             self.journal.oldest(&self.map);
@@ -291,11 +314,14 @@ impl Aware {
                 }
                 return;
             }
-            if in_map && slots <= self.spec.journal.slots && waited >= self.throttle.now() {
+            if in_map && slots <= most && waited >= self.throttle.now() {
                 return self.throttle.waited(table.counts().non_sequential);
             }
             let steps = plan.steps().len();
-            if !self.clean_step(table, plan) {
+            if in_map && slots > most && self.throttle.cleaned != cleaned {
+                cleaned = self.throttle.cleaned;
+                self.make_room(slots - most, table.layout().capacity, plan);
+            } else if !self.clean_step(table, plan) {
                 return;
             }
             waited += self.spec.estimate.of(&plan.steps()[steps..]);
