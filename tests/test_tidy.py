@@ -159,6 +159,26 @@ def test_modules_that_import_each_other_are_found(files: dict[str, str], said: s
     assert said is None or said in found[0]
 
 
+def test_tables_of_modules_name_what_is_there() -> None:
+    broken = list(modules.tables(tree()))
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize(
+    ("rows", "differ"),
+    [
+        ("| `one`, `other` | both |\n| `inner` | a package |\n", []),
+        ("| `one` | `other` is named in the wrong cell |\n| `inner` | a package |\n", ["other"]),
+        ("| `one`, `other` | both |\n| `inner`, `gone` | the last is not there |\n", ["gone"]),
+    ],
+)
+def test_tables_that_name_other_modules_are_found(rows: str, differ: list[str]) -> None:
+    page = f'"""A package.\n\n| module | holds |\n|---|---|\n{rows}"""\n'
+    files = {"a/__init__.py": page, "a/one.py": "", "a/other.py": "", "a/inner/__init__.py": "", "b.py": ""}
+    said = list(modules.tables(files))
+    assert [line.rsplit("`", 2)[1] for line in said] == differ
+
+
 def test_code_only_keeps_offsets_and_lines() -> None:
     for path, text in tree().items():
         if path.endswith(".rs"):

@@ -1,4 +1,4 @@
-"""Modules of one crate that import each other.
+"""Modules that name others: of one crate that import each other, and in the table of a package's page.
 
 A module and the modules of its own folder are one thing, written in several files; any other two that name
 each other cannot be read apart. Where that is meant, the heading of one says why, by
@@ -14,6 +14,7 @@ from tidy import rust
 
 _TESTS = re.compile(r"^#\[cfg\(test\)\]\nmod \w+ \{", re.MULTILINE)
 _SOURCE = re.compile(r"crates/(\w+)/src/(.+)\.rs")
+_TABLE = re.compile(r"^\| module \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", re.MULTILINE)
 _REASON = re.compile(r"^//! Imports both ways with `(\w+)`: \S", re.MULTILINE)
 
 Module = tuple[str, ...]
@@ -55,3 +56,17 @@ def _named(module: Module, text: str, modules: Mapping[Module, str]) -> Iterator
         found = next((base[:n] for n in range(len(base), 0, -1) if base[:n] in modules), ())
         if found and found[: len(module)] != module and module[: len(found)] != found:
             yield found
+
+
+def tables(tree: Mapping[str, str]) -> Iterator[str]:
+    """A line for every module that the table of its package does not name, and for names of none."""
+    for path, text in sorted(tree.items()):
+        folder, _, name = path.rpartition("/")
+        if name != "__init__.py" or not (table := _TABLE.search(text)):
+            continue
+        cells = (row.split("|")[1] for row in table[1].splitlines())
+        named = {found for cell in cells for found in re.findall(r"`(\w+)`", cell)}
+        inside = (other.removeprefix(f"{folder}/") for other in tree if other.startswith(f"{folder}/"))
+        there = {other.removesuffix(".py").split("/")[0] for other in inside if other.endswith(".py")}
+        for module in sorted(named ^ (there - {"__init__"})):
+            yield f"{path}: the table of modules and the folder differ in `{module}`"

@@ -3,16 +3,20 @@
 | module | answers |
 |---|---|
 | `robust` | is a latency fixed or varying, in the face of outliers; how sure is that (bootstrap) |
-| `chance` | how likely a count or a ratio is by chance alone |
+| `tail_probability` | how likely a count or a ratio is by chance alone |
 | `phase` | do completion times follow a rotation: which period, how strongly tied to the address |
-| `advance` | do commands complete like parts of a revolution after one another: a log on a platter |
-| `residence` | does a written block lie in the persistent cache, or at its native place: two reads tell |
+| `phase_step` | do commands complete like parts of a revolution after one another: a log on a platter |
+| `one_spindle` | do all blocks follow the one rotation that was found |
+| `striped` | do addresses go to several disks in turn |
+| `cached_or_native` | is a written block in the persistent cache or at its native location |
+| `moved` | did blocks move while something else happened |
 | `stalls` | which writes stall, do they come at an even distance, from which on does a drive clean |
-| `turning` | the revolution to a few parts in a million; the angle of each block of a track, its size |
-| `reach` | how soon a block can be caught: overhead and arm time from whether blocks were caught or missed |
-| `neighbours` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
+| `track_phases` | the revolution to a few parts in a million; the angle of each block of a track, its size |
+| `minimum_access_time` | overhead and arm time from whether blocks were caught or missed |
+| `adjacent_tracks` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
 | `host_clock` | what a host adds to times: the tick of its clock, its gap between commands |
 | `fragmented` | revolution, tracks, way to a cache: from latencies of reads in address order alone |
+| `zone_writes` | how many zones a zoned drive serves at full speed, and when it blocks |
 
 Every random draw in here comes from a fixed seed: the same evidence gives the same finding to the last digit.
 """

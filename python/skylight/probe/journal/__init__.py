@@ -14,7 +14,8 @@ and over in many phases of arrival, shows how long its *out-of-band data* is.
 | `splits` | single writes that are longer than an entry |
 | `out_of_band` | the first entry, again and again |
 | `write_through` | writes that are flushed where a volatile cache stays on |
-| `verdict` | findings; `figures` the pictures |
+| `findings`, `verdict` | what is reported, and how it is decided |
+| `figures` | the pictures |
 
 Invariants: a drive whose time grows smoothly with the size of a write has no journal, and gets no findings;
 a step is a quantum only if it lies between two neighbouring sizes.
