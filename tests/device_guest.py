@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +209,7 @@ def unplugged(device: str) -> dict[str, Any]:
 def main() -> None:
     """Waits for the disks, and goes through all of them."""
     from skylight.cli.devices import survey
+    from skylight.engines.health import health_of
 
     until = time.monotonic() + SECONDS
     while len(found := [disk for disk in survey() if "/sd" in disk["path"]]) < int(sys.argv[1]):
@@ -223,6 +225,7 @@ def main() -> None:
         for disk, one, other, fio in zip(found, first, second, third, strict=True)
     ]
     for one in told:
+        one["health"] = asdict(health_of(one["disk"]["path"]))
         one["erases"] = erases(one["disk"]["path"])
         if one["disk"]["model"] == "scsi_debug":
             one["medium error"] = medium_error(one["disk"]["path"])

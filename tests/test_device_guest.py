@@ -110,6 +110,15 @@ def test_the_first_medium_error_ends_a_run_with_its_place(
     assert ended["read"] == [0], "what was read before it is evidence"
 
 
+def test_temperature_and_error_counters_are_read(told: dict[str, dict[str, Any]]) -> None:
+    """QEMU's hw/ide/core.c has its disk at 31 °C, Linux's scsi_debug itself at 38 °C of at most 65."""
+    ata, qemu, debug = (told[name]["health"] for name in NAMES)
+    assert (ata["temperature_c"], ata["limit_c"]) == (31.0, None)
+    assert ata["counters"]["reallocated_sectors"] == 0
+    assert (debug["temperature_c"], debug["limit_c"]) == (38.0, 65.0)
+    assert qemu == {"temperature_c": None, "limit_c": None, "counters": {}}, "it has no log pages"
+
+
 def test_what_a_disk_cannot_erase_is_refused(told: dict[str, dict[str, Any]]) -> None:
     """QEMU's SATA disk has neither feature set; scsi_debug declares none of the commands."""
     for name in ("ata", "debug"):

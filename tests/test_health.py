@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from skylight.engines import health
-from skylight.engines.health import Health, health_of, of_smart, read_smart
+from skylight.engines.health import Health, health_of, of_log_pages, of_smart, read_log_page, read_smart
 from skylight.errors import TargetError
 from skylight.evidence import TargetFacts
 from skylight.probe.health import HealthWatch
@@ -45,9 +45,42 @@ def test_what_is_no_smart_data_says_nothing() -> None:
         assert not of_smart(data).known
 
 
+def log_page(number: int, values: dict[int, bytes]) -> bytes:
+    """A log page of a SCSI disk with these parameters."""
+    rows = b"".join(
+        code.to_bytes(2, "big") + bytes([3, len(value)]) + value for code, value in values.items()
+    )
+    return bytes([number, 0]) + len(rows).to_bytes(2, "big") + rows
+
+
+PAGES = {
+    0x0D: log_page(0x0D, {0: bytes([0, 38]), 1: bytes([0, 65])}),
+    2: log_page(2, {0: bytes(4), 6: bytes(4)}),
+    3: log_page(3, {0: (9).to_bytes(4, "big"), 6: (70_000).to_bytes(8, "big")}),
+}
+
+
+def test_log_pages_say_what_smart_does() -> None:
+    counters = {"uncorrected_write_errors": 0, "uncorrected_read_errors": 70_000}
+    assert of_log_pages(PAGES.get) == Health(38.0, 65.0, counters)
+    assert not of_log_pages(lambda _: None).known
+    unknown = log_page(0x0D, {0: bytes([0, 0xFF]), 1: bytes([0, 0xFF])})
+    assert not of_log_pages({0x0D: unknown}.get).known, "FFh is no temperature"
+
+
+@pytest.mark.parametrize("number", PAGES)
+def test_a_log_page_that_is_cut_says_what_is_whole(number: int) -> None:
+    whole = of_log_pages({number: PAGES[number]}.get)
+    for length in range(len(PAGES[number])):
+        said = of_log_pages({number: PAGES[number][:length]}.get)
+        assert said.temperature_c in (None, whole.temperature_c)
+        assert said.counters.items() <= whole.counters.items()
+
+
 def test_a_file_has_neither(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(b"")
     assert not health_of(str(tmp_path / "x")).known
+    assert read_log_page(str(tmp_path / "x"), 0x0D) is None
     assert read_smart(str(tmp_path / "x")) is None and read_smart(str(tmp_path / "none")) is None
 
 
@@ -92,6 +125,29 @@ def test_the_sensor_comes_before_smart(disk: Path, tmp_path: Path) -> None:
     (sensor / "temp1_max").write_text("55000\n")
     found = health_of("/dev/null", tmp_path, given)
     assert (found.temperature_c, found.limit_c, found.counters["crc_errors"]) == (38.0, 55.0, 70_000)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "kind", "folder", "is_asked"),
+    [
+        ("SEAGATE", "0", "devices/host0/block/sda", True),
+        ("SEAGATE", "20", "devices/host0/block/sda", True),
+        ("ATA", "0", "devices/host0/block/sda", False),
+        ("SEAGATE", "5", "devices/host0/block/sda", False),
+        ("SEAGATE", "0", "devices/usb2/2-1/block/sda", False),
+    ],
+)
+def test_log_pages_are_asked_of_scsi_disks(
+    vendor: str, kind: str, folder: str, is_asked: bool, tmp_path: Path
+) -> None:
+    number, disk = os.stat("/dev/null").st_rdev, tmp_path / folder
+    (disk / "device").mkdir(parents=True)
+    (disk / "device/vendor").write_text(f"{vendor:8}\n")
+    (disk / "device/type").write_text(f"{kind}\n")
+    (tmp_path / "sys/dev/block").mkdir(parents=True)
+    (tmp_path / f"sys/dev/block/{os.major(number)}:{os.minor(number)}").symlink_to(disk)
+    asked = health_of("/dev/null", tmp_path, lambda _: None, lambda _, page: PAGES[page])
+    assert asked.known == is_asked
 
 
 def test_a_partition_is_its_disk(disk: Path, tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
-"""Temperature and error counters of a disk: what Linux shows of its sensor, and SMART of an ATA disk.
+"""Temperature and error counters of a disk: what Linux shows of its sensor, SMART of an ATA disk, log pages
+of a SCSI disk.
 
 Nothing is changed on the disk. A disk that shows neither is not watched: its `Health` is empty.
 
 Sources: Linux Documentation/hwmon/drivetemp.rst (`temp1_input`, `temp1_max`, m°C) and
 Documentation/ABI/testing/sysfs-class-hwmon; ATA8-ACS, clause 7.52 (SMART READ DATA); SAT-4, ATA PASS-THROUGH
-(16); Linux include/scsi/sg.h (`struct sg_io_hdr`). Of the table of attributes ATA fixes no layout: the one
+(16); SPC-4, clauses 6.6 (LOG SENSE) and 7.3 (log pages: Write and Read Error Counters, Temperature); Linux
+include/scsi/sg.h (`struct sg_io_hdr`). Of the table of attributes ATA fixes no layout: the one
 read is SFF-8035i's, which vendors keep, and the numbers of the attributes are those of smartmontools'
 drivedb.h.
 """
@@ -27,13 +29,20 @@ _SMART_BYTES = 512
 _SMART_READ_DATA = bytes.fromhex("85 08 0e 00 d0 00 01 00 00 00 4f 00 c2 00 b0 00")
 """ATA PASS-THROUGH (16): PIO data-in of one block, SMART READ DATA."""
 _ATTRIBUTES, _ATTRIBUTE_BYTES, _TABLE = 30, 12, 2
+_LOG_BYTES = 252
+_TEMPERATURE_PAGE = 0x0D
+_CURRENT, _REFERENCE = 0, 1
+"""Parameters of the temperature page: the temperature, and the one up to which the disk may always work."""
+_ERROR_PAGES = {2: "uncorrected_write_errors", 3: "uncorrected_read_errors"}
+_TOTAL_UNCORRECTED = 6
+"""A parameter of the error counter pages."""
 _COUNTERS = {
     5: "reallocated_sectors",
     197: "pending_sectors",
     198: "uncorrectable_sectors",
     199: "crc_errors",
 }
-COUNTERS = tuple(_COUNTERS.values())
+COUNTERS = (*_COUNTERS.values(), *_ERROR_PAGES.values())
 """The counters by name."""
 _LOW_16_BITS = (5,)
 """Counters of 16 bits; above them vendors keep something else (smartmontools' default for it, raw16)."""
@@ -74,13 +83,13 @@ class _SgIoHeader(ctypes.Structure):
     )  # fmt: skip
 
 
-def read_smart(path: str) -> bytes | None:
-    """SMART data of an ATA disk, `_SMART_BYTES`; None where it has none or nobody passes the command on."""
-    command = ctypes.create_string_buffer(_SMART_READ_DATA, len(_SMART_READ_DATA))
-    sense, data = ctypes.create_string_buffer(32), ctypes.create_string_buffer(_SMART_BYTES)
+def _received(path: str, words: bytes, length: int) -> bytes | None:
+    """What a command of a disk returns, at most so many bytes; None where it fails or nobody passes it on."""
+    command = ctypes.create_string_buffer(words, len(words))
+    sense, data = ctypes.create_string_buffer(32), ctypes.create_string_buffer(length)
     header = _SgIoHeader(
-        interface_id=ord("S"), dxfer_direction=_FROM_DRIVE, cmd_len=len(_SMART_READ_DATA), mx_sb_len=32,
-        dxfer_len=_SMART_BYTES, dxferp=ctypes.addressof(data), cmdp=ctypes.addressof(command),
+        interface_id=ord("S"), dxfer_direction=_FROM_DRIVE, cmd_len=len(words), mx_sb_len=32,
+        dxfer_len=length, dxferp=ctypes.addressof(data), cmdp=ctypes.addressof(command),
         sbp=ctypes.addressof(sense), timeout=_TIMEOUT_MS,
     )  # fmt: skip
     try:
@@ -91,8 +100,49 @@ def read_smart(path: str) -> bytes | None:
             os.close(descriptor)
     except OSError:
         return None
-    bad = header.status or header.host_status or header.resid
-    return None if bad else data.raw
+    bad = header.status or header.host_status
+    return None if bad else data.raw[: length - max(header.resid, 0)]
+
+
+def read_smart(path: str) -> bytes | None:
+    """SMART data of an ATA disk, `_SMART_BYTES`; None where it has none or nobody passes the command on."""
+    data = _received(path, _SMART_READ_DATA, _SMART_BYTES)
+    return data if data is not None and len(data) == _SMART_BYTES else None
+
+
+def read_log_page(path: str, page: int) -> bytes | None:
+    """A log page of a SCSI disk, its cumulative values; None where it has none."""
+    command = bytes([0x4D, 0, 0x40 | page, 0, 0, 0, 0, 0, _LOG_BYTES, 0])
+    data = _received(path, command, _LOG_BYTES)
+    return data if data is not None and len(data) >= 4 and data[0] & 0x3F == page and not data[1] else None
+
+
+def log_parameters(page: bytes) -> dict[int, bytes]:
+    """Values of a log page by the code of the parameter, as far as they are whole."""
+    found: dict[int, bytes] = {}
+    at = 4
+    end = min(len(page), 4 + int.from_bytes(page[2:4], "big"))
+    while at + 4 <= end and at + 4 + page[at + 3] <= end:
+        found[int.from_bytes(page[at : at + 2], "big")] = page[at + 4 : at + 4 + page[at + 3]]
+        at += 4 + page[at + 3]
+    return found
+
+
+def of_log_pages(read: Callable[[int], bytes | None]) -> Health:
+    """What the log pages of a SCSI disk say, each read by its number."""
+    warm = log_parameters(read(_TEMPERATURE_PAGE) or b"")
+    counters: dict[str, int] = {}
+
+    def degrees(code: int, least: float, most: float) -> float | None:
+        value = float(warm[code][1]) if len(warm.get(code, b"")) > 1 else 0.0
+        return value if least <= value <= most else None
+
+    for page, name in _ERROR_PAGES.items():
+        value = log_parameters(read(page) or b"").get(_TOTAL_UNCORRECTED)
+        if value:
+            counters[name] = int.from_bytes(value, "big")
+    current = degrees(_CURRENT, _POSSIBLE_C.start, _POSSIBLE_C.stop - 1)
+    return Health(current, degrees(_REFERENCE, _LEAST_LIMIT_C, _MOST_LIMIT_C), counters)
 
 
 def of_smart(data: bytes) -> Health:
@@ -147,13 +197,31 @@ def _is_ata(disk: Path) -> bool:
     return False
 
 
-def health_of(path: str, root: Path = Path("/"), smart: Callable[[str], bytes | None] = read_smart) -> Health:
+def _is_scsi(disk: Path) -> bool:
+    """Whether it is a SCSI disk that is no ATA disk behind an adapter, nor one behind USB."""
+    if any(re.fullmatch(r"usb[0-9]+", part) for part in disk.parts):
+        return False  # adapters may stop working when they are asked
+    with suppress(OSError):
+        is_disk = (disk / "device/type").read_text(encoding="ascii").strip() in ("0", "20")
+        return is_disk and (disk / "device/vendor").read_text(encoding="ascii").strip() != "ATA"
+    return False
+
+
+def health_of(
+    path: str,
+    root: Path = Path("/"),
+    smart: Callable[[str], bytes | None] = read_smart,
+    log_page: Callable[[str, int], bytes | None] = read_log_page,
+) -> Health:
     """Temperature and error counters of the disk at a path, or below a partition."""
     disk = _disk(path, root)
     if disk is None:
         return Health()
-    sensor = _of_sensor(disk)
-    data = smart(path) if _is_ata(disk) else None
-    own = Health() if data is None else of_smart(data)
+    sensor, own = _of_sensor(disk), Health()
+    if _is_ata(disk):
+        own = of_smart(smart(path) or b"")
+    elif _is_scsi(disk):
+        own = of_log_pages(lambda page: log_page(path, page))
     warm = own.temperature_c if sensor.temperature_c is None else sensor.temperature_c
-    return Health(warm, sensor.limit_c, own.counters)
+    limit = own.limit_c if sensor.limit_c is None else sensor.limit_c
+    return Health(warm, limit, own.counters)
