@@ -306,18 +306,51 @@ mod tests {
         host.run(&batch, &vec![0; offset.len()], &mut vec![0; offset.len()]).expect("it writes");
     }
 
-    #[test]
-    fn what_a_policy_leaves_for_later_is_cleaned_at_the_end() {
+    /// An emulated drive with a log of ten zones, and 1 GiB of memory.
+    fn buffered(policy: &str) -> BufferedHost {
         let text = include_str!("../../../python/skylight/profiles/st8000as0022.toml");
         let profile = Profile::from_toml(text, "st8000as0022").unwrap_or_else(|error| panic!("{error}"));
         let drive = Drive::new(&profile, 1).expect("it is a drive");
-        let policy = || by_name("adaptive").expect("it is a policy");
-        let mut host = BufferedHost::new(drive, policy(), 10, Sectors(1 << 21)).expect("it has zones");
+        BufferedHost::new(drive, named(policy), 10, Sectors(1 << 21)).expect("it has zones")
+    }
+
+    fn named(policy: &str) -> Box<dyn Policy> {
+        by_name(policy).expect("it is a policy")
+    }
+
+    #[test]
+    fn a_host_that_pauses_only_briefly_does_not_keep_the_log_from_being_cleaned() {
+        let mut host = buffered("direct");
+        let (zone, large) = (host.home_len().bytes(), 4_u64 << 20);
+        // Six zones with data, and pieces of each between as much other data as needs several reads of the log.
+        write(&mut host, &(0..6 * zone / large).map(|at| at * large).collect::<Vec<_>>(), large as u32);
+        host.finish().expect("it cleans");
+        host.start_over(named("buffer"));
+        for round in 0..4 {
+            let filler: Vec<u64> = (0..16).map(|at| 8 * zone + (16 * round + at) * large).collect();
+            write(&mut host, &filler, large as u32);
+            write(&mut host, &(0..6).map(|home| home * zone + 8192 * round).collect::<Vec<_>>(), 4096);
+        }
+        let before = host.buffer.counters().rewritten_zones;
+        // Each pause is long enough for a step, and a write to another zone ends it.
+        let pauses = 400;
+        let pause = host.idle_after + Nanos(1_000_000);
+        let arrive: Vec<u64> = (0..pauses).map(|row| row * pause.get()).collect();
+        let offset: Vec<u64> = (0..pauses).map(|row| 9 * zone + row * 8192).collect();
+        let (op, size) = (vec![code::WRITE; offset.len()], vec![4096; offset.len()]);
+        let batch = Batch { op: &op, offset: &offset, size: &size };
+        host.run(&batch, &arrive, &mut vec![0; offset.len()]).expect("it writes");
+        assert_eq!(host.buffer.counters().rewritten_zones - before, 6);
+    }
+
+    #[test]
+    fn what_a_policy_leaves_for_later_is_cleaned_at_the_end() {
+        let mut host = buffered("adaptive");
         let chunk = 1_u64 << 20;
         let zone: Vec<u64> = (0..host.home_len().bytes() / chunk).map(|at| at * chunk).collect();
         write(&mut host, &zone, chunk as u32);
         host.finish().expect("it cleans");
-        host.start_over(policy());
+        host.start_over(named("adaptive"));
         write(&mut host, &[chunk], 4096);
         assert_eq!(host.buffer.fill().dirty_zones, 1);
         assert_eq!(host.buffer.idle(&mut host.timed), Ok(Idle::Nothing), "the host may overwrite more");

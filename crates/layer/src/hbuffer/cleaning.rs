@@ -17,7 +17,7 @@
 //! Invariants: only a record changes where anything is; a trim of a home zone before that ends its cleaning; while a home zone
 //! is cleaned, nothing is written to it directly.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::iter;
 
 use skylight_command::Failure;
@@ -50,12 +50,19 @@ struct Member {
     done: Sectors,
     /// Sectors of the home zone that the target will have.
     end: Sectors,
+    /// The log got newer data of the home zone since the pass began, so the zone has to be cleaned again.
+    overwritten: bool,
 }
 
 impl Member {
     /// The spare zone that it took.
     fn spare(&self) -> Option<u32> {
         self.target.filter(|_| !self.appends)
+    }
+
+    /// It is written on where it is, or a spare zone has a part of it.
+    fn is_begun(&self) -> bool {
+        self.target.is_some()
     }
 }
 
@@ -77,8 +84,6 @@ pub(super) struct Pass {
     cost: Cleaned,
     /// Why a home zone was left out.
     failed: Option<Failure>,
-    /// Host writes came since its last step in idle time.
-    interrupted: bool,
 }
 
 impl Pass {
@@ -138,7 +143,6 @@ impl HBuffer {
 
     /// Cleans home zones, after the one that is being cleaned; those of a pass that were not begun wait.
     pub(super) fn clean_now(&mut self, homes: Vec<u32>, drive: &mut dyn Executor) -> Result<(), Failure> {
-        self.interrupt();
         self.leave_out_unbegun(drive);
         let had_pass = self.pass.is_some();
         // What of that one cannot be cleaned need not be among these.
@@ -159,22 +163,46 @@ impl HBuffer {
         Ok(())
     }
 
-    /// Host commands came between.
-    fn interrupt(&mut self) {
-        if let Some(pass) = &mut self.pass {
-            pass.interrupted = true;
+    /// The log got newer data of a home zone.
+    pub(super) fn note_overwritten(&mut self, home: u32) {
+        let member =
+            self.pass.iter_mut().flat_map(|pass| &mut pass.members).find(|member| member.home == home);
+        if let Some(member) = member {
+            member.overwritten = true;
         }
     }
 
-    /// Leaves out home zones that an interrupted pass has not begun to rewrite: the host may have changed them again.
-    pub(super) fn leave_out_unbegun(&mut self, drive: &mut dyn Executor) {
-        if let Some(pass) = self.pass.as_mut().filter(|pass| pass.interrupted) {
-            pass.interrupted = false;
-            pass.members.retain(|member| member.appends || member.target.is_some());
-            if !pass.gathers.is_empty() || pass.homes() == 0 {
-                self.cancel_pass(drive);
-            }
+    /// Leaves out home zones that the pass has not begun to write, since others cannot wait for them.
+    fn leave_out_unbegun(&mut self, drive: &mut dyn Executor) {
+        let Some(pass) = &mut self.pass else { return };
+        pass.members.retain(Member::is_begun);
+        if !pass.gathers.is_empty() || pass.homes() == 0 {
+            self.cancel_pass(drive);
         }
+    }
+
+    /// Leaves out home zones that the pass has not begun to write and that the host wrote to since: rewriting them now would be for
+    /// nothing. The others go on: a host that comes back before all is gathered would otherwise keep the log from ever being cleaned.
+    pub(super) fn leave_out_overwritten(&mut self, drive: &mut dyn Executor) {
+        let Some(pass) = &mut self.pass else { return };
+        let before = pass.homes();
+        pass.members.retain(|member| member.is_begun() || !member.overwritten);
+        if pass.homes() == before {
+            return;
+        }
+        if pass.homes() == 0 {
+            return self.cancel_pass(drive);
+        }
+        let (contents, log, until) = (&self.contents, &self.log, pass.before);
+        let needed: BTreeSet<Lba> = pass
+            .members
+            .iter()
+            .flat_map(|member| contents.older(contents.extent_of(member.home), until, log))
+            .map(|(_, place)| place.start)
+            .collect();
+        pass.gathers.retain(|action| {
+            matches!(action, Action::Gather { keep, .. } if keep.iter().any(|place| needed.contains(&place.start)))
+        });
     }
 
     /// A home zone changes, so what was read of it may be stale.
@@ -219,7 +247,7 @@ impl HBuffer {
     fn plan_pass(&mut self, homes: Vec<u32>, drive: &mut dyn Executor) -> Result<(), Failure> {
         let before = self.log.position();
         let (mut members, mut pieces, mut data) = (Vec::new(), Vec::new(), Sectors(0));
-        let mut is_taken = std::collections::BTreeSet::new();
+        let mut is_taken = BTreeSet::new();
         for home in homes {
             if members.len() == HOMES || !is_taken.insert(home) {
                 continue;
@@ -250,17 +278,7 @@ impl HBuffer {
         let share = members.len() as f64 / steps as f64;
         let (appended, cost) = (Vec::new(), Cleaned::default());
         let members = members.into();
-        self.pass = Some(Pass {
-            before,
-            gathers,
-            by_chunk,
-            members,
-            appended,
-            share,
-            cost,
-            failed: None,
-            interrupted: false,
-        });
+        self.pass = Some(Pass { before, gathers, by_chunk, members, appended, share, cost, failed: None });
         Ok(())
     }
 
@@ -274,11 +292,25 @@ impl HBuffer {
         let buffered = last - extent.start;
         let appends = known.is_writable() && !known.non_sequential && extent.start + known.written <= first;
         let member = if appends {
-            Member { home, appends, target: Some(zone), done: known.written, end: buffered }
+            Member {
+                home,
+                appends,
+                target: Some(zone),
+                done: known.written,
+                end: buffered,
+                overwritten: false,
+            }
         } else {
             // Where the drive's cache has data of the zone, its write pointer does not say where data ends.
             let written = if known.non_sequential { extent.len } else { known.written };
-            Member { home, appends, target: None, done: Sectors(0), end: buffered.max(written) }
+            Member {
+                home,
+                appends,
+                target: None,
+                done: Sectors(0),
+                end: buffered.max(written),
+                overwritten: false,
+            }
         };
         Some((member, pieces.into_iter().map(|(_, place)| place).collect()))
     }
@@ -475,7 +507,6 @@ impl HBuffer {
 
     /// An entry of the log has to pay for its share of cleaning.
     pub(super) fn owe(&mut self, sectors: Sectors, entries: u64) {
-        self.interrupt();
         let fill = self.fill();
         if fill.free_zones < (fill.zones / AHEAD).max(1) {
             let space =

@@ -478,7 +478,7 @@ impl HBuffer {
         if self.tuning.idle_after.is_none() {
             return Ok(Idle::Nothing);
         }
-        self.leave_out_unbegun(drive);
+        self.leave_out_overwritten(drive);
         if self.pass.is_none() {
             let now = drive.now();
             let named = self.ask(now, |policy, state| policy.clean(Occasion::Idle, state));
@@ -502,7 +502,7 @@ impl HBuffer {
     /// # Errors
     /// As [`HBuffer::idle`].
     pub fn drain(&mut self, drive: &mut dyn Executor) -> Result<Idle, Failure> {
-        self.leave_out_unbegun(drive);
+        self.leave_out_overwritten(drive);
         if self.pass.is_none() {
             self.refresh_non_sequential(drive)?;
             let Some(home) = self.ask(drive.now(), |_, state| state.homes.oldest()) else {

@@ -237,6 +237,7 @@ impl HBuffer {
         self.counters.buffered += (sectors - HEADER).get();
         for part in &parts {
             self.contents.insert(part.extent, place);
+            self.note_overwritten(part.zone);
             place += part.extent.len;
         }
         if let (Some(began), Some(now)) = (began, drive.now()) {

@@ -15,7 +15,7 @@
 //!   memory. So the drive gets what is near the end of a zone, if zones get one write each; what it costs to be wrong about
 //!   that is a seek for each further write, so until zones are known to get few the buffer gets all.
 //! * **In idle time** a zone that has to be rewritten waits until the host has probably done with it ([`super::silence`]), while less
-//!   than half of the log and of the map is used. A zone that was only ever appended to is moved once, whenever that is, and does not
+//!   than half of the log and of the map is used. What idle time is left unused goes, up to a share of all time, to those that have been silent longest. A zone that was only ever appended to is moved once, whenever that is, and does not
 //!   wait; one that was overwritten before waits also when it only has to be appended to.
 //!
 //! Invariant: a zone of which the buffer has data stays with the buffer until it is clean.
@@ -27,7 +27,7 @@ use skylight_disk::{Nanos, Sectors, Time};
 use super::super::policy::{Cleaned, HomeZone, Occasion, Path, Policy, State, WritePart};
 use super::super::streams::WINDOW_WRITES;
 use super::costs::{Costs, POSITION_NS, Way};
-use super::silence::Silences;
+use super::silence::{Allowance, Silences};
 use crate::capabilities::zoned::ZoneModel;
 
 /// One in so many open zones is not for streams. Chosen: the log and zones that are cleaned take two, and one number may be meant
@@ -98,6 +98,9 @@ pub struct Adaptive {
     latest: (Way, Sectors),
     scatter: Scatter,
     silences: Silences,
+    allowance: Allowance,
+    /// A zone that has not waited to the end is being cleaned, at the expense of the allowance.
+    is_early: bool,
     /// How the last part in order gets to its zone, if directly.
     way: Option<Way>,
 }
@@ -183,15 +186,27 @@ impl Adaptive {
         if buffer < drive { Path::Buffer } else { Path::DriveCache }
     }
 
-    /// The zone with the oldest data if it may go, or another that may.
-    fn idle_zone(&self, state: &State<'_>) -> Option<u32> {
+    /// The zone with the oldest data if it may go, or another that may, or one that may go early.
+    fn idle_zone(&mut self, state: &State<'_>) -> Option<u32> {
         let oldest = state.homes.oldest()?;
+        self.is_early = false;
         if self.may_go(oldest, state) {
             return Some(oldest);
         }
-        let mut dirty =
-            std::iter::successors(state.homes.next_dirty(0), |&zone| state.homes.next_dirty(zone + 1));
-        dirty.find(|&zone| self.may_go(zone, state))
+        dirty(state).find(|&zone| self.may_go(zone, state)).or_else(|| {
+            let early = state
+                .now
+                .filter(|&now| self.allowance.is_left(now))
+                .and_then(|now| self.early_zone(now, state));
+            self.is_early = early.is_some();
+            early
+        })
+    }
+
+    /// Of the zones in which the host has paused, the one where it has for longest.
+    fn early_zone(&self, now: Time, state: &State<'_>) -> Option<u32> {
+        let pause = |zone| self.silences.pause(zone, now, self.rewriting(&state.homes.zone(zone)));
+        dirty(state).filter_map(|zone| Some((pause(zone)?, zone))).max().map(|(_, zone)| zone)
     }
 
     /// What cleaning the zone costs the drive and the host if this write is the only one, ns.
@@ -206,6 +221,11 @@ impl Adaptive {
         let behind = Sectors(home.written.max(end).get() - offset.get());
         (POSITION_NS + STAGED * self.costs.rewrite(behind), self.costs.rewrite(home.written))
     }
+}
+
+/// Zones of which the buffer has data.
+fn dirty<'a>(state: &'a State<'_>) -> impl Iterator<Item = u32> + use<'a> {
+    std::iter::successors(state.homes.next_dirty(0), |&zone| state.homes.next_dirty(zone + 1))
 }
 
 impl Policy for Adaptive {
@@ -269,6 +289,10 @@ impl Policy for Adaptive {
 
     fn cleaned(&mut self, cleaned: &Cleaned) {
         self.costs.cleaned(cleaned);
+        if std::mem::take(&mut self.is_early) {
+            let parts = [cleaned.gathered, cleaned.appended, cleaned.rewritten];
+            self.allowance.spend(Nanos(parts.iter().map(|moved| moved.time.get()).sum()));
+        }
     }
 }
 
@@ -276,7 +300,7 @@ impl Policy for Adaptive {
 mod tests {
     use skylight_disk::{Lba, LbaExtent, splitmix64};
 
-    use super::super::super::policy::Fill;
+    use super::super::super::policy::{Fill, Moved};
     use super::super::fake::{Fake, ZONE};
     use super::*;
 
@@ -382,6 +406,33 @@ mod tests {
         assert!(fake.ask(|state| policy.may_go(0, state) && !policy.may_go(1, state)));
         fake.now = None;
         assert!(fake.ask(|state| policy.may_go(1, state)), "without a clock nothing waits");
+    }
+
+    #[test]
+    fn idle_time_that_is_left_goes_to_the_zone_that_was_silent_longest_as_far_as_it_is_allowed() {
+        let (mut fake, mut policy) = (Fake::host_managed(8).full(), Adaptive::default());
+        let idle = |fake: &mut Fake, policy: &mut Adaptive, seconds: u64| {
+            fake.now = Some(Time(seconds * 1_000_000_000));
+            fake.ask(|state| policy.clean(Occasion::Idle, state))
+        };
+        for seconds in [0, 60, 120] {
+            fake.now = Some(Time(seconds * 1_000_000_000));
+            (0..3).for_each(|zone| {
+                fake.write(&mut policy, zone, seconds * 8, 8);
+            });
+        }
+        fake.now = Some(Time(130_000_000_000));
+        fake.write(&mut policy, 0, 8, 8);
+        fake.write(&mut policy, 1, 8, 8);
+        assert_eq!(idle(&mut fake, &mut policy, 130), None, "no time has passed yet");
+        assert_eq!(idle(&mut fake, &mut policy, 140), Some(2), "the others were written 10 s later");
+        policy.cleaned(&Cleaned {
+            rewritten: Moved { sectors: Sectors(1 << 19), time: Nanos(3_000_000_000) },
+            ..Cleaned::default()
+        });
+        fake.homes[2].buffered = Sectors(0);
+        assert_eq!(idle(&mut fake, &mut policy, 141), None, "3 s were spent, and a quarter of 11 has come");
+        assert!(idle(&mut fake, &mut policy, 150).is_some());
     }
 
     #[test]

@@ -5,6 +5,10 @@
 //! seen it waits for as long as its rewriting takes, the wait that costs at most twice the best one whatever the host does; only
 //! pauses longer than that are distinguished from the host's writing.
 //!
+//! A host that stops or gets busy while zones wait pays for their rewriting then. So idle time that would pass unused is spent on the
+//! zones that have been silent longest ([`Silences::pause`]), as far as an [`Allowance`] goes: what is rewritten for nothing takes a
+//! known share of the time. Which of two zones will be written first is not known, but the one that was silent for longer rarely is.
+//!
 //! Invariants: a zone that was never overwritten never waits, nor does any for longer than [`MOST_WAIT`].
 //! Source: the wait at first is the classical break-even rule of renting or buying (Karlin et al., "Competitive Snoopy Caching",
 //! Algorithmica 3, 1988).
@@ -18,10 +22,44 @@ pub const MOST_WAIT: Nanos = Nanos(3_600_000_000_000);
 /// How much of its longest pause a zone keeps with each further one. Chosen: as far as the fourth back counts a third.
 const KEPT: (u64, u64) = (3, 4);
 
+/// What of the time may go to zones that have not waited to the end. Chosen: the heads are where the host left them for at least
+/// three quarters of it.
+const ALLOWED: f64 = 0.25;
+/// Most that is saved up, ns. Chosen: some ten zones, so that a host that comes back after a night does not find an hour of cleaning.
+const MOST_SAVED_NS: f64 = 30e9;
+
+/// Time that may be spent on zones that have not waited to the end: a share of the time that passes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Allowance {
+    saved_ns: f64,
+    at: Option<Time>,
+}
+
+impl Allowance {
+    /// Whether there is any now.
+    pub fn is_left(&mut self, now: Time) -> bool {
+        let passed = self.at.map_or(Nanos(0), |at| now - at);
+        self.at = Some(now);
+        self.saved_ns = (self.saved_ns + ALLOWED * passed.get() as f64).min(MOST_SAVED_NS);
+        self.saved_ns > 0.0
+    }
+
+    /// Takes what was spent, which may be more than there was.
+    pub fn spend(&mut self, spent: Nanos) {
+        self.saved_ns -= spent.get() as f64;
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Silence {
     last_write: Time,
     longest_pause: Nanos,
+}
+
+impl Silence {
+    fn wait(&self, rewriting: Nanos) -> Nanos {
+        rewriting.max(Nanos(self.longest_pause.get().saturating_mul(2))).min(MOST_WAIT)
+    }
 }
 
 /// See the module page. A zone that was written costs an entry of a tree, for good.
@@ -45,10 +83,13 @@ impl Silences {
 
     /// Whether it has been silent for so long that it will probably stay so.
     pub fn is_over(&self, zone: u32, now: Time, rewriting: Nanos) -> bool {
-        self.zones.get(&zone).is_none_or(|silence| {
-            let wait = rewriting.max(Nanos(silence.longest_pause.get().saturating_mul(2)));
-            now - silence.last_write >= wait.min(MOST_WAIT)
-        })
+        self.zones.get(&zone).is_none_or(|silence| now - silence.last_write >= silence.wait(rewriting))
+    }
+
+    /// For how long it has been silent, if that is a pause; a zone that was never overwritten, for ever.
+    pub fn pause(&self, zone: u32, now: Time, rewriting: Nanos) -> Option<Nanos> {
+        let silent = self.zones.get(&zone).map_or(Nanos(u64::MAX), |silence| now - silence.last_write);
+        (silent >= rewriting).then_some(silent)
     }
 }
 
@@ -77,6 +118,32 @@ mod tests {
         assert_eq!(wait_s(&silences, 2), 3, "2 s are no pause");
         silences.note(7, at(62), REWRITING);
         assert_eq!(wait_s(&silences, 62), 120);
+    }
+
+    #[test]
+    fn an_allowance_is_a_share_of_the_time_and_not_saved_up_for_ever() {
+        let mut allowance = Allowance::default();
+        assert!(!allowance.is_left(at(1000)), "nothing has passed");
+        assert!(allowance.is_left(at(1010)));
+        allowance.spend(Nanos(8_000_000_000));
+        assert!(!allowance.is_left(at(1020)), "5.5 s were owed, and 2.5 s came");
+        assert!(allowance.is_left(at(1033)));
+        assert!(allowance.is_left(at(100_000)));
+        allowance.spend(Nanos(31_000_000_000));
+        assert!(!allowance.is_left(at(100_001)));
+    }
+
+    #[test]
+    fn a_pause_is_longer_than_rewriting() {
+        let mut silences = Silences::default();
+        silences.note(7, at(0), REWRITING);
+        silences.note(7, at(50), REWRITING);
+        assert_eq!(silences.pause(7, at(52), REWRITING), None);
+        assert_eq!(silences.pause(7, at(60), REWRITING), Some(Nanos(10_000_000_000)));
+        assert!(
+            silences.pause(8, at(60), REWRITING) > silences.pause(7, at(60), REWRITING),
+            "never overwritten"
+        );
     }
 
     #[test]
