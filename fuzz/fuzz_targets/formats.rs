@@ -8,10 +8,10 @@ use skylight_image::format::checkpoint::{
     CACHED, Head, MOVED, FRAGMENT, WRITER, decode_cached, decode_moved, decode_fragment, decode_writer,
 };
 use skylight_image::format::flash::is_head;
-use skylight_image::format::mark::Mark;
+use skylight_image::format::log_end::Mark;
 use skylight_image::format::part::{HEAD_BYTES, PartHead};
 use skylight_image::format::superblock::{NotOne, Superblock};
-use skylight_image::format::tag::TagBlock;
+use skylight_image::format::tag_log::TagBlock;
 use skylight_image::format::{BLOCK, VERSION};
 
 const SALT: u32 = 7;

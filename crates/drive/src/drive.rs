@@ -1,6 +1,6 @@
 //! A drive in virtual time: the host's queue in front of a layer and its media.
 //!
-//! The next event is always the earliest of four: the host submits a command (`host.rs`), the volatile cache
+//! The next event is always the earliest of four: the host submits a command (`submitter.rs`), the volatile cache
 //! completes one, destaged writes reach the media, the media start new work. The media either serve commands
 //! in the drive's queue (`pending.rs`, `schedule.rs`) or destage cached writes: the layer takes some of them,
 //! and every step of its plan gets its duration. Command overhead overlaps with media work while commands are
@@ -29,17 +29,17 @@ use skylight_layer::{CacheUse, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
 use crate::environment::Environment;
-pub use crate::host::BatchResult;
-use crate::host::{Answered, ExecutionResult, Host, NoHost, Observer, Origin};
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
-use crate::media::{FlashSpeed, Media};
 use crate::pending::{Arrival, Pending, Served};
 #[doc(hidden)]
 pub use crate::planted::Planted;
 use crate::planted::Plants;
 use crate::profile::Schedule;
-use crate::stop::{Stop, StopWatch};
+use crate::service_times::{FlashSpeed, Media};
+use crate::stop_condition::{Stop, StopWatch};
+pub use crate::submitter::BatchResult;
+use crate::submitter::{Answered, ExecutionResult, Host, NoHost, Observer, Origin};
 use crate::trace::HeadTrace;
 use crate::write_cache::WriteCache;
 pub use interface::HostInterface;

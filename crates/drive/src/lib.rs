@@ -16,11 +16,11 @@
 //! Invariants: time is virtual; no clock, file, thread, hash order or unseeded randomness; the same profile,
 //! seed and commands give the same nanoseconds.
 
+mod conflict_filter;
 mod environment;
-mod footprint;
-mod host;
 mod pending;
 mod schedule;
+mod submitter;
 mod write_cache;
 
 pub mod batch;
@@ -30,13 +30,13 @@ pub mod hbuffer_cuts;
 pub mod hbuffer_host;
 pub mod jitter;
 pub mod ledger;
-pub mod media;
 pub mod online;
 #[doc(hidden)]
 pub mod planted;
 pub mod profile;
 pub mod random;
-pub mod stop;
+pub mod service_times;
+pub mod stop_condition;
 pub mod trace;
 pub mod truth;
 
@@ -44,5 +44,5 @@ pub use batch::{Batch, BatchError};
 pub use drive::Drive;
 pub use ledger::{Account, Ledger};
 pub use online::Online;
-pub use stop::Stop;
+pub use stop_condition::Stop;
 pub use trace::{HeadTrace, TraceRow};

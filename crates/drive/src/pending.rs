@@ -22,10 +22,10 @@ use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{AccessStart, LbaExtent, Nanos, Pba, Time};
 use skylight_layer::{Layer, Plan, ZoneLayout};
 
-use crate::footprint::Footprint;
-use crate::media::Media;
+use crate::conflict_filter::Footprint;
 use crate::planted::{Planted, Plants};
 use crate::schedule::{SptfQueue, Target};
+use crate::service_times::Media;
 use crate::write_cache::WriteCache;
 
 /// How a command is served.

@@ -18,7 +18,7 @@ use skylight_command::{Command, Op};
 use skylight_disk::{AccessStart, Angle, Direction, Head, Nanos, Pba, SeekFloor, Time};
 use skylight_layer::{Layer, Medium, Plan, Step};
 
-use crate::media::Media;
+use crate::service_times::Media;
 
 /// Margin between angles and times, each rounded to nanoseconds.
 const ROUNDING_NS: u64 = 8;

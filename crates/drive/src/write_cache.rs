@@ -27,9 +27,9 @@ use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{Lba, LbaExtent, Pba, Sectors, Time};
 use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan, ZoneLayout};
 
-use crate::media::Media;
 use crate::planted::{Planted, Plants};
 use crate::schedule::{SptfQueue, Target};
+use crate::service_times::Media;
 
 /// See the module documentation.
 ///

@@ -12,7 +12,7 @@ use crate::checkpoints::write_part_heads;
 use crate::cleaning_reads::Held;
 use crate::error::ImageError;
 use crate::format::checkpoint::Head;
-use crate::format::mark::Mark;
+use crate::format::log_end::Mark;
 use crate::format::superblock::{COPY, Superblock, TEXT};
 use crate::format::{BLOCK, checksum, drawn};
 use crate::image::Image;
@@ -20,10 +20,10 @@ use crate::image_files;
 use crate::in_place;
 use crate::options::Options;
 use crate::recovery::{Accept, Judgement, Recovered, bad_superblock, check_room, mend_superblock, recover};
-use crate::space::{AHEAD_BYTES, reserve_new};
 use crate::store::checksummed::SummedStore;
 use crate::store::device::is_block_device;
 use crate::store::{Access, Store};
+use crate::store_errors::{AHEAD_BYTES, reserve_new};
 use crate::structure_reader::Reader;
 
 impl Image {

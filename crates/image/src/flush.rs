@@ -21,10 +21,10 @@ use std::sync::Arc;
 use skylight_disk::PbaExtent;
 
 use crate::error::ImageError;
-use crate::format::tag::Tag;
+use crate::format::tag_log::Tag;
 use crate::interpreter::Interpreter;
 use crate::planted::Planted;
-use crate::ranges::Freed;
+use crate::protected_ranges::Freed;
 use crate::store::Syncs;
 
 /// What a pending sync makes durable.

@@ -16,9 +16,9 @@ use crate::format::part::{HEAD_BYTES, PartHead, START};
 use crate::format::superblock::{COPY, Part as Extent, Superblock};
 use crate::format::unfinished::Begun;
 use crate::options::Options;
+use crate::store::concatenated::{Part, PartsStore};
 use crate::store::device::{DeviceStore, is_block_device};
 use crate::store::file::{FileStore, PART_BYTES, begun_in, is_part_of};
-use crate::store::parts::{Part, PartsStore};
 use crate::store::{Access, Store};
 use crate::structure_reader::Reader;
 

@@ -32,12 +32,12 @@ use skylight_layer::{ExtentMap, Layer, MapChange, MediaUse, Source};
 
 use crate::error::ImageError;
 use crate::format::superblock::Superblock;
-use crate::format::tag::Kind;
-use crate::host::HostData;
+use crate::format::tag_log::Kind;
+use crate::host_data::HostData;
 use crate::interpreter::{Interpreter, no_bytes};
+use crate::locations::State;
 use crate::options::Options;
-use crate::ranges::Rooms;
-use crate::state::State;
+use crate::protected_ranges::Rooms;
 
 /// Where a stretch of the drive lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -29,16 +29,16 @@ use crate::cleaning_reads::Held;
 use crate::error::ImageError;
 use crate::flush::FlushState;
 use crate::format::superblock::{Part, Superblock};
-use crate::format::tag::{Kind, TAGS, Tag};
-use crate::host::HostData;
-pub use crate::host::HostWrite;
+use crate::format::tag_log::{Kind, TAGS, Tag};
+use crate::host_data::HostData;
+pub use crate::host_data::HostWrite;
+use crate::locations::State;
 use crate::log::TagLog;
 use crate::planned::Access;
 use crate::planted::{Planted, Plants};
 use crate::reader::Route;
-use crate::space::{Health, Reserved};
-use crate::state::State;
 use crate::store::Store;
+use crate::store_errors::{Health, Reserved};
 
 /// Bytes that were moved since the image was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

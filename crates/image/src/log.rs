@@ -9,9 +9,9 @@
 use std::io;
 
 use crate::format::BLOCK;
-use crate::format::mark::Mark;
+use crate::format::log_end::Mark;
 use crate::format::superblock::{Part, Superblock};
-use crate::format::tag::{TAGS, Tag, TagBlock};
+use crate::format::tag_log::{TAGS, Tag, TagBlock};
 use crate::store::Store;
 
 /// See the module page.

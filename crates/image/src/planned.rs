@@ -18,11 +18,11 @@ use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, SECTOR_BYTES, Sec
 use skylight_layer::{Layer, MapChange, Medium, Purpose, Source};
 
 use crate::error::ImageError;
-use crate::format::tag::{Kind, Tag};
-use crate::host::HostData;
+use crate::format::tag_log::{Kind, Tag};
+use crate::host_data::HostData;
 use crate::interpreter::{Interpreter, no_bytes};
 use crate::planted::Planted;
-use crate::ranges::Room;
+use crate::protected_ranges::Room;
 
 /// Most bytes that are moved at a time.
 const CHUNK: u64 = 1 << 20;

@@ -9,9 +9,9 @@ use skylight_layer::{Layer, Medium};
 
 use crate::error::ImageError;
 use crate::format::superblock::Superblock;
-use crate::format::tag::{Kind, Tag, TagBlock};
+use crate::format::tag_log::{Kind, Tag, TagBlock};
+use crate::locations::State;
 use crate::planted::{Planted, Plants};
-use crate::state::State;
 use crate::structure_reader::{Bounds, CHUNK, Reader};
 
 /// How a store was found.

@@ -10,7 +10,7 @@
 //! Invariants: a write's tag is written before its bytes, so a process that is killed leaves no write of which it is
 //! unknown what it destroyed; where writes are durable when answered (`Interpreter::records_first`), the tag is durable
 //! before any byte is written, so that holds for a power cut too. A flush makes durable the tags of all writes before it: what a write destroyed
-//! before a flush never reads as native after a cut. What becomes of a write that is refused is in `space.rs`.
+//! before a flush never reads as native after a cut. What becomes of a write that is refused is in `store_errors.rs`.
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), section 3.2.3, for the read modes.
 
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -21,7 +21,7 @@ use skylight_drive::profile::{Layout, Profile};
 use skylight_layer::{Bands, CommandId, Layer, Plan, Step};
 
 use crate::error::ImageError;
-use crate::format::tag::{Kind, TAGS};
+use crate::format::tag_log::{Kind, TAGS};
 use crate::interpreter::Interpreter;
 use crate::planted::Planted;
 

@@ -13,13 +13,13 @@ use crate::format::checkpoint::{
     CACHED, ENTRIES, FRAGMENT, Head, MOVED, WRITER, ZONE, decode_cached, decode_fragment, decode_moved,
     decode_writer, decode_zone,
 };
-use crate::format::mark::Mark;
+use crate::format::log_end::Mark;
 use crate::format::part::{HEAD_BYTES, PartHead};
 use crate::format::superblock::{COPY, NotOne, Superblock};
-use crate::format::tag::{Kind, Tag, TagBlock};
+use crate::format::tag_log::{Kind, Tag, TagBlock};
 use crate::format::{BLOCK, VERSION, checksum};
+use crate::locations::{BandPlaces, State};
 use crate::log::Marks;
-use crate::state::{BandPlaces, State};
 use crate::store::Store;
 
 /// Size of a read, bytes.

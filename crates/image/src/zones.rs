@@ -24,13 +24,13 @@ use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneRecord};
 use skylight_layer::{Layer, MapChange, Plan, Purpose, Source, Step};
 
 use crate::error::ImageError;
-use crate::format::tag::{Kind, TAGS};
-use crate::host::{HostData, HostWrite};
+use crate::format::tag_log::{Kind, TAGS};
+use crate::host_data::{HostData, HostWrite};
 use crate::in_place::Place;
 use crate::interpreter::Interpreter;
+use crate::locations::State;
 use crate::planted::Planted;
-use crate::space::changes;
-use crate::state::State;
+use crate::store_errors::changes;
 
 /// Bytes of zeros that are written at a time where the store cannot discard.
 const ZEROS_BYTES: u64 = 1 << 20;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::IFlags;
 use skylight_drive::profile::Profile;
 use skylight_image::format::superblock::{COPY, Superblock};
-use skylight_image::maintenance::{check, info, repair};
+use skylight_image::offline_tools::{check, info, repair};
 use skylight_image::planted::Plants;
 use skylight_image::store::checksummed::SumOptions;
 use skylight_image::{Image, ImageError, Options};

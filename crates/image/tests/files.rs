@@ -12,7 +12,7 @@ use media::ram::RamStore;
 use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_image::format::superblock::COPY;
-use skylight_image::maintenance::{check, compact, info};
+use skylight_image::offline_tools::{check, compact, info};
 use skylight_image::planted::Plants;
 use skylight_image::store::Access;
 use skylight_image::store::checksummed::SumOptions;

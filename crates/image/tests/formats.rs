@@ -8,7 +8,7 @@ use media::ram::RamStore;
 use skylight_disk::layout::{Layout, RecordingZone, Skews, segments};
 use skylight_disk::{Geometry, Lba, LbaExtent, Pba, Sectors, Shingling};
 use skylight_image::store::checksummed::SumOptions;
-use skylight_image::store::parts::{Part, PartsStore};
+use skylight_image::store::concatenated::{Part, PartsStore};
 use skylight_image::{Image, Options, Store};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{

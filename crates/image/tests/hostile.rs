@@ -10,9 +10,9 @@ use media::fault::Random;
 use media::ram::RamStore;
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 use skylight_image::format::checkpoint::{ENTRIES, Head, encode_cached, encode_moved};
-use skylight_image::format::mark::Mark;
+use skylight_image::format::log_end::Mark;
 use skylight_image::format::superblock::Superblock;
-use skylight_image::format::tag::{Kind, Tag, TagBlock};
+use skylight_image::format::tag_log::{Kind, Tag, TagBlock};
 use skylight_image::{Image, Options, Store};
 use skylight_layer::CachedExtent;
 

@@ -6,7 +6,7 @@ use media::fault::{Effect, FaultStore, Medium, Random};
 use media::ram::RamStore;
 use skylight_image::Store;
 use skylight_image::format::superblock::Part;
-use skylight_image::store::parts::PartsStore;
+use skylight_image::store::concatenated::PartsStore;
 
 #[test]
 fn reads_what_was_written_and_zeros_elsewhere() {

@@ -16,7 +16,7 @@ use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 use skylight_drive::profile::Profile;
 use skylight_image::ImageError;
-use skylight_image::maintenance;
+use skylight_image::offline_tools;
 use skylight_image::scrub;
 use skylight_serve::control::client::{self, ControlError};
 use skylight_serve::core::filters::delay::Delays;
@@ -397,7 +397,7 @@ fn with_image<T: Send>(
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None))]
 fn image_info(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<Bound<'_, PyAny>> {
-    object_of(py, &with_image(py, cache_on, |options| maintenance::info(&path, options))?)
+    object_of(py, &with_image(py, cache_on, |options| offline_tools::info(&path, options))?)
 }
 
 /// Checks an image without changing it: returns what `image_info` gives, or None, and a line per problem.
@@ -409,7 +409,7 @@ fn image_check(
     path: PathBuf,
     cache_on: Option<PathBuf>,
 ) -> PyResult<(Option<Bound<'_, PyAny>>, Vec<String>)> {
-    let report = with_image(py, cache_on, |options| maintenance::check(&path, options))?;
+    let report = with_image(py, cache_on, |options| offline_tools::check(&path, options))?;
     Ok((report.info.map(|info| object_of(py, &info)).transpose()?, report.problems))
 }
 
@@ -446,7 +446,7 @@ fn image_scrub(
 #[pyfunction]
 #[pyo3(signature = (path, cache_on=None))]
 fn image_compact(py: Python<'_>, path: PathBuf, cache_on: Option<PathBuf>) -> PyResult<(u64, u64)> {
-    with_image(py, cache_on, |options| maintenance::compact(&path, options))
+    with_image(py, cache_on, |options| offline_tools::compact(&path, options))
 }
 
 /// Repairs an image: returns lines about repairs, lines about losses, and the file that keeps the original
@@ -460,7 +460,7 @@ fn image_repair(
     cache_on: Option<PathBuf>,
     accept_loss: bool,
 ) -> PyResult<(Vec<String>, Vec<String>, Option<PathBuf>)> {
-    let repair = with_image(py, cache_on, |options| maintenance::repair(&path, options, accept_loss))?;
+    let repair = with_image(py, cache_on, |options| offline_tools::repair(&path, options, accept_loss))?;
     Ok((repair.mended, repair.lost, repair.kept))
 }
 

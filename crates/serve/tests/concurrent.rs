@@ -20,7 +20,7 @@ use media::ram::RamStore;
 use skylight_disk::{SPLITMIX64_STEP, splitmix64};
 use skylight_image::store::{Reads, Syncs};
 use skylight_image::{Image, Options, Store};
-use skylight_serve::core::served::ServedImage;
+use skylight_serve::core::untimed::ServedImage;
 use skylight_serve::core::{Backend, Command, Op, Shape};
 use skylight_serve::nbd::server::Options as ServerOptions;
 use skylight_serve::nbd::wire::{chunk, command};

@@ -21,7 +21,7 @@ use skylight_serve::control::client::{self, ControlError};
 use skylight_serve::control::server::MAX_CLIENTS;
 use skylight_serve::control::{MAX_REQUEST_BYTES, answer};
 use skylight_serve::core::filters::delay::{Delay, Delays};
-use skylight_serve::core::served::ServedImage;
+use skylight_serve::core::untimed::ServedImage;
 use skylight_serve::core::{Backend, Service, Shape};
 use skylight_serve::endpoint::EndpointError;
 use skylight_serve::server::Server;

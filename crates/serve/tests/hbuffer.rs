@@ -23,7 +23,7 @@ use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel};
 use skylight_layer::hbuffer::policies;
 use skylight_layer::{ZonedLayer, ZonedSpec};
 use skylight_serve::core::hbuffer::{HBufferPlan, HBuffered};
-use skylight_serve::core::served::ServedImage;
+use skylight_serve::core::untimed::ServedImage;
 use skylight_serve::core::{
     Backend, BlockState, Command, Completion, Errno, Extent, Job, Op, Shape, StatusQuery, ZonePage,
     push_extent,

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use skylight_drive::profile::Profile;
 use skylight_image::{Image, Options};
-use skylight_serve::core::served::ServedImage;
+use skylight_serve::core::untimed::ServedImage;
 use skylight_serve::core::{Errno, Shape};
 use skylight_serve::nbd::server::Options as ServerOptions;
 use skylight_serve::nbd::wire::{chunk, command, command_flag};

@@ -8,8 +8,8 @@
 use skylight_disk::{Mechanics, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::ZonedSpec;
 use skylight_layer::journaled::JournalSpec;
-use skylight_layer::zoned::aware::throttle::{Estimate, ThrottleSpec};
-use skylight_layer::zoned::aware::{AwareSpec, Bookkeeping};
+use skylight_layer::zoned::host_aware::throttle::{Estimate, ThrottleSpec};
+use skylight_layer::zoned::host_aware::{AwareSpec, Bookkeeping};
 
 use super::geometry::Tracks;
 use super::regions::fits;

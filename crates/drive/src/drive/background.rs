@@ -7,8 +7,8 @@ use skylight_disk::{Direction, Head, Nanos, SectorPosition, Time, splitmix64};
 use skylight_layer::{Idle, Queue};
 
 use super::{Drive, Event, Planted};
-use crate::host::{ExecutionResult, NoHost, Observer, Origin};
 use crate::profile::{Schedule, WriteBack};
+use crate::submitter::{ExecutionResult, NoHost, Observer, Origin};
 
 /// Delay before the drive retries background work for which the media had no space. A try costs as much as
 /// restoring the layer, a tenth of a second for a large cache, and only a person can free space.

@@ -6,7 +6,7 @@ use skylight_disk::{LbaExtent, Time};
 use skylight_layer::{Layer, Preparation, ZoneLayout};
 
 use super::Drive;
-use crate::host::{BatchResult, ExecutionResult, Host, Observer, Origin};
+use crate::submitter::{BatchResult, ExecutionResult, Host, Observer, Origin};
 
 /// The zones of a layer that has them.
 pub(super) fn of(layer: &mut dyn Layer) -> Option<ZoneLayout> {

@@ -22,7 +22,7 @@ use skylight_disk::{Direction, Head, Lba, LbaExtent, Pba, PbaExtent, Sectors, Ti
 use skylight_layer::Medium;
 
 use super::finding::{Right, TrueFinding};
-use super::limits::{self, isolated_writes, usable_entries, usable_slots};
+use super::watermarks::{self, isolated_writes, usable_entries, usable_slots};
 use super::zones;
 use crate::drive::Drive;
 use crate::profile::{Bytes, CacheMedium, Journaled, Layer, Profile, Zoned};
@@ -53,14 +53,14 @@ fn sizes(profile: &Profile) -> Option<Sizes> {
             let quantum = keys.quantum.get();
             Sizes {
                 cache: keys.places * quantum,
-                fill: limits::slots(keys) * quantum,
-                raw: limits::lone_writes(keys, 1, 1) * quantum,
+                fill: watermarks::slots(keys) * quantum,
+                raw: watermarks::lone_writes(keys, 1, 1) * quantum,
                 why: WHY_SLOTS,
             }
         }
         Layer::SetAssociative(keys) => {
             let (cache, band) = (keys.cache.get(), keys.band.get());
-            let fill = cache / band * limits::usable(band, keys.watermark);
+            let fill = cache / band * watermarks::usable(band, keys.watermark);
             Sizes { cache, fill, raw: fill, why: "all cache bands, each filled to its watermark" }
         }
         Layer::FullyAssociative(keys) => {
@@ -142,12 +142,12 @@ fn limited_map(profile: &Profile) -> Option<(Slots, u64, u64)> {
             (usable_slots(keys), keys.quantum, keys.entry_max, keys.map_entries?, keys.map_watermark)
         }
         Layer::Zoned(Zoned { host_aware: Some(keys), .. }) => {
-            (limits::slots(keys), keys.quantum, keys.entry_max, keys.map_entries?, keys.map_watermark)
+            (watermarks::slots(keys), keys.quantum, keys.entry_max, keys.map_entries?, keys.map_watermark)
         }
         _ => return None,
     };
     let slots = Slots { usable, quantum: quantum.get(), entry_max: entry_max.get() };
-    Some((slots, entries, limits::usable(entries, watermark)))
+    Some((slots, entries, watermarks::usable(entries, watermark)))
 }
 
 /// Sizes of the cache and of its map, for a host of which up to `sharing` writes can share an entry of a journal.

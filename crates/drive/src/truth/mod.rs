@@ -12,12 +12,12 @@
 //! properties that the drive cannot have are absent; properties that no test can measure are marked so.
 
 mod cache;
+mod cleaning_costs;
 mod conditions;
 mod finding;
 mod kinds;
-mod limits;
 mod platters;
-mod work;
+mod watermarks;
 mod zones;
 
 use serde::Serialize;
@@ -61,8 +61,8 @@ impl Truth {
             // Waiting writes share an entry in the volatile cache alone, but a larger write takes another one.
             findings.extend([cache::quantum(keys.quantum), cache::entry_max(keys.entry_max)]);
         }
-        findings.extend(work::map_merges(profile)?);
-        findings.extend(work::cleaning(profile, depth)?);
+        findings.extend(cleaning_costs::map_merges(profile)?);
+        findings.extend(cleaning_costs::cleaning(profile, depth)?);
         findings.extend(platters::plateaus(profile, &drive));
         findings.extend(zones::findings(profile));
         conditions::apply(conditions, profile, &mut findings);

@@ -2,7 +2,7 @@
 //! speed; what a host-aware one takes out of order before it blocks.
 
 use super::finding::{Right, TrueFinding};
-use super::limits::lone_writes;
+use super::watermarks::lone_writes;
 use crate::profile::{HostAware, Layer, Profile, ZoneModel, Zoned};
 
 /// Size of the writes that fill the persistent cache (`docs/tests/non-sequential.md`).

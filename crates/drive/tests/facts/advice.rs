@@ -1,7 +1,7 @@
 //! What the paper recommends, against the conventional drive of the same mechanics (Skylight, section 6).
 
-use crate::bench::{BLOCK, GIB, KIB, Random, drive, flush, st5000, writes};
 use crate::limits::until_cleaning;
+use crate::paper_tools::{BLOCK, GIB, KIB, Random, drive, flush, st5000, writes};
 use crate::table::Figure;
 
 const CONVENTIONAL: &str = "st4000nc001";

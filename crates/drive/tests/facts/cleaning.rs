@@ -3,7 +3,9 @@
 use skylight_drive::TraceRow;
 use skylight_layer::Purpose;
 
-use crate::bench::{BLOCK, KIB, MIB, Random, band_start, is_cached, median, pause_s, reads, st5000, writes};
+use crate::paper_tools::{
+    BLOCK, KIB, MIB, Random, band_start, is_cached, median, pause_s, reads, st5000, writes,
+};
 use crate::table::Figure;
 
 /// Figure 11: 512 blocks of a band at 2.5 TB, then idle time.

@@ -3,7 +3,7 @@
 use skylight_drive::Drive;
 use skylight_layer::Purpose;
 
-use crate::bench::{
+use crate::paper_tools::{
     BLOCK, GIB, MIB, band_start, drive, least, mean, median, most, pause_s, reads, st5000, steadiness, writes,
 };
 use crate::table::Figure;

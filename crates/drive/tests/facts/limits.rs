@@ -4,7 +4,7 @@ use skylight_disk::Direction;
 use skylight_drive::Drive;
 use skylight_layer::{Medium, Purpose};
 
-use crate::bench::{BLOCK, GIB, KIB, MIB, Random, drive, st5000, writes};
+use crate::paper_tools::{BLOCK, GIB, KIB, MIB, Random, drive, st5000, writes};
 use crate::table::Figure;
 
 /// A write that takes longer waits for cleaning: a map merge takes a third of a second, and the cleaning of a

@@ -7,10 +7,10 @@
 //! Invariant: every row is measured, and every row that the drives must satisfy is in the table.
 
 mod advice;
-mod bench;
 mod cleaning;
 mod fragments;
 mod limits;
+mod paper_tools;
 mod table;
 mod writes;
 

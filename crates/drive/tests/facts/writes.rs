@@ -4,7 +4,9 @@ use skylight_disk::Nanos;
 use skylight_drive::TraceRow;
 use skylight_layer::Purpose;
 
-use crate::bench::{BLOCK, GIB, KIB, MIB, Random, drive, least, median, most, reads, spread, st5000, writes};
+use crate::paper_tools::{
+    BLOCK, GIB, KIB, MIB, Random, drive, least, median, most, reads, spread, st5000, writes,
+};
 use crate::table::Figure;
 
 /// Latencies of test 1: blocks of the first `region` bytes, in random order, one at a time.

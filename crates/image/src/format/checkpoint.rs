@@ -9,7 +9,7 @@ use skylight_layer::capabilities::overwriting::Stamp;
 use skylight_layer::capabilities::zoned::ZoneRecord;
 use skylight_layer::{CachedExtent, MediaUse};
 
-use super::tag::{zone_flags, zone_record};
+use super::tag_log::{zone_flags, zone_record};
 use super::{BLOCK, checksum, put_u32, put_u64, u32_at, u64_at};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"SKYC");

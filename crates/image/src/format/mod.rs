@@ -14,11 +14,11 @@
 
 pub mod checkpoint;
 pub mod flash;
-pub mod mark;
+pub mod log_end;
 pub mod part;
 pub mod sums;
 pub mod superblock;
-pub mod tag;
+pub mod tag_log;
 pub mod unfinished;
 
 use std::collections::hash_map::RandomState;

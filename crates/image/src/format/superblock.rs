@@ -6,7 +6,7 @@
 use skylight_disk::{PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::MediaUse;
 
-use super::mark::{SLOT_BYTES, SLOTS};
+use super::log_end::{SLOT_BYTES, SLOTS};
 use super::unfinished::Begun;
 use super::{BLOCK, VERSION, checksum, put_u32, put_u64, u32_at, u64_at};
 

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 pub use super::checksummed_reads::{Mismatch, mismatch_of};
 use super::checksummed_reads::{SECTOR, Shared, SummedReads, TOGETHER, entry_at, intended};
-use super::regions::Regions;
+use super::dirty_regions::Regions;
 use super::{HEAD_BYTES, PartInfo, Reads, Store, Syncs, check_range};
 use crate::format::sums::{
     BootId, ENTRY, INTENT, INTENT_HEAD, INTENT_SECTORS, Intent, MARK_BLOCKS, Marks, SPOILED, open_intent,

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::Reads;
-use super::regions::Unsure;
+use super::dirty_regions::Unsure;
 use crate::format::sums::{ENTRIES, ENTRY, Intent, SPOILED, sum_of};
 use crate::format::superblock::Part;
 use crate::format::{BLOCK, u32_at};

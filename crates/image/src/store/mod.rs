@@ -12,10 +12,10 @@
 
 pub mod checksummed;
 mod checksummed_reads;
+pub mod concatenated;
 pub mod device;
+mod dirty_regions;
 pub mod file;
-pub mod parts;
-mod regions;
 
 use std::io;
 use std::ops::Range;

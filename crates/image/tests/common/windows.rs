@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::media::fault::FaultStore;
 use skylight_image::Store;
 use skylight_image::format::part::START;
-use skylight_image::store::parts::{Part, PartsStore};
+use skylight_image::store::concatenated::{Part, PartsStore};
 
 struct Window {
     all: FaultStore,

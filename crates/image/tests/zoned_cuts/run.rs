@@ -10,8 +10,8 @@ use skylight_image::store::checksummed::SumOptions;
 use skylight_image::{Image, ImageError, Options, Write};
 use skylight_layer::capabilities::zoned::{ZoneAccess, ZoneCondition, ZoneLayout, ZoneModel};
 use skylight_layer::journaled::JournalSpec;
-use skylight_layer::zoned::aware::throttle::{Estimate, ThrottleSpec};
-use skylight_layer::zoned::aware::{AwareSpec, Bookkeeping};
+use skylight_layer::zoned::host_aware::throttle::{Estimate, ThrottleSpec};
+use skylight_layer::zoned::host_aware::{AwareSpec, Bookkeeping};
 use skylight_layer::{Layer, Op as Command, ZonedLayer, ZonedSpec};
 
 use crate::common::{Event, Lives, Session};

@@ -11,7 +11,7 @@
 //! the oldest zone, so that no write waits for all of them.
 //!
 //! A home zone that cannot be cleaned at home stays as it was, and its data in the log; the pass goes on with the others, and fails at its
-//! end. What of the log cannot be read is lost, and the pass goes on without it (`reading_around.rs`); a read that fails otherwise ends the
+//! end. What of the log cannot be read is lost, and the pass goes on without it (`unreadable_sectors.rs`); a read that fails otherwise ends the
 //! pass for all that has no record yet.
 //!
 //! Invariants: only a record changes where anything is; a trim of a home zone before that ends its cleaning; while a home zone

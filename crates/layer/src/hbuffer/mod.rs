@@ -30,15 +30,15 @@ mod cleaning;
 mod contents;
 pub mod device;
 pub mod format;
-mod inspect;
 mod log;
 pub mod policies;
 pub mod policy;
-mod reading_around;
 pub mod recovery;
 mod space;
 pub mod spec;
+mod status;
 pub mod streams;
+mod unreadable_sectors;
 mod view;
 mod writing;
 

@@ -11,10 +11,10 @@
 //! what plans have written.
 //! Sources: see `crates/layer/src/capabilities/zoned.rs`.
 
-pub mod aware;
 mod capability;
+pub mod host_aware;
+mod rules;
 mod states;
-mod table;
 #[cfg(test)]
 mod tests;
 
@@ -25,8 +25,8 @@ use crate::CacheUse;
 use crate::capabilities::zoned::{ZoneLayout, Zoned};
 use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
-use aware::{Aware, AwareSpec};
-use table::{Placed, PointerMoves, ZoneTable};
+use host_aware::{Aware, AwareSpec};
+use rules::{Placed, PointerMoves, ZoneTable};
 
 /// What unwritten sectors read as: the initialization pattern of ZBC.
 const UNWRITTEN: u8 = 0;

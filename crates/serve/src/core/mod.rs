@@ -24,12 +24,12 @@ pub mod hbuffer;
 mod job;
 pub mod memory_budget;
 pub mod open;
-pub mod served;
 mod service;
 mod settings;
 mod shape;
 pub mod shingled;
 pub mod timed;
+pub mod untimed;
 mod validate;
 pub mod zones;
 

@@ -19,9 +19,9 @@ use super::filters::delay::{Delay, Delays};
 use super::filters::error::{FaultInjector, Faults};
 use super::filters::log::{Log, Sink};
 use super::hbuffer::{HBufferError, HBufferPlan, HBuffered};
-use super::served::ServedImage;
 use super::shingled::{ReadModeName, Shingles};
 use super::timed::TimedDrive;
+use super::untimed::ServedImage;
 use super::{Backend, PIECE_BYTES, Shape};
 
 /// Small enough for received data to be still in the processor cache when it is written, bytes.

@@ -17,8 +17,8 @@ use skylight_drive::Drive;
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};
-use skylight_serve::core::served::ServedImage;
 use skylight_serve::core::timed::TimedDrive;
+use skylight_serve::core::untimed::ServedImage;
 use skylight_serve::core::{Backend, Command, Completion, Errno, Job, Op, Shape};
 
 use crate::Timing;

@@ -5,9 +5,9 @@ use skylight_disk::{Nanos, Sectors, Time};
 use skylight_drive::Drive as ModelledDrive;
 use skylight_drive::profile::Profile;
 use skylight_image::Image;
-use skylight_serve::core::served::ServedImage;
 use skylight_serve::core::timed::model::{Done, ModelDrive};
 use skylight_serve::core::timed::wake_latency::WakeLatency;
+use skylight_serve::core::untimed::ServedImage;
 use skylight_serve::core::{Backend, Job, Op, Shape};
 
 use crate::Timing;

@@ -27,7 +27,7 @@ use skylight_disk::{Nanos, Sectors, Time};
 use super::super::policy::{Cleaned, HomeZone, Occasion, Path, Policy, State, WritePart};
 use super::super::streams::WINDOW_WRITES;
 use super::costs::{Costs, POSITION_NS, Way};
-use super::silence::{Allowance, Silences};
+use super::overwrite_pauses::{Allowance, Silences};
 use crate::capabilities::zoned::ZoneModel;
 
 /// One in so many open zones is not for streams. Chosen: the log and zones that are cleaned take two, and one number may be meant

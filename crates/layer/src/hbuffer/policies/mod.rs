@@ -9,7 +9,7 @@ pub mod adaptive;
 pub mod costs;
 pub mod non_sequential;
 pub mod open_zones;
-pub mod silence;
+pub mod overwrite_pauses;
 
 #[cfg(test)]
 pub(crate) mod fake;

@@ -36,8 +36,8 @@ use self::model::ModelDrive;
 use self::pacer::{Shared, State};
 use self::wake_latency::WakeLatency;
 use super::checksum_errors::ChecksumErrors;
-use super::served::{push_places, status_json};
 use super::shingled::{Shingles, push_overwritten};
+use super::untimed::{push_places, status_json};
 use super::zones::counts_json;
 use super::{
     Backend, Command, Errno, Extent, Failure, Job, Op, Setting, Shape, StatusQuery, ZonePage, execute_by,

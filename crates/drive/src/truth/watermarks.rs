@@ -1,6 +1,6 @@
 //! What may be in use in a persistent cache before a write waits for cleaning: slots and map entries below their watermarks.
 
-use skylight_layer::zoned::aware::host_slots;
+use skylight_layer::zoned::host_aware::host_slots;
 
 use crate::profile::{HostAware, Journaled};
 

@@ -16,7 +16,7 @@
 //! Source: Evaluating Host Aware SMR Drives (HotStorage '16), sections 2 and 3.
 
 mod cleaning;
-mod moving;
+mod log_compaction;
 pub mod open_zones;
 #[cfg(test)]
 mod tests;
@@ -25,7 +25,7 @@ pub mod throttle;
 use skylight_command::CommandId;
 use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, Time};
 
-use super::table::{Placed, PointerMoves, ZoneTable};
+use super::rules::{Placed, PointerMoves, ZoneTable};
 use super::{Places, UNWRITTEN};
 use crate::capabilities::zoned::{Preparation, ZoneLayout};
 use crate::extent_map::ENTRY_MAX_SECTORS;

@@ -11,7 +11,7 @@ use skylight_layer::{Layer, Plan};
 
 use crate::batch::Batch;
 use crate::environment::Link;
-use crate::stop::StopWatch;
+use crate::stop_condition::StopWatch;
 
 /// Whose commands a plan completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 use skylight_layer::{CachedExtent, ExtentMap, Layer, Recovered};
 
-use crate::format::tag::{Kind, Tag};
-use crate::ranges::{Room, Rooms};
+use crate::format::tag_log::{Kind, Tag};
+use crate::protected_ranges::{Room, Rooms};
 use crate::zone_records::ZoneRecords;
 
 /// Where bands lie, by their first host sectors: the length of each and its place.

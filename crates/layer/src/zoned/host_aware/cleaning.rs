@@ -21,7 +21,7 @@ use skylight_disk::{Lba, LbaExtent, PbaExtent, Sectors};
 
 use super::Aware;
 use crate::plan::{MapChange, Medium, Plan, Purpose, Source, Step};
-use crate::zoned::table::ZoneTable;
+use crate::zoned::rules::ZoneTable;
 
 /// What happens next to the zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

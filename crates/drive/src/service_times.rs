@@ -12,8 +12,8 @@ use skylight_disk::{
 };
 use skylight_layer::{Medium, Plan, Purpose, Step};
 
-use crate::host::Answered;
 use crate::ledger::Ledger;
+use crate::submitter::Answered;
 use crate::trace::HeadTrace;
 
 /// Speed of flash.

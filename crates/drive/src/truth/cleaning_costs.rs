@@ -15,8 +15,8 @@ use skylight_layer::{Medium, Purpose};
 
 use super::cache::band_at;
 use super::finding::{Right, TrueFinding};
-use super::limits::{isolated_writes, lone_writes, usable};
 use super::quiet;
+use super::watermarks::{isolated_writes, lone_writes, usable};
 use crate::batch::Batch;
 use crate::drive::Drive;
 use crate::profile::{CleaningType, Duration, Layer, Profile, ProfileError, SetAssociative, Zoned};
