@@ -60,7 +60,7 @@ $(DEPS_STAMP): requirements.lock $(VENV_STAMP)
 
 # maturin builds the module into python/skylight and installs the package editable, with its command.
 $(NATIVE): $(DEPS_STAMP) $(NATIVE_SOURCES)
-	@scripts/check-rust.sh
+	@scripts/require-cargo.sh
 	@. scripts/common.sh; say "building the native module (release)"
 	@VIRTUAL_ENV=$(CURDIR)/$(VENV) PIP_QUIET=1 $(BIN)/maturin develop --release --locked --quiet
 	@touch $@
@@ -84,7 +84,7 @@ lint: setup ## formatters, clippy, ruff, mypy; licences and arrows of import
 
 .PHONY: test-tools
 test-tools:
-	@scripts/test-tools.sh
+	@scripts/install-test-tools.sh
 
 .PHONY: test-rust
 test-rust: setup
@@ -115,7 +115,7 @@ burn-in: setup test-tools ## use the emulated drives as disks: ext4, a kernel co
 .PHONY: bench
 bench: setup test-tools ## print the rates and ratios of bench/
 	$(BIN)/python bench/run.py $(BENCH_ARGS)
-	$(BIN)/python bench/inference.py
+	$(BIN)/python bench/probe_cpu.py
 
 # The oldest glibc that the wheel runs on is that of the machine it is built on; maturin names it in the wheel's tag.
 .PHONY: wheel
@@ -131,7 +131,7 @@ man: setup ## write the man pages into target/man
 
 .PHONY: fuzz
 fuzz: ## give the server and the images any bytes: an hour in all, or FUZZ_SECONDS
-	@scripts/check-rust.sh
+	@scripts/require-cargo.sh
 	FUZZ_SECONDS=$(FUZZ_SECONDS) fuzz/run.sh
 
 .PHONY: score

@@ -17,8 +17,8 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from camera_clips import Case, drawn
-from skylight.camera.reading import read
 from skylight.camera.render import Film
+from skylight.camera.seek_detection import read
 from skylight.camera.track import track
 from skylight.errors import SkylightError
 

@@ -22,7 +22,7 @@ def check_tools() -> None:
     """Ends the program in one line if fio or nbdkit is missing."""
     missing = [tool for tool in ("fio", "nbdkit") if shutil.which(tool) is None]
     if missing:
-        sys.exit(f"{', '.join(missing)} not installed: scripts/test-tools.sh installs what the tests need")
+        sys.exit(f"{', '.join(missing)} not installed: run scripts/install-test-tools.sh")
 
 
 def fio(socket: Path, rw: str, block: str, depth: int, size_bytes: int) -> list[str]:

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from skylight.camera import scene
 from skylight.camera.motion import Motion, Traced
-from skylight.camera.reading import Reading, read
 from skylight.camera.render import Clip, Film, through_window, write
 from skylight.camera.scale import Arm
 from skylight.camera.scene import Look, View
+from skylight.camera.seek_detection import Reading, read
 from skylight.camera.track import Track, track
 
 SIZE = (224, 160)

@@ -178,7 +178,7 @@ def need_tool() -> Callable[[str], str]:
     def find(name: str) -> str:
         path = tool_path(name)
         if path is None:
-            lacking(f"{name} is not installed: scripts/test-tools.sh installs it with root rights")
+            lacking(f"{name} is not installed: scripts/install-test-tools.sh installs it with root rights")
         return path
 
     return find

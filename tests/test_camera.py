@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from camera_clips import Case, drawn
 from skylight.camera import rate as rates
-from skylight.camera import reading as readings
 from skylight.camera import scale as scales
 from skylight.camera import scene, video
+from skylight.camera import seek_detection as readings
 from skylight.camera.render import write
 from skylight.camera.track import Options, capture_rate, track
 from skylight.cli.app import run

@@ -12,8 +12,8 @@ from camera_clips import film
 from one_test import truth_of
 from skylight.camera.align import Alignment
 from skylight.camera.files import keep
-from skylight.camera.graph import Graph, graph_of
-from skylight.camera.join import beside_timing, joined
+from skylight.camera.load_track import Graph, graph_of
+from skylight.camera.merge_findings import beside_timing, joined
 from skylight.camera.motion import Traced, read_trace
 from skylight.camera.rate import Rate
 from skylight.camera.verdict import ENDS_TAKEN, RISING_TAKEN, Io, judge
@@ -22,13 +22,13 @@ from skylight.engines.head_trace import HeadTraceFile
 from skylight.engines.sim import read_profile
 from skylight.evidence import IoLog, Op
 from skylight.findings import UNKNOWN, Finding
-from skylight.probe import film as declared
+from skylight.probe import film_findings as declared
 from skylight.probe.cache_location.findings import LOCATION
 from skylight.probe.cleaning.findings import TYPE
 from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.rotation.findings import SEEK, SEEK_RIGHT
+from skylight.reproduce.emulated_drives import DRIVES, MIB, Bench, band_start
 from skylight.reproduce.fragments import fragment
-from skylight.reproduce.lab import DRIVES, MIB, Bench, band_start
 
 # Phases of a cleaning are right within a fifth, as row S3b has it.
 PHASE_RIGHT = 0.2

@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 
 from camera_clips import film
 from skylight.camera.align import align
-from skylight.camera.commands import Commands
-from skylight.camera.graph import Graph, graph_of
+from skylight.camera.filmed_io import Commands
+from skylight.camera.load_track import Graph, graph_of
 from skylight.camera.motion import Traced, read_trace
 from skylight.camera.rate import Rate
-from skylight.camera.reading import Reading, read
+from skylight.camera.seek_detection import Reading, read
 from skylight.camera.verdict import judge
 from skylight.cli.app import run
 from skylight.engines.head_trace import HeadTraceFile
 from skylight.errors import UsageError
 from skylight.evidence import EMPTY_LOG, IoLog, Op
 from skylight.findings import UNKNOWN, Finding
+from skylight.reproduce.emulated_drives import GIB, MIB, Bench, band_start
 from skylight.reproduce.fragments import MIDDLE, fragment
-from skylight.reproduce.lab import GIB, MIB, Bench, band_start
 
 F64 = NDArray[np.float64]
 STEP = 8 * MIB

@@ -11,7 +11,7 @@ import pytest
 from device_targets import MIB, loop, sparse, tool
 from skylight.cli.app import run
 from skylight.cli.devices import survey
-from skylight.engines.models import TABLE, Listed, listed, table
+from skylight.engines.product_models import TABLE, Listed, listed, table
 from skylight.report.hints import hints
 
 
@@ -147,7 +147,7 @@ def test_a_model_is_found_by_the_beginning_of_a_word(model: str, recording: str 
 def test_a_model_that_is_cut_off_is_unknown_where_lists_differ(monkeypatch: pytest.MonkeyPatch) -> None:
     smr, cmr = (Listed(kind, None, "a list", "https://example.org") for kind in ("smr", "cmr"))
     known = {"MQ04ABF100": smr, "MQ04ABF123": cmr}
-    monkeypatch.setattr("skylight.engines.models.table", lambda: known)
+    monkeypatch.setattr("skylight.engines.product_models.table", lambda: known)
     assert listed("TOSHIBA MQ04ABF1") is None
     known["MQ04ABF123"] = smr
     assert listed("TOSHIBA MQ04ABF1") is smr

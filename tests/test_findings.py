@@ -13,10 +13,10 @@ import pytest
 from skylight import _native
 from skylight.engines.sim import profile_names, read_profile
 from skylight.findings import Property
-from skylight.probe import film
+from skylight.probe import film_findings
 from skylight.probe.scoring import SCORED
 from skylight.probe.suite import ALL_TESTS, PROPERTIES
-from skylight.report.catalogue import findings_page
+from skylight.report.findings_page import findings_page
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs/tests/findings.md"
@@ -35,13 +35,13 @@ def truths() -> list[tuple[str, dict[str, dict[str, object]]]]:
 def test_the_page_of_findings_is_the_declarations() -> None:
     page = findings_page()
     assert PAGE.read_text(encoding="utf-8") == page, (
-        "write docs/tests/findings.md anew: python -m skylight.report.catalogue > docs/tests/findings.md"
+        "write docs/tests/findings.md anew: python -m skylight.report.findings_page > docs/tests/findings.md"
     )
 
 
 def test_each_property_is_declared_by_one_package() -> None:
     by_name: dict[str, Property] = {}
-    for found in [*(one for test in ALL_TESTS for one in test.findings), *film.FINDINGS]:
+    for found in [*(one for test in ALL_TESTS for one in test.findings), *film_findings.FINDINGS]:
         assert by_name.setdefault(found.name, found) is found, f"{found.name} is declared twice"
     assert list(by_name) == list(PROPERTIES)
 

@@ -21,8 +21,8 @@ from skylight.infer.phase import Coherence
 from skylight.infer.robust import Spread, tick_of
 from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import fit_tracks
-from skylight.probe.drive_type import models, verdict
-from skylight.probe.drive_type.models import CHANCES, MODELS, Clue
+from skylight.probe.drive_type import hypotheses, verdict
+from skylight.probe.drive_type.hypotheses import CHANCES, MODELS, Clue
 from skylight.probe.drive_type.settling import Settled
 from skylight.probe.drive_type.writes import is_fixed
 from skylight.probe.suite import SuiteOptions, run_suite
@@ -106,28 +106,28 @@ class TestModels:
 
     @staticmethod
     def said(*clues: Clue) -> tuple[str, float]:
-        return models.likeliest(models.posterior(clues), lambda model: model.drive_type)
+        return hypotheses.likeliest(hypotheses.posterior(clues), lambda model: model.drive_type)
 
     def test_a_log_alone_does_not_prove_shingling(self) -> None:
-        kind, chance = self.said(models.landing("log"), models.unwritten(False))
+        kind, chance = self.said(hypotheses.landing("log"), hypotheses.unwritten(False))
         assert kind == "smr" and chance < 0.9
 
     def test_the_cost_of_a_block_decides(self) -> None:
-        log = models.landing("log")
+        log = hypotheses.landing("log")
         for with_band, expected in ((True, "smr"), (False, "cmr")):
-            kind, chance = self.said(log, models.cost(with_band=with_band, words="", rows=()))
+            kind, chance = self.said(log, hypotheses.cost(with_band=with_band, words="", rows=()))
             assert kind == expected and chance > 0.9
 
     def test_a_volume_that_knows_what_was_never_written_says_less(self) -> None:
-        log, unmoved = models.landing("log"), models.unmoved("", ())
-        assert self.said(log, models.unwritten(True), unmoved)[1] < 0.7
+        log, unmoved = hypotheses.landing("log"), hypotheses.unmoved("", ())
+        assert self.said(log, hypotheses.unwritten(True), unmoved)[1] < 0.7
 
     def test_a_log_in_other_parts_is_no_conventional_disk(self) -> None:
-        home = models.landing("home")
-        assert self.said(home, models.elsewhere(4, 0, 0, "", ()))[0] == "cmr"
-        assert self.said(home, models.elsewhere(0, 4, 0, "", ()))[0] == "smr"
-        assert self.said(home, models.elsewhere(3, 0, 1, "", ()))[0] == "cmr"
-        assert self.said(home, models.elsewhere(0, 0, 4, "", ()))[1] < verdict.LEAST_LIKELY
+        home = hypotheses.landing("home")
+        assert self.said(home, hypotheses.elsewhere(4, 0, 0, "", ()))[0] == "cmr"
+        assert self.said(home, hypotheses.elsewhere(0, 4, 0, "", ()))[0] == "smr"
+        assert self.said(home, hypotheses.elsewhere(3, 0, 1, "", ()))[0] == "cmr"
+        assert self.said(home, hypotheses.elsewhere(0, 0, 4, "", ()))[1] < verdict.LEAST_LIKELY
 
     def test_clues_that_fit_no_model_leave_none_of_them(self) -> None:
         assert self.said(*(Clue(lambda _: 1e-6) for _ in range(2)))[0] == UNKNOWN
@@ -174,8 +174,12 @@ class TestWhatThingsAre:
 
 def test_writes_all_over_tell_a_mapper_of_zones_from_a_disk_written_in_place() -> None:
     def of(seen: bool) -> tuple[str, float]:
-        clues = [models.landing("home"), models.elsewhere(4, 0, 0, "", ()), models.rewrites(seen=seen)]
-        return models.likeliest(models.posterior(clues), lambda model: model.drive_type)
+        clues = [
+            hypotheses.landing("home"),
+            hypotheses.elsewhere(4, 0, 0, "", ()),
+            hypotheses.rewrites(seen=seen),
+        ]
+        return hypotheses.likeliest(hypotheses.posterior(clues), lambda model: model.drive_type)
 
     assert of(True)[0] == "smr"
     kind, chance = of(False)
@@ -202,8 +206,8 @@ class TestHome:
     def test_blocks_that_leave_cheaply_for_elsewhere_say_neither(self, away: float | None) -> None:
         settled = self.settled(away)
         assert settled.cheap and not settled.alone and "beside their neighbours" in settled.words
-        likely = models.posterior([models.landing("log"), models.relayed("", ())])
-        assert models.likeliest(likely, lambda model: model.drive_type)[0] == UNKNOWN
+        likely = hypotheses.posterior([hypotheses.landing("log"), hypotheses.relayed("", ())])
+        assert hypotheses.likeliest(likely, lambda model: model.drive_type)[0] == UNKNOWN
 
     @pytest.mark.parametrize(("name", "said"), [("integrity", "cmr"), ("integrity-smr", UNKNOWN)])
     def test_the_same_layer_over_a_shingled_disk_is_not_called_conventional(

@@ -13,9 +13,9 @@ from skylight import _native
 from skylight.engines.sim import SimEngine
 from skylight.evidence import IoBatch, IoLog, SettingsReport, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Known
-from skylight.probe.budget import Budget
 from skylight.probe.drive_type import DriveType
 from skylight.probe.procedure import Replay
+from skylight.probe.quick_budget import Budget
 from skylight.probe.session import Session
 from skylight.probe.suite import QUICK_SECONDS, SuiteOptions, SuiteResult, infer_suite, run_suite
 from skylight.recording import Recording

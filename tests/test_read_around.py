@@ -14,9 +14,9 @@ from skylight.engines.conditions import engine_over
 from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.cache_size import CacheSize
+from skylight.probe.destage_by_read import ReadAround, around, empties
 from skylight.probe.flushed import FlushedSteps
 from skylight.probe.journal.write_through import written_through
-from skylight.probe.read_around import ReadAround, around, empties
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.recording import Recording

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from skylight.cli.app import cli, run
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError
 from skylight.findings import UNKNOWN, Finding
-from skylight.reproduce import bands, fast15, figures, lab, verdicts
+from skylight.reproduce import emulated_drives, fast15, figures_page, tolerances, verdicts
 from skylight.reproduce.page import JSON_NAME, PAGE_NAME
 from skylight.reproduce.rows import Band, Measured, NotMeasured, RowSpec, judge, noted
 
@@ -55,10 +55,10 @@ def test_what_was_not_found_is_a_miss(ours: float | str | None) -> None:
 def test_every_row_has_bands_and_every_band_a_row() -> None:
     ids = [spec.id for spec in fast15.ROWS]
     assert len(ids) == len(set(ids))
-    assert set(ids) == {band.row for band in bands.BANDS}
-    names = [(band.row, band.name) for band in bands.BANDS]
+    assert set(ids) == {band.row for band in tolerances.BANDS}
+    names = [(band.row, band.name) for band in tolerances.BANDS]
     assert len(names) == len(set(names))
-    for band in bands.BANDS:
+    for band in tolerances.BANDS:
         assert isinstance(band.lo, str) or isinstance(band.hi, str) or band.lo <= band.hi
 
 
@@ -96,8 +96,8 @@ def test_missing_and_unknown_findings_are_misses_not_errors(
         Finding("mapping", "static", None, None, 1.0, "as measured"),
         Finding("band_bytes", UNKNOWN, "bytes", None, 0.0, "not seen"),
     ]
-    monkeypatch.setattr(lab.Lab, "findings", lambda self, drive: [] if drive == "em-3" else found)
-    here = lab.Lab(tmp_path)
+    monkeypatch.setattr(emulated_drives.Lab, "findings", lambda self, drive: [] if drive == "em-3" else found)
+    here = emulated_drives.Lab(tmp_path)
     mapping = judge(*_of("S10a", verdicts.s10a(here)))
     assert [check.passed for check in mapping.checks] == [True, True, False, True, True]
     sizes = judge(*_of("S9a", verdicts.s9a(here)))
@@ -109,33 +109,33 @@ def test_missing_and_unknown_findings_are_misses_not_errors(
 
 def _of(name: str, measured: Measured) -> tuple[RowSpec, Measured, tuple[Band, ...]]:
     (spec,) = fast15.chosen((name,))
-    return spec, measured, bands.BANDS
+    return spec, measured, tolerances.BANDS
 
 
 def test_band_sizes_count_in_whole_mib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: dict[str, int | float | bool | str] = {"od": 40 << 20, "md": (40 << 20) + 5000, "id": 41 << 20}
     found = Finding("band_bytes", sizes, "bytes", None, 1.0, "as measured")
-    monkeypatch.setattr(lab.Lab, "findings", lambda self, drive: [found])
-    row = judge(*_of("S9a", verdicts.s9a(lab.Lab(tmp_path))))
+    monkeypatch.setattr(emulated_drives.Lab, "findings", lambda self, drive: [found])
+    row = judge(*_of("S9a", verdicts.s9a(emulated_drives.Lab(tmp_path))))
     assert [check.passed for check in row.checks[:3]] == [True, True, False]
 
 
 def test_offsets_differ_and_come_again(tmp_path: Path) -> None:
-    here = lab.Lab(tmp_path)
+    here = emulated_drives.Lab(tmp_path)
     offsets = here.offsets("x", 4096, 64 << 20)
     assert len(np.unique(offsets)) == 4096
     assert np.all(offsets % 4096 == 0)
     assert offsets.max() < 64 << 20
-    assert np.array_equal(offsets, lab.Lab(tmp_path).offsets("x", 4096, 64 << 20))
+    assert np.array_equal(offsets, emulated_drives.Lab(tmp_path).offsets("x", 4096, 64 << 20))
     assert sorted(here.offsets("all", 16, 16 * 4096)) == list(range(0, 16 * 4096, 4096))
 
 
 def test_a_band_begins_at_or_below_each_byte_of_it() -> None:
-    assert lab.band_start(0) == 0
-    assert lab.band_start((36 << 20) + 1) == 36 << 20
-    middle = lab.band_start(2_500_000_000_000)
+    assert emulated_drives.band_start(0) == 0
+    assert emulated_drives.band_start((36 << 20) + 1) == 36 << 20
+    middle = emulated_drives.band_start(2_500_000_000_000)
     assert 0 <= 2_500_000_000_000 - middle < 30 << 20
-    assert lab.band_start(middle) == middle
+    assert emulated_drives.band_start(middle) == middle
 
 
 def test_quick_rows_pass_and_their_json_is_that_of_the_design(tmp_path: Path) -> None:
@@ -156,27 +156,29 @@ def test_quick_rows_pass_and_their_json_is_that_of_the_design(tmp_path: Path) ->
 
 
 def assert_page_shows(document: dict[str, object]) -> None:
-    page = figures.shown(FIGURES.read_text())
-    differ = {key: (page.get(key), ours) for key, ours in figures.measured([document]).items()}
-    assert {key: pair for key, pair in differ.items() if pair[0] != pair[1]} == {}, figures.__doc__
+    page = figures_page.shown(FIGURES.read_text())
+    differ = {key: (page.get(key), ours) for key, ours in figures_page.measured([document]).items()}
+    assert {key: pair for key, pair in differ.items() if pair[0] != pair[1]} == {}, figures_page.__doc__
 
 
 def test_the_page_of_figures_has_every_row_check_and_band() -> None:
     page = FIGURES.read_text()
-    assert figures.renewed(page, {}) == page, figures.__doc__
+    assert figures_page.renewed(page, {}) == page, figures_page.__doc__
     own = {
-        key: ours for key, ours in figures.shown(page).items() if key[0] in {row.id for row in fast15.ROWS}
+        key: ours
+        for key, ours in figures_page.shown(page).items()
+        if key[0] in {row.id for row in fast15.ROWS}
     }
-    assert figures.NOT_MEASURED not in own.values()
-    (first, *_) = bands.BANDS
+    assert figures_page.NOT_MEASURED not in own.values()
+    (first, *_) = tolerances.BANDS
     other = page.replace(f"| {first.name} | {first.paper} | {first.text} |", f"| {first.name} | 7 | 7 |", 1)
     assert other != page
-    assert figures.renewed(other, {}) == page, "what drifted is written again"
+    assert figures_page.renewed(other, {}) == page, "what drifted is written again"
 
 
 def test_a_page_without_markers_is_refused() -> None:
     with pytest.raises(UsageError, match="no markers for fast15"):
-        figures.renewed("# Figures\n", {})
+        figures_page.renewed("# Figures\n", {})
 
 
 def test_the_table_has_a_line_for_each_check_and_the_result() -> None:
@@ -191,7 +193,7 @@ def test_the_table_has_a_line_for_each_check_and_the_result() -> None:
 
 
 def test_a_planted_bad_band_ends_with_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    planted = [replace(band, lo=0.0, hi=1e-3) if band.row == "S1b" else band for band in bands.BANDS]
+    planted = [replace(band, lo=0.0, hi=1e-3) if band.row == "S1b" else band for band in tolerances.BANDS]
     monkeypatch.setattr(fast15, "BANDS", tuple(planted))
     ended = call("fast15", "--only", "S1b,S1f", "--json")
     assert ended.code == 1
@@ -262,7 +264,7 @@ def test_a_probe_that_ends_is_a_miss_unless_nothing_can_be_kept(
     def run_suite(*_: object, **__: object) -> None:
         raise ends
 
-    monkeypatch.setattr(lab, "run_suite", run_suite)
+    monkeypatch.setattr(emulated_drives, "run_suite", run_suite)
     if code is not None:
         assert run(["reproduce", "fast15", "--only", "S1d", "--json"]) == code
         return

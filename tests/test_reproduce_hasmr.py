@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skylight.evidence import I64
-from skylight.reproduce.hasmr import bands, bursts, cleaning, recordings, sustained, table
+from skylight.reproduce.hasmr import bursts, cleaning, recordings, sustained, table, tolerances
 from skylight.reproduce.hasmr.drive import Bench
 from skylight.reproduce.hasmr.recordings import Writes
 from skylight.reproduce.rows import NotMeasured, judge
@@ -20,8 +20,8 @@ recorded = pytest.mark.usefixtures("recordings_there")
 def test_every_row_has_bands_and_every_band_a_row() -> None:
     ids = [spec.id for spec in table.ROWS]
     assert len(ids) == len(set(ids))
-    assert set(ids) == {band.row for band in bands.BANDS}
-    names = [(band.row, band.name) for band in bands.BANDS]
+    assert set(ids) == {band.row for band in tolerances.BANDS}
+    names = [(band.row, band.name) for band in tolerances.BANDS]
     assert len(names) == len(set(names))
 
 
@@ -29,7 +29,7 @@ def test_without_recordings_a_row_is_skipped(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("SKYLIGHT_DATA", str(tmp_path / "nowhere"))
     recordings.bursts.cache_clear()
     row = next(spec for spec in table.ROWS if spec.id == "R2")
-    judged = judge(row, row.measure(Bench(tmp_path)), bands.BANDS)
+    judged = judge(row, row.measure(Bench(tmp_path)), tolerances.BANDS)
     assert not judged.passed and not judged.missed
     assert "SKYLIGHT_DATA" in judged.measured.notes[0]
 
@@ -66,7 +66,7 @@ def test_a_recording_agrees_with_itself() -> None:
 @recorded
 def test_a_row_runs_on_the_shipped_profile(tmp_path: Path) -> None:
     row = next(spec for spec in table.ROWS if spec.id == "H1b")
-    assert judge(row, row.measure(Bench(tmp_path)), bands.BANDS).passed
+    assert judge(row, row.measure(Bench(tmp_path)), tolerances.BANDS).passed
 
 
 @recorded
@@ -109,12 +109,12 @@ def test_a_replay_needs_places() -> None:
 
 def test_the_buffer_makes_a_job_of_many_streams_shorter(tmp_path: Path) -> None:
     row = next(spec for spec in table.ROWS if spec.id == "H4")
-    judged = judge(row, row.measure(Bench(tmp_path)), bands.BANDS)
+    judged = judge(row, row.measure(Bench(tmp_path)), tolerances.BANDS)
     assert judged.passed, judged.measured.notes
     assert [figure.name for figure in judged.measured.draw()] == ["h-buffer"]
 
 
 def test_a_buffer_is_found_again_after_cuts(tmp_path: Path) -> None:
     row = next(spec for spec in table.ROWS if spec.id == "H5")
-    judged = judge(row, row.measure(Bench(tmp_path)), bands.BANDS)
+    judged = judge(row, row.measure(Bench(tmp_path)), tolerances.BANDS)
     assert judged.passed, judged.measured.notes

@@ -1,4 +1,4 @@
-"""Hostile clients beside a well-behaved one: the short form of bench/hostile.py, with loose bounds."""
+"""Hostile clients beside a well-behaved one: bench/hostile_clients.py in short, with loose bounds."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 from serving import need_native
 
-BENCH = Path(__file__).parent.parent / "bench/hostile.py"
+BENCH = Path(__file__).parent.parent / "bench/hostile_clients.py"
 # Kinds, by their first words, and timings.
 CASES = [
     ("zeroes as|zeroes written", "none"),

@@ -95,7 +95,7 @@ def test_random_drives_are_found_out(seeds: tuple[int, ...], tmp_path: Path) -> 
 @pytest.mark.parametrize("folder", ["probe", "infer"])
 def test_what_measures_and_infers_never_sees_the_model(folder: str) -> None:
     """No test or statistic reaches past the engine: not the native module (but for the loops of
-    `skylight.pieces`), a profile, counters or a trace."""
+    `skylight.segmentation`), a profile, counters or a trace."""
     past = ("import _native", r"skylight\._native", r"\b_native\.", r"engines\.sim", r"\.counters\(")
     banned = re.compile("|".join([*past, "start_trace", "take_trace", "read_profile", r"\.drive\b"]))
     for path in sorted((SOURCES / folder).rglob("*.py")):

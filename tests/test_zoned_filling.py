@@ -17,7 +17,7 @@ from skylight.evidence import Evidence, IoBatch, IoLog, Op, Stop
 from skylight.findings import Known
 from skylight.probe import session as sessions
 from skylight.probe import zoned
-from skylight.probe.bound import Bound, BoundReached
+from skylight.probe.hard_limit import Bound, BoundReached
 from skylight.probe.procedure import Replay, Steps
 from skylight.probe.session import Session
 from skylight.probe.suite import TESTS, SuiteOptions

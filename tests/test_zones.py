@@ -16,10 +16,10 @@ from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
-from skylight.probe.zones import Zones, recording
-from skylight.probe.zones.sizes import FEWEST_STROKES, Pattern, Size, mirrored
+from skylight.probe.zones import Zones, zone_table
 from skylight.probe.zones.speed import Profile
-from skylight.probe.zones.walk import Walk, _without_one_alike, stroke, walk
+from skylight.probe.zones.stroke_search import Walk, _without_one_alike, stroke, walk
+from skylight.probe.zones.track_sizes import FEWEST_STROKES, Pattern, Size, mirrored
 from skylight.recording import Recording
 
 Sizes = list[tuple[float, float, float]]  # begin, end, bytes of a track
@@ -223,7 +223,7 @@ def zones_made(rng: np.random.Generator, count: int, *, stray: bool) -> tuple[li
 def test_recording_zones_are_never_too_many(count: int, stray: bool, rng: np.random.Generator) -> None:
     for _ in range(30):
         sizes, profile, size = zones_made(rng, count, stray=stray)
-        found = recording.finding(sizes, None, profile, size)
+        found = zone_table.finding(sizes, None, profile, size)
         assert isinstance(found.value, dict), found.why
         said = int(found.value.get("count", found.value.get("at_least", 0)))
         assert said == count if "count" in found.value else said <= count, (count, found.value)
@@ -257,9 +257,9 @@ def test_more_places_settle_the_count(count: int, rng: np.random.Generator) -> N
         begun = [ask(at) for at in (5e6, *(size * (n + 0.5) / 16 for n in range(16)))]
         sizes = [found for found in begun if found is not None]
         before = len(asked)
-        more = recording.settle(ask, sizes, None, size, 160)
+        more = zone_table.settle(ask, sizes, None, size, 160)
         assert len(asked) - before <= 160
-        found = recording.finding([*sizes, *more], None, None, size)
+        found = zone_table.finding([*sizes, *more], None, None, size)
         assert isinstance(found.value, dict), found.why
         said = int(found.value.get("count", found.value.get("at_least", 0)))
         assert said == count if "count" in found.value else said <= count, (count, found.value)
@@ -271,20 +271,20 @@ def test_a_step_over_what_the_drive_keeps_is_no_count() -> None:
     tracks = [2.0e6, 1.9e6, 1.7e6, 1.6e6]  # of five zones the third is not among the addresses
     sizes = [Size(1e10 * (n + 0.02), tracks[n // 10], 5e-4) for n in range(40)]
     sizes += [Size(1e10 * n + 9.7e9, tracks[n // 10], 5e-4) for n in range(40)]
-    value = recording.finding(sizes, None, None, 4e11).value
+    value = zone_table.finding(sizes, None, None, 4e11).value
     assert isinstance(value, dict) and value["count"] == 4
-    assert recording.finding(sizes, None, None, 4e11, keeps=True).value == {"at_least": 4}
+    assert zone_table.finding(sizes, None, None, 4e11, keeps=True).value == {"at_least": 4}
 
 
 def test_sizes_that_rise_are_not_zones(rng: np.random.Generator) -> None:
     sizes = [Size(1e9 * n, 1e6 * (1.0 + 0.05 * (n % 3)), 5e-4) for n in range(30)]
-    assert recording.finding(sizes, None, None, 30_000_000_000).value == UNKNOWN
-    assert recording.finding(sizes[:3], None, None, 30_000_000_000).value == UNKNOWN
+    assert zone_table.finding(sizes, None, None, 30_000_000_000).value == UNKNOWN
+    assert zone_table.finding(sizes[:3], None, None, 30_000_000_000).value == UNKNOWN
 
 
 def test_surfaces_that_differ_are_not_taken_for_zones() -> None:
     density = np.array([1.0, 0.96, 1.03])
     pattern = Pattern(3, density, 0.01, 1e-4)
     sizes = [Size(1e10 * n, 2e6 * float(density[n % 3]) * 0.99 ** (n // 6), 5e-4) for n in range(60)]
-    found = recording.finding(sizes, pattern, None, 600_000_000_000)
+    found = zone_table.finding(sizes, pattern, None, 600_000_000_000)
     assert isinstance(found.value, dict) and 1 <= int(found.value["at_least"]) <= 10

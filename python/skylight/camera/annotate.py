@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from skylight.camera.rate import Rate
-from skylight.camera.reading import LEAST_CONFIDENCE
+from skylight.camera.seek_detection import LEAST_CONFIDENCE
 from skylight.camera.track import Track
 from skylight.camera.video import VideoWriter, frames, opencv
 

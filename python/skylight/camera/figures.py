@@ -13,7 +13,7 @@ import numpy as np
 
 from skylight.camera.files import frame_times_s
 from skylight.camera.rate import Rate
-from skylight.camera.reading import LEAST_CONFIDENCE, Reading
+from skylight.camera.seek_detection import LEAST_CONFIDENCE, Reading
 from skylight.camera.track import Track
 from skylight.errors import KeepError
 

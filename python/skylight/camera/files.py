@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from skylight.camera.align import Alignment
-from skylight.camera.commands import Commands
+from skylight.camera.filmed_io import Commands
 from skylight.camera.rate import Rate
-from skylight.camera.reading import Reading
+from skylight.camera.seek_detection import Reading
 from skylight.camera.track import Track
 from skylight.errors import KeepError, reason_of
 

@@ -20,7 +20,7 @@ from skylight.camera import arm as arms
 from skylight.camera import background as backgrounds
 from skylight.camera import scale as scales
 from skylight.camera.background import Background, UnusableClipError
-from skylight.camera.survey import F32, Survey
+from skylight.camera.keyframes import F32, Survey
 
 # Learning rounds: from the second on the background is from frames in which the head is known to be
 # elsewhere.

@@ -21,8 +21,8 @@ from skylight.camera import rate as rates
 from skylight.camera import scale as scales
 from skylight.camera.background import Background, UnusableClipError
 from skylight.camera.fine import Fine
+from skylight.camera.keyframes import survey
 from skylight.camera.learn import SURE_EXPLAINED, Learnt, learn
-from skylight.camera.survey import survey
 from skylight.camera.video import Clip, KeptFrames, U8Frames, frames, probe
 from skylight.errors import UsageError
 

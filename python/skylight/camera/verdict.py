@@ -8,7 +8,7 @@ so: each cleaning, seek or pair of strokes that agrees is a sign, and one that d
 
 Invariants: no confidence exceeds the share of what moves that the arm explains, nor `_sure` of the signs; a
 film in which nothing of a kind is seen gives unknown; nothing here reads findings of timing
-(`skylight.camera.join` does).
+(`skylight.camera.merge_findings` does).
 
 Source: Skylight (FAST '15), sections 4.5 and 4.9, Figures 11 and 19; docs/camera.md, "Findings".
 """
@@ -22,19 +22,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.camera.align import Alignment
-from skylight.camera.graph import Graph
-from skylight.camera.reading import PARKED_FROM, PLACE_SHARE, Phase, Reading, Stroke
+from skylight.camera.load_track import Graph
 from skylight.camera.scale import Arm
+from skylight.camera.seek_detection import PARKED_FROM, PLACE_SHARE, Phase, Reading, Stroke
 from skylight.camera.track import SURELY_EXPLAINED
 from skylight.evidence import IoLog, Op
 from skylight.findings import Finding, Property
-from skylight.probe import film
+from skylight.probe import film_findings
 from skylight.probe.cache_location.findings import LOCATION as CACHE_LOCATION
 
 F64 = NDArray[np.float64]
 # In the order of `judge`.
 PROPERTIES = (
-    CACHE_LOCATION, film.MAP_LOCATION, film.SHINGLING, film.SERPENTINE, film.PHASES, film.ARM
+    CACHE_LOCATION, film_findings.MAP_LOCATION, film_findings.SHINGLING, film_findings.SERPENTINE,
+    film_findings.PHASES, film_findings.ARM,
 )  # fmt: skip
 Table = dict[str, int | float | bool | str]
 
@@ -180,13 +181,13 @@ def _cleaning(seen: _Film) -> _Cleaning | str:
 
 def _phases(seen: _Film, cleaning: _Cleaning | str) -> Finding:
     if isinstance(cleaning, str):
-        return film.PHASES.unknown(cleaning)
+        return film_findings.PHASES.unknown(cleaning)
     took: Table = {
         name.replace(" ", "_"): round(1e9 * float(np.ptp(seen.graph.at_s(np.array([one.start, one.end])))))
         for name, one in cleaning.phases.items()
         if name in TIMED
     }
-    return film.PHASES.found(took, seen.confidence(cleaning.signs), cleaning.said)
+    return film_findings.PHASES.found(took, seen.confidence(cleaning.signs), cleaning.said)
 
 
 def _cache(seen: _Film, cleaning: _Cleaning | str) -> Finding:
@@ -209,12 +210,12 @@ def _cache(seen: _Film, cleaning: _Cleaning | str) -> Finding:
 
 def _map(seen: _Film, cleaning: _Cleaning | str) -> Finding:
     if isinstance(cleaning, str):
-        return film.MAP_LOCATION.unknown(cleaning)
+        return film_findings.MAP_LOCATION.unknown(cleaning)
     if "map" not in cleaning.phases or not cleaning.parked:
         why = "the film does not show the arm stay at another place between writing the band and parking"
-        return film.MAP_LOCATION.unknown(why)
+        return film_findings.MAP_LOCATION.unknown(why)
     said = f"{cleaning.said}; between band and parking it stays at another place"
-    return _located(seen, film.MAP_LOCATION, cleaning.phases["map"].position, cleaning.signs, said)
+    return _located(seen, film_findings.MAP_LOCATION, cleaning.phases["map"].position, cleaning.signs, said)
 
 
 def _written_to(seen: _Film) -> tuple[float, int] | str:
@@ -271,7 +272,7 @@ def _strokes(seen: _Film) -> tuple[Finding, Finding]:
     if order < 0:
         why = said
     if why is not None:
-        return film.SHINGLING.unknown(why), film.SERPENTINE.unknown(why)
+        return film_findings.SHINGLING.unknown(why), film_findings.SERPENTINE.unknown(why)
     turning = [pair for pair in pairs if pair[0].inward != pair[1].inward]
     one_way = [pair for pair in pairs if pair[0].inward == pair[1].inward]
     return _shingling(seen, one_way, order, said), _serpentine(seen, turning, one_way, order)
@@ -332,16 +333,18 @@ def _shingling(seen: _Film, pairs: list[tuple[Stroke, Stroke]], order: float, sa
         ways.setdefault("od" if sum(_ends(*pair)) < 1 else "id", []).append(pair[0].inward)
     ways = {side: inward for side, inward in sorted(ways.items(), reverse=True) if len(inward) >= LEAST_PAIRS}
     if not ways:
-        return film.SHINGLING.unknown("the film shows no strokes that jump back and go the same way again")
+        return film_findings.SHINGLING.unknown(
+            "the film shows no strokes that jump back and go the same way again"
+        )
     seen_ways = ", ".join(
         f"{sum(inward)} of {len(inward)} strokes that follow one of their kind lead inward ({side.upper()})"
         for side, inward in ways.items()
     )
     if any(len(set(inward)) > 1 for inward in ways.values()):
-        return film.SHINGLING.unknown(f"{seen_ways}: they contradict each other")
+        return film_findings.SHINGLING.unknown(f"{seen_ways}: they contradict each other")
     value: Table = {side: "inward" if inward[0] else "outward" for side, inward in ways.items()}
     confidence = order * seen.confidence(min(len(inward) for inward in ways.values()))
-    return film.SHINGLING.found(value, confidence, f"{seen_ways}, {said}")
+    return film_findings.SHINGLING.found(value, confidence, f"{seen_ways}, {said}")
 
 
 def _serpentine(
@@ -349,16 +352,16 @@ def _serpentine(
 ) -> Finding:
     """The region in which strokes alternate, and not because a pass runs back over another."""
     if len(turning) < LEAST_PAIRS:
-        return film.SERPENTINE.unknown("the film shows no strokes that alternate in direction")
+        return film_findings.SERPENTINE.unknown("the film shows no strokes that alternate in direction")
     low, high = _ends(*(stroke for pair in turning for stroke in pair))
     inside = sum(low < sum(_ends(*pair)) / 2 < high for pair in one_way)
     said = f"{len(turning)} strokes between {low:.2f} and {high:.2f} lead against the one before"
     if inside:
-        return film.SERPENTINE.unknown(
+        return film_findings.SERPENTINE.unknown(
             f"{said}, and {inside} there lead the same way: they contradict each other"
         )
     value: Table = {"from": round(low, 3), "to": round(high, 3)}
-    return film.SERPENTINE.found(value, order * seen.ends * seen.confidence(len(turning)), said)
+    return film_findings.SERPENTINE.found(value, order * seen.ends * seen.confidence(len(turning)), said)
 
 
 # --- The arm.
@@ -368,21 +371,23 @@ def _arm(seen: _Film) -> Finding:
     """The time of the arm over parts of the stroke, from all whole seeks: a constant, a root and a linear
     part, as `skylight.probe.rotation.seeks` fits to timing."""
     if seen.graph.time_s is None:
-        return film.ARM.unknown(seen.graph.capture_why)
+        return film_findings.ARM.unknown(seen.graph.capture_why)
     why = seen.no_scale()
     if why is not None:
-        return film.ARM.unknown(why)
+        return film_findings.ARM.unknown(why)
     whole = [one for one in seen.reading.seeks if one.whole and one.end - one.start >= LEAST_SEEK_FRAMES]
     if len(whole) < LEAST_SEEKS:
         why = f"{len(whole)} whole seeks of the film take {LEAST_SEEK_FRAMES} frames or more"
-        return film.ARM.unknown(f"{why}; {LEAST_SEEKS} show a curve")
+        return film_findings.ARM.unknown(f"{why}; {LEAST_SEEKS} show a curve")
     way = np.array([abs(seek.way) for seek in whole])
     ends_s = seen.graph.at_s(np.array([(seek.start, seek.end) for seek in whole]))
     times = _times(way, ends_s[:, 1] - ends_s[:, 0])
     said = f"{len(whole)} seeks over {way.min():.2f} to {way.max():.2f} of the stroke"
     if not times:
-        return film.ARM.unknown(f"{said} scatter too much, or are too alike in length, to show a curve")
-    return film.ARM.found(times, seen.ends * seen.confidence(len(whole)), said)
+        return film_findings.ARM.unknown(
+            f"{said} scatter too much, or are too alike in length, to show a curve"
+        )
+    return film_findings.ARM.found(times, seen.ends * seen.confidence(len(whole)), said)
 
 
 def _times(way: F64, took_s: F64) -> Table:

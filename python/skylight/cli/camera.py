@@ -22,9 +22,9 @@ from skylight.units import format_count, format_percent, format_size
 
 if TYPE_CHECKING:
     from skylight.camera.align import Alignment
-    from skylight.camera.commands import Commands
+    from skylight.camera.filmed_io import Commands
     from skylight.camera.rate import Rate
-    from skylight.camera.reading import Reading
+    from skylight.camera.seek_detection import Reading
     from skylight.camera.track import Options, Track
 
     Io = tuple[Commands, Alignment]
@@ -151,9 +151,9 @@ def track(
     no_video: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Follow the head in VIDEO, any format that ffmpeg reads: position, seeks, dwells, cycles."""
-    from skylight.camera.commands import read_commands
     from skylight.camera.files import summary
-    from skylight.camera.graph import graph_of
+    from skylight.camera.filmed_io import read_commands
+    from skylight.camera.load_track import graph_of
     from skylight.camera.track import Options
 
     if len(known) == 1:
@@ -175,7 +175,7 @@ def track(
 
 
 def _tracked(video: Path, options: Options) -> tuple[Track, Rate, Reading]:
-    from skylight.camera.reading import read
+    from skylight.camera.seek_detection import read
     from skylight.camera.track import capture_rate
     from skylight.camera.track import track as follow
 
@@ -287,8 +287,8 @@ def _strokes(reading: Reading) -> list[str]:
 def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None, as_json: bool) -> None:
     """Where cache and map lie, which way strokes lead, the phases of a cleaning, the arm's times: what the
     head-position graphs in GRAPH (folders that track -o wrote) show of one drive."""
-    from skylight.camera.graph import read_graph
-    from skylight.camera.join import beside_timing, joined
+    from skylight.camera.load_track import read_graph
+    from skylight.camera.merge_findings import beside_timing, joined
     from skylight.camera.verdict import Io, judge
     from skylight.cli.probe import write_results
     from skylight.cli.result import print_findings
@@ -308,7 +308,7 @@ def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None,
             "findings": {one.name: one.to_json() for one in found},
         }
     else:
-        from skylight.camera.commands import read_commands
+        from skylight.camera.filmed_io import read_commands
         from skylight.probe.suite import infer_suite
         from skylight.recording import recording_dir
 

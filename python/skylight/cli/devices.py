@@ -13,7 +13,7 @@ import click
 from skylight.cli.console import line
 from skylight.cli.drives import line_json
 from skylight.engines.declared import hints_of, zones_of
-from skylight.engines.models import listed
+from skylight.engines.product_models import listed
 from skylight.errors import UsageError
 from skylight.units import format_capacity, format_count
 

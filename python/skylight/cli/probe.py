@@ -18,9 +18,9 @@ import click
 from skylight.byte_range import AskedRange
 from skylight.cli import completion
 from skylight.cli.console import DeviceProgress, line
-from skylight.cli.jobs import Job, check_out, jobs_of
 from skylight.cli.plan import print_plan
 from skylight.cli.result import check_expected, csv_text, print_all, print_result
+from skylight.cli.result_folders import Job, check_out, jobs_of
 from skylight.cli.targets import check_distinct, check_results_folder
 from skylight.engines import Engine, eraser_of, open_target
 from skylight.engines.device import DeviceEngine

@@ -2,7 +2,7 @@
 when the engine closes.
 
 What survives what: an error, Ctrl-C, SIGTERM and the end of the run are for the engine itself. SIGKILL leaves
-the guard (`guard.py`), which opens the drive as soon as it is free. Where the guard is killed too, or the
+the guard (`watchdog.py`), which opens the drive as soon as it is free. Where the guard is killed too, or the
 power fails, the next run that may write to the drive does it before anything else, and `skylight restore` at
 any time. A note in the folder of restore notes names the journal.
 
@@ -36,8 +36,7 @@ from skylight.engines.device import (
 )
 from skylight.engines.drive_lock import DriveLock
 from skylight.engines.erase import Erase, Offer
-from skylight.engines.guard import Guard
-from skylight.engines.journal import (
+from skylight.engines.undo_log import (
     SECTOR_BYTES,
     Header,
     Journal,
@@ -47,6 +46,7 @@ from skylight.engines.journal import (
     put_back,
     sync_folder,
 )
+from skylight.engines.watchdog import Guard
 from skylight.errors import KeepError, TargetError, UsageError, reason_of
 from skylight.evidence import EMPTY_LOG, IoBatch, IoLog, Op
 

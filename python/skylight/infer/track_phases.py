@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, U64
 from skylight.infer.host_clock import TICK_DEVIATION
-from skylight.pieces import agreed_pieces, cut_pieces
+from skylight.segmentation import agreed_pieces, cut_pieces
 
 Ints = NDArray[np.intp]
 Complex = NDArray[np.complex128]

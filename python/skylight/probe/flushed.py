@@ -8,7 +8,7 @@ target. `FlushedSteps` is one: a FLUSH follows each lone write, and each group o
 wait together; a write is done when the FLUSH behind it is. So an entry of the journal that a volatile cache
 writes out is seen as one that waiting writes make.
 
-A cache that ignores FLUSH is emptied otherwise, if it can be (`skylight.probe.read_around`).
+A cache that ignores FLUSH is emptied otherwise, if it can be (`skylight.probe.destage_by_read`).
 
 Invariant: the log that `FlushedSteps` return holds the commands that were asked for alone, in their order.
 Source: Skylight (FAST '15), section 4.3, footnote 2 (results with the volatile cache on are those of a queue

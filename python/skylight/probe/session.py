@@ -50,8 +50,8 @@ from skylight.evidence import (
     Stop,
 )
 from skylight.findings import Known
-from skylight.probe.bound import Bound, BoundReached
-from skylight.probe.budget import Budget
+from skylight.probe.hard_limit import Bound, BoundReached
+from skylight.probe.quick_budget import Budget
 from skylight.probe.reset import (
     EMPTIED,
     MOST_BYTES,

@@ -26,10 +26,8 @@ from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, Op, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
 from skylight.infer.host_clock import host_notes
-from skylight.probe import Cost, Figure, Test, film
+from skylight.probe import Cost, Figure, Test, film_findings
 from skylight.probe.band_size import BandSize
-from skylight.probe.bound import Bound, BoundReached
-from skylight.probe.budget import Budget
 from skylight.probe.cache_location import CacheLocation
 from skylight.probe.cache_size import CacheSize
 from skylight.probe.cleaning import CleaningTest
@@ -37,11 +35,13 @@ from skylight.probe.cleaning_order import CleaningOrder
 from skylight.probe.drive_type import DriveType
 from skylight.probe.drive_type.verdict import LEAST_LIKELY
 from skylight.probe.fragmented import FragmentedReads
+from skylight.probe.hard_limit import Bound, BoundReached
 from skylight.probe.health import HealthWatch
 from skylight.probe.journal import Journal
 from skylight.probe.mapping import Mapping as BlockMapping
 from skylight.probe.non_sequential import NonSequential
 from skylight.probe.open_zones import OpenZones
+from skylight.probe.quick_budget import Budget
 from skylight.probe.reset import MOST_BYTES as MOST_RESET_BYTES
 from skylight.probe.reset import MOST_S as MOST_RESET_S
 from skylight.probe.reset import Means, in_resets
@@ -90,7 +90,7 @@ ALL_TESTS = (*TESTS, *ZONED_TESTS, *LOG_TESTS)
 
 PROPERTIES: Mapping[str, Property] = MappingProxyType(
     {found.name: found for test in ALL_TESTS for found in test.findings}
-    | {found.name: found for found in film.FINDINGS}
+    | {found.name: found for found in film_findings.FINDINGS}
 )
 """All that can be found, by name, in the order of the tests that find it; then by films."""
 

@@ -5,7 +5,7 @@ disk how much it takes before writes wait and what is left of its pace then, for
 
 Invariants:
 - Every number is a finding's that is known; a line without one is left out, and the next takes its place.
-- The numbers are those of the report's sentences (`skylight.report.limits`), never rounded otherwise.
+- The numbers are those of the report's sentences (`skylight.report.expectations`), never rounded otherwise.
 
 Source: Skylight (FAST '15) section 6, for what matters of a shingled disk.
 """
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from skylight.findings import Known
 from skylight.probe.suite import IN_THE_RANGE
-from skylight.report.limits import separate_places
+from skylight.report.expectations import separate_places
 from skylight.report.values import finding_row
 from skylight.report.words import value_words
 from skylight.units import (

@@ -23,7 +23,7 @@ from typing import Any
 
 from skylight.byte_range import ByteRange
 from skylight.engines.declared import zones_of
-from skylight.engines.models import listed
+from skylight.engines.product_models import listed
 from skylight.engines.sim import read_profile
 from skylight.errors import UsageError
 from skylight.evidence import Evidence, JsonScalar, Op, TargetFacts

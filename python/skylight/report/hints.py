@@ -9,7 +9,7 @@ Source: public lists of models, each named in `engines/models.toml`.
 from __future__ import annotations
 
 from skylight.engines.declared import zones_of
-from skylight.engines.models import listed
+from skylight.engines.product_models import listed
 from skylight.evidence import Params
 
 __all__ = ["hints"]

@@ -3,14 +3,14 @@
 | module | contents |
 |---|---|
 | `rows` | Band, Check, Row: what is compared, and when it passes |
-| `bands` | every band, once |
-| `lab` | drives, commands, head traces, and measurements that two rows share |
-| `latency`, `fragments`, `cleaning`, `limits`, `advice` | the paper's tests on new drives |
+| `tolerances` | every band, once |
+| `emulated_drives` | drives, commands, head traces, and measurements that two rows share |
+| `latency`, `fragments`, `cleaning`, `cache_capacity`, `advice` | the paper's tests on new drives |
 | `geometry` | row W6 on the paper's kind of disk |
 | `recorded` | results from the logs of a real drive |
 | `verdicts` | findings of the characterization suite |
 | `fast15` | the rows in order, and the run |
-| `figures` | the rows as docs/figures.md shows them |
+| `figures_page` | the rows as docs/figures.md shows them |
 | `drawing`, `page` | figures in the manner of the paper's, and the page |
 | `swd`, `hasmr` | the rows of the two other papers |
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from skylight.probe import Figure
 from skylight.probe.drawing import new_axes
-from skylight.report.limits import limits
-from skylight.reproduce.lab import BLOCK, GIB, KIB, Bench, Lab, took_ms
+from skylight.report.expectations import limits
+from skylight.reproduce.emulated_drives import BLOCK, GIB, KIB, Bench, Lab, took_ms
 from skylight.reproduce.rows import Measured, Ours
 
 DEEP = 31

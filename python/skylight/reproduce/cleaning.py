@@ -13,8 +13,16 @@ from numpy.typing import NDArray
 from skylight.evidence import U64
 from skylight.probe import Figure
 from skylight.reproduce.drawing import head_path, latencies
+from skylight.reproduce.emulated_drives import (
+    MIB,
+    Bench,
+    Lab,
+    Milliseconds,
+    band_start,
+    full_stroke_tracks,
+    latency_ms,
+)
 from skylight.reproduce.fragments import MIDDLE, fragment
-from skylight.reproduce.lab import MIB, Bench, Lab, Milliseconds, band_start, full_stroke_tracks, latency_ms
 from skylight.reproduce.rows import Measured, Ours
 
 BLOCKS = 4_096

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from skylight.probe import Figure
 from skylight.probe.drawing import MARKERS, new_axes
-from skylight.reproduce.lab import Milliseconds, Trace
+from skylight.reproduce.emulated_drives import Milliseconds, Trace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

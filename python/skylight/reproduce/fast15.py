@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from skylight.errors import UsageError
-from skylight.reproduce import advice, cleaning, fragments, latency, limits, recorded, verdicts
-from skylight.reproduce.bands import BANDS
-from skylight.reproduce.lab import Lab
+from skylight.reproduce import advice, cache_capacity, cleaning, fragments, latency, recorded, verdicts
+from skylight.reproduce.emulated_drives import Lab
 from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each
+from skylight.reproduce.tolerances import BANDS
 
 ALL: tuple[str, ...] = ()
 
@@ -50,12 +50,12 @@ ROWS: tuple[RowSpec, ...] = (
     RowSpec("S4a", "Bands are cleaned in the order of their writes", "4.5.1, Figure 12", cleaning.s4a),
     RowSpec("S5a", "Cleaning takes the oldest write and all of its band", "4.5.1, Figure 13", cleaning.s5a,
             _each("st5000", "cleaning_order")),
-    RowSpec("S6a", "Lone writes fill the slots of the journal", "4.6, Table 2", limits.s6a),
-    RowSpec("S7a", "Small writes in a deep queue fill the map", "4.6, Table 2", limits.s7a,
+    RowSpec("S6a", "Lone writes fill the slots of the journal", "4.6, Table 2", cache_capacity.s6a),
+    RowSpec("S7a", "Small writes in a deep queue fill the map", "4.6, Table 2", cache_capacity.s7a,
             _each("st5000", "cache_size")),
-    RowSpec("S8a", "Large writes in a deep queue fill the cache", "4.6, Table 2", limits.s8a,
+    RowSpec("S8a", "Large writes in a deep queue fill the cache", "4.6, Table 2", cache_capacity.s8a,
             _each("st5000", "cache_size")),
-    RowSpec("S8b", "Emulated drives use most of their cache before they clean", "4.6", limits.s8b),
+    RowSpec("S8b", "Emulated drives use most of their cache before they clean", "4.6", cache_capacity.s8b),
     RowSpec("S9a", "Band sizes along the drive", "4.7, Figures 15, 16", verdicts.s9a,
             _each(_SMR, "band_size")),
     RowSpec("S10a", "Whether a cleaned band is back in its place", "4.8, Figure 17", verdicts.s10a,
@@ -68,7 +68,7 @@ ROWS: tuple[RowSpec, ...] = (
             _each("st5000", "cache_size", "cleaning")),
     RowSpec("S14", "Sequential writes need the volatile cache", "6", advice.s14),
     RowSpec("S15", "Reads that interrupt cleaning are as fast as before it", "4.5", fragments.s15),
-    RowSpec("S16", "A volatile cache packs writes as a deep queue does", "6, footnote 2", limits.s16),
+    RowSpec("S16", "A volatile cache packs writes as a deep queue does", "6, footnote 2", cache_capacity.s16),
     RowSpec("R1", "The geometry of a real drive from fio's logs alone", "4.4", recorded.r1),
 )  # fmt: skip
 """The rows, in the paper's order."""

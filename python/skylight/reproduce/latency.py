@@ -10,7 +10,7 @@ import numpy as np
 from skylight.probe import Figure
 from skylight.probe.drawing import new_axes
 from skylight.reproduce.drawing import head_path, latencies, log_axis, thinned
-from skylight.reproduce.lab import (
+from skylight.reproduce.emulated_drives import (
     BLOCK,
     DRIVES,
     GIB,

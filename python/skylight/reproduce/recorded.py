@@ -17,7 +17,7 @@ from skylight.findings import Known
 from skylight.probe.fragmented import FragmentedReads
 from skylight.probe.fragmented.keep import keep_logs
 from skylight.probe.suite import infer_suite
-from skylight.reproduce.lab import KIB, Lab
+from skylight.reproduce.emulated_drives import KIB, Lab
 from skylight.reproduce.rows import Measured, NotAtHand, Ours, noted
 
 LOGS = "st8000as0022-fragmented-reads"

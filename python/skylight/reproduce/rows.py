@@ -1,7 +1,7 @@
 """Rows and checks: what is compared, and when it passes.
 
-A row of the paper has one or more checks. Each check has a band, written once in `bands.py`; a measurement
-yields figures by the check's name. Judging joins the two.
+A row of the paper has one or more checks. Each check has a band, written once in `tolerances.py`; a
+measurement yields figures by the check's name. Judging joins the two.
 
 Invariants:
 - A check passes when its figure lies in the band, ends included, or equals the band's word. A figure that

@@ -10,7 +10,7 @@ from __future__ import annotations
 from skylight.findings import Known
 from skylight.probe import Figure
 from skylight.probe.suite import TESTS
-from skylight.reproduce.lab import DRIVES, GIB, MIB, Lab
+from skylight.reproduce.emulated_drives import DRIVES, GIB, MIB, Lab
 from skylight.reproduce.rows import Draw, Measured, Ours
 
 

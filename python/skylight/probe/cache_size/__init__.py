@@ -5,7 +5,7 @@ zones are counted one by one after one was filled (`cache_parts`), which costs t
 millions; a journal is filled, with writes of whole quanta and with blocks (`journal`).
 
 Where a volatile cache ignores FLUSH, parts are counted with reads around each write
-(`skylight.probe.read_around`); a journal is not, for its quantum does not show.
+(`skylight.probe.destage_by_read`); a journal is not, for its quantum does not show.
 
 Invariant: a limit that was not met is unknown, never a number.
 Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14, Table 2; docs/figures.md, rows S6a to S8b.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.probe import Cost, Figure, read_around
+from skylight.probe import Cost, Figure, destage_by_read
 from skylight.probe.band_size import cache_parts as kinds
 from skylight.probe.band_size.cache_parts import Kind
 from skylight.probe.cache_size import cache_parts, journal, verdict
@@ -26,6 +26,7 @@ from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
+from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.flushed import FlushedSteps, volatile
 from skylight.probe.procedure import (
     ProcedureTest,
@@ -35,7 +36,6 @@ from skylight.probe.procedure import (
     is_shingled,
     no_surer_than_medium,
 )
-from skylight.probe.read_around import ReadAround
 from skylight.probe.reset import State
 
 MOST_IOS, MOST_S, LIKELY_S = 3_000_000, 28_800.0, 800.0
@@ -101,7 +101,7 @@ class CacheSize(ProcedureTest[Seen]):
             cache = volatile(steps, reported=report.write_cache)
             seen.ignores_flush = cache == "ignores-flush"
             if seen.ignores_flush:
-                if not read_around.empties(steps):
+                if not destage_by_read.empties(steps):
                     return
                 steps = ReadAround(steps)
             self._measure(steps if cache == "off" else FlushedSteps(steps), seen)

@@ -32,8 +32,8 @@ from skylight.probe.cleaning import half, rate
 from skylight.probe.cleaning.half import Bools, Stretch
 from skylight.probe.cleaning.journal import front
 from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
+from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.journal.write_through import WriteThrough
-from skylight.probe.read_around import ReadAround
 
 MARKS = 6
 OVER, OVER_WRITES = 256 * KIB, 1060  # 265 MiB: more than a log

@@ -33,9 +33,9 @@ import numpy as np
 
 from skylight.evidence import I64, U64, Bools, IoBatch, IoLog, Op, SettingsReport
 from skylight.infer import cached_or_native
+from skylight.probe.destage_by_read import ReadAround, empties
 from skylight.probe.flushed import volatile
 from skylight.probe.procedure import Steps
-from skylight.probe.read_around import ReadAround, empties
 from skylight.probe.reset import State
 
 KIB: int = 1 << 10

@@ -42,7 +42,7 @@ from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
 from skylight.probe import Cost, Figure
-from skylight.probe.drive_type import all_over, full_cache, readback, settling
+from skylight.probe.drive_type import full_cache, readback, scattered_writes, settling
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
@@ -129,12 +129,12 @@ class DriveType(ProcedureTest[Observed]):
         """At most this: the longest branch, fast writes that are doubted, then flushed, on a drive whose
         sustained writes stall."""
         reads = 2 * PLACES * VISITS + readback.MOST_READS + settling.MOST_READS + full_cache.MOST_READS
-        reads += all_over.READS
-        places = all_over.writes_for(facts.size_bytes)
+        reads += scattered_writes.READS
+        places = scattered_writes.writes_for(facts.size_bytes)
         narrow = len(NARROW_BYTES) * PLACES * VISITS
         sustained, settled = SUSTAINED_WRITES, settling.MOST_WRITES
         single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS + PLACES * VISITS + 2 * PLACES
-        single += places + all_over.NEW + all_over.AGAIN
+        single += places + scattered_writes.NEW + scattered_writes.AGAIN
         sustained += readback.MOST_AROUND
         block = max(IO_BYTES, facts.block_bytes)
         written = (single + settled * settling.UNIT_BLOCKS) * block
@@ -268,7 +268,7 @@ class DriveType(ProcedureTest[Observed]):
                 for first in range(0, len(log), rows)
             )  # fmt: skip
             if all(in_place(writes, turning) for writes in seen.elsewhere):
-                seen.rewrites = all_over.rewrites(plan, flushed=flushed)
+                seen.rewrites = scattered_writes.rewrites(plan, flushed=flushed)
         logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
         # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
         if logged and not seen.stalled and (seen.read_back is None or seen.read_back.where == "flash"):

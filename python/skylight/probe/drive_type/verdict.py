@@ -15,7 +15,8 @@ import numpy as np
 
 from skylight.findings import UNKNOWN
 from skylight.infer.phase import Coherence
-from skylight.probe.drive_type import models
+from skylight.probe.drive_type import hypotheses
+from skylight.probe.drive_type.hypotheses import Clue, Model
 from skylight.probe.drive_type.landing import (
     PERIOD_TOLERANCE,
     Landing,
@@ -23,7 +24,6 @@ from skylight.probe.drive_type.landing import (
     land,
     rotation,
 )
-from skylight.probe.drive_type.models import Clue, Model
 from skylight.probe.drive_type.plan import PARTS
 from skylight.probe.drive_type.settling import Settled
 from skylight.probe.drive_type.writes import FAST_READ_NS, Writes
@@ -48,10 +48,10 @@ def judge(seen: Observed, kind: str) -> Verdict:
     found = land(seen, kind)
     if found.where == "unknown":
         return Verdict(UNKNOWN, UNKNOWN, 0.0, found.why, found.rows)
-    clues = [models.landing(found.where), *_clues(seen, found)]
-    likely = models.posterior(clues)
-    drive_type, type_chance = models.likeliest(likely, lambda model: model.drive_type)
-    medium, medium_chance = models.likeliest(likely, lambda model: model.cache_medium)
+    clues = [hypotheses.landing(found.where), *_clues(seen, found)]
+    likely = hypotheses.posterior(clues)
+    drive_type, type_chance = hypotheses.likeliest(likely, lambda model: model.drive_type)
+    medium, medium_chance = hypotheses.likeliest(likely, lambda model: model.cache_medium)
     if type_chance < LEAST_LIKELY:
         drive_type = UNKNOWN
     if medium_chance < LEAST_LIKELY or found.cached or found.where == "either":
@@ -79,19 +79,21 @@ def _clues(seen: Observed, found: Landing) -> list[Clue]:
     """What was seen beside where writes land."""
     if found.where == "unseen":
         slow = len(seen.flush_ns) > 0 and float(np.median(seen.flush_ns)) >= FAST_READ_NS
-        return [models.flush(slow)] if len(seen.flush_ns) else []
-    clues = [models.unwritten(not seen.reads.rotates and seen.back.rotates)]
+        return [hypotheses.flush(slow)] if len(seen.flush_ns) else []
+    clues = [hypotheses.unwritten(not seen.reads.rotates and seen.back.rotates)]
     turning = rotation(seen)
     if found.where == "home" and seen.read_back is not None:
-        clues.append(models.elsewhere(len(PARTS), 0, 0, "", ()))  # places all over the target were read back
+        clues.append(
+            hypotheses.elsewhere(len(PARTS), 0, 0, "", ())
+        )  # places all over the target were read back
     if seen.elsewhere and turning is not None:
         clues.append(_elsewhere(seen.elsewhere, turning))
     if seen.rewrites is not None:
-        clues.append(models.rewrites(seen=seen.rewrites))
+        clues.append(hypotheses.rewrites(seen=seen.rewrites))
     if seen.zoned:
-        clues.append(models.zones_declared())
+        clues.append(hypotheses.zones_declared())
     if found.logged and seen.stalled:
-        clues.append(models.stalls())
+        clues.append(hypotheses.stalls())
     if seen.settled is not None and seen.settled.rungs:
         clues.append(_settled(seen.settled))
     return clues
@@ -101,16 +103,16 @@ def _settled(settled: Settled) -> Clue:
     """What it costs to bring a block home."""
     if settled.with_band:
         words = f"What only shingling explains: {settled.words}, as a block takes its band along."
-        return models.cost(with_band=True, words=words, rows=settled.names)
+        return hypotheses.cost(with_band=True, words=words, rows=settled.names)
     if settled.alone:
         words = f"It need not be shingled: {settled.words}, as a block goes home by itself."
-        return models.cost(with_band=False, words=words, rows=settled.names)
+        return hypotheses.cost(with_band=False, words=words, rows=settled.names)
     words = f"A log alone is no sign of shingling, and {settled.words}."
     if settled.cheap:
-        return models.relayed(words, settled.names)
+        return hypotheses.relayed(words, settled.names)
     if settled.moves:
         return Clue(lambda _: 1.0, words, settled.names)
-    return models.unmoved(words, settled.names)
+    return hypotheses.unmoved(words, settled.names)
 
 
 def in_place(writes: Writes, turning: Coherence) -> bool:
@@ -130,4 +132,4 @@ def _elsewhere(parts: tuple[Writes, ...], turning: Coherence) -> Clue:
     away = sum(in_log(writes, turning) for writes in parts)
     words = f"Of {len(parts)} other parts of the addresses {home} are written in place"
     words += f" and {away} to a log or a cache." if away else "."
-    return models.elsewhere(home, away, len(parts) - home - away, words, ("writes-elsewhere",))
+    return hypotheses.elsewhere(home, away, len(parts) - home - away, words, ("writes-elsewhere",))

@@ -19,7 +19,8 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop
-from skylight.probe import read_around
+from skylight.probe import destage_by_read
+from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.flushed import (
     IN_ROUNDS,
     LEAST_BLOCK,
@@ -35,7 +36,6 @@ from skylight.probe.flushed import (
 )
 from skylight.probe.journal.levels import LEAST_TURN
 from skylight.probe.procedure import Steps
-from skylight.probe.read_around import ReadAround
 
 Volatile = Literal["none", "flushed", "hidden"]
 """No volatile cache; one that FLUSH empties; one that is on, and that FLUSH does not empty."""
@@ -98,6 +98,6 @@ def written_through(
     found, empty_ns = volatile(steps, report, on_platter=steps.known.word("cache_medium") == "disk")
     if found == "none":
         return steps, found, empty_ns
-    if around and found == "hidden" and read_around.empties(steps):
+    if around and found == "hidden" and destage_by_read.empties(steps):
         return WriteThrough(ReadAround(steps), empties=True), found, empty_ns
     return WriteThrough(steps, empties=found == "flushed"), found, empty_ns

@@ -4,9 +4,9 @@ Two things are measured. *Throughput*: bursts of sequential 1 MiB reads with loo
 where the paper reads the whole drive. *Track sizes*: a few hundred single-block reads at a place give the
 size of its tracks to about 0.1 % (`skylight.infer.track_phases`), which the speed of a burst, with its
 crossings of tracks and bands, does not. The first change of size is looked for from both ends by doubling
-and halving (`walk.py`), then stroke after stroke until one pattern explains them all: the surfaces of a
-drive whose walk stays on one surface for thousands of tracks, in one order and back (`sizes.py`). The same
-sizes and bursts tell recording zones apart (`recording.py`).
+and halving (`stroke_search.py`), then stroke after stroke until one pattern explains them all: the surfaces
+of a drive whose walk stays on one surface for thousands of tracks, in one order and back (`track_sizes.py`).
+The same sizes and bursts tell recording zones apart (`zone_table.py`).
 
 Invariants: reads only, but for the zones of a zoned target, which are filled before they are read. Drives
 whose tracks only become shorter have no plateaus, and no finding of them.
@@ -25,11 +25,11 @@ from skylight.evidence import Evidence, IoBatch, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
-from skylight.probe.zones import figures, recording
+from skylight.probe.zones import figures, zone_table
 from skylight.probe.zones.findings import FINDINGS, PLATEAUS, THROUGHPUT
-from skylight.probe.zones.sizes import READS, SPREAD_TRACKS, Size, pattern, size_of
 from skylight.probe.zones.speed import BURST_READS, BURSTS, READ_BYTES, Profile, profile_of
-from skylight.probe.zones.walk import Walk, walk
+from skylight.probe.zones.stroke_search import Walk, walk
+from skylight.probe.zones.track_sizes import READS, SPREAD_TRACKS, Size, pattern, size_of
 from skylight.units import format_size
 
 IO_BYTES = 4096
@@ -113,7 +113,7 @@ class Zones(ProcedureTest[Seen]):
         profile = seen.profile if turns else None
         zones = None
         if seen.walk is not None and seen.walk.pattern is None:
-            zones = recording.zones_of(seen.walk.every, profile, float(evidence.target.size_bytes))
+            zones = zone_table.zones_of(seen.walk.every, profile, float(evidence.target.size_bytes))
         return figures.draw(profile, seen.walk, zones)
 
 
@@ -172,7 +172,7 @@ class _Places:
         walk(self.ask, size_bytes, found)
         if found.pattern is None:
             left = MOST_PLACES - self._count - SPARE_PLACES
-            found.every += recording.settle(self.ask, found.every, seen.profile, size_bytes, left)
+            found.every += zone_table.settle(self.ask, found.every, seen.profile, size_bytes, left)
 
 
 def _bursts(size_bytes: int) -> IoBatch:
@@ -206,7 +206,7 @@ def _recording_zones(seen: Seen, size_bytes: float, known: Known) -> list[Findin
     if found is None:
         return []
     keeps = known.word("drive_type") != "cmr"
-    return [recording.finding(found.every, found.pattern, seen.profile, size_bytes, keeps=keeps)]
+    return [zone_table.finding(found.every, found.pattern, seen.profile, size_bytes, keeps=keeps)]
 
 
 def _plateaus(found: Walk | None) -> list[Finding]:

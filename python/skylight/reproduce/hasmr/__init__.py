@@ -3,7 +3,7 @@
 | module | contents |
 |---|---|
 | `table` | the rows in order, and the run |
-| `bands` | every band, once |
+| `tolerances` | every band, once |
 | `recordings` | what the real drive did: readers of the recordings |
 | `drive` | the emulated drive: zones, commands on them, replays |
 | `bursts` | H1a, H1b, R2: bursts of writes over a number of zones |

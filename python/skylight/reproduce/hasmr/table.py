@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skylight.reproduce.hasmr import buffer, bursts, cleaning, sustained
-from skylight.reproduce.hasmr.bands import BANDS
 from skylight.reproduce.hasmr.drive import Bench, known
+from skylight.reproduce.hasmr.tolerances import BANDS
 from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each
 
 ROWS: tuple[RowSpec, ...] = (

@@ -6,9 +6,9 @@ reads the recording and infers, as `skylight probe recording:DIR` does, and take
 because other load only adds time. The seconds are user and system CPU of one process. The import of the suite
 is listed separately: it is part of a probe, and paid once for any number of recordings.
 
-    python bench/inference.py
-    python bench/inference.py --drives st8000as0011,1053     random drives by their seeds
-    python bench/inference.py --recordings DIR,..            existing recordings
+    python bench/probe_cpu.py
+    python bench/probe_cpu.py --drives st8000as0011,1053     random drives by their seeds
+    python bench/probe_cpu.py --recordings DIR,..            existing recordings
 
 `--json` prints the rows as JSON; exit code 1 when a drive misses a target.
 """

@@ -10,8 +10,8 @@ client sees above that is the machine's own lateness, and no server can be bette
 Invalid results: another load on the machine; no second processor for the client; an image on a disk that
 syncs more slowly than the model's drive writes (images lie in memory, in /dev/shm, unless --folder is given).
 
-``bench/fidelity.py [--seconds S] [--drives A,B] [--json]``; exit code 1 when a drive's median is above 150 us
-or its 99th percentile above 1 ms, whatever the control says.
+``bench/served_latency.py [--seconds S] [--drives A,B] [--json]``; exit code 1 when a drive's median is above
+150 us or its 99th percentile above 1 ms, whatever the control says.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The page of all findings, from their declarations: `python -m skylight.report.catalogue` prints it.
+"""The page of all findings, from their declarations: `python -m skylight.report.findings_page` prints it.
 
 What for: `docs/tests/findings.md`, which a test holds against this.
 
@@ -8,7 +8,7 @@ Invariant: nothing is said here that no test declares.
 from __future__ import annotations
 
 from skylight.findings import Property
-from skylight.probe import film
+from skylight.probe import film_findings
 from skylight.probe.suite import ALL_TESTS
 
 __all__ = ["findings_page"]
@@ -16,9 +16,9 @@ __all__ = ["findings_page"]
 _HEAD = """# Findings
 
 What the tests of the suite find, and films of the head ([camera](../camera.md#findings)). The table is
-written by `python -m skylight.report.catalogue` from the declarations in
-`python/skylight/probe/*/findings.py` and `python/skylight/probe/film.py`. *Right within* is how near the
-truth of an emulated drive an answer must come to count as right; what the truth of each is,
+written by `python -m skylight.report.findings_page` from the declarations in
+`python/skylight/probe/*/findings.py` and `python/skylight/probe/film_findings.py`. *Right within* is how
+near the truth of an emulated drive an answer must come to count as right; what the truth of each is,
 [random drives](../random-drives.md) says. A finding without it is not scored.
 
 | finding | in the report | unit or words | right within | test |
@@ -45,7 +45,7 @@ def findings_page() -> str:
     for test in ALL_TESTS:
         for found in test.findings:
             by_test.setdefault(found.name, (found, []))[1].append(f"`{test.name}`")
-    for found in film.FINDINGS:
+    for found in film_findings.FINDINGS:
         by_test.setdefault(found.name, (found, []))[1].append("`camera findings`")
     return _HEAD + "".join(_row(found, tests) for found, tests in by_test.values())
 

@@ -1,6 +1,6 @@
 """The rows as a page: what `docs/figures.md` shows of each, so that what code cites can be opened.
 
-    python -m skylight.reproduce.figures docs/figures.md fast15.json swd.json hasmr.json
+    python -m skylight.reproduce.figures_page docs/figures.md fast15.json swd.json hasmr.json
 
 writes the rows again, with our figures as `skylight reproduce PAPER --json` printed them into those files.
 
@@ -20,14 +20,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from skylight.errors import UsageError
-from skylight.reproduce import bands, fast15
-from skylight.reproduce.hasmr import bands as hasmr_bands
+from skylight.reproduce import fast15, tolerances
 from skylight.reproduce.hasmr import table as hasmr
+from skylight.reproduce.hasmr import tolerances as hasmr_bands
 from skylight.reproduce.rows import Band, Check, Ours, RowSpec
 from skylight.reproduce.swd import table
 
 PAPERS: Mapping[str, tuple[Sequence[RowSpec], Sequence[Band]]] = {
-    "fast15": (fast15.ROWS, bands.BANDS),
+    "fast15": (fast15.ROWS, tolerances.BANDS),
     "swd": (table.ROWS, table.BANDS),
     "hasmr": (hasmr.ROWS, hasmr_bands.BANDS),
 }

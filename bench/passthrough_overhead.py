@@ -11,7 +11,7 @@ Invalid results: another load on the machine, since a read through the server wa
 rotation, a hundred times more than by the overhead. The difference of every alternation is therefore printed.
 Needs root, for the loop device.
 
-``bench/native.py [--seconds S] [--turns N] [--json]``
+``bench/passthrough_overhead.py [--seconds S] [--turns N] [--json]``
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def main() -> int:
     options = parser.parse_args()
     missing = [tool for tool in ("fio", "nbdfuse", "losetup") if shutil.which(tool) is None]
     if missing:
-        sys.exit(f"{', '.join(missing)} not installed: scripts/test-tools.sh installs what the tests need")
+        sys.exit(f"{', '.join(missing)} not installed: run scripts/install-test-tools.sh")
     if os.geteuid() != 0:
         sys.exit("loop devices are made by root: run this as root")
     rows: list[Row] = []

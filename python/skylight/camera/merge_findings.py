@@ -13,15 +13,15 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 
-from skylight.camera.reading import PLACE_SHARE
+from skylight.camera.seek_detection import PLACE_SHARE
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.probe import film
+from skylight.probe import film_findings
 from skylight.probe.cleaning.findings import TYPE
 from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.procedure import is_not_shingled
 from skylight.probe.rotation.findings import SEEK, SEEK_RIGHT
 
-OF_SHINGLED = (film.PHASES.name, film.MAP_LOCATION.name, film.SHINGLING.name)
+OF_SHINGLED = (film_findings.PHASES.name, film_findings.MAP_LOCATION.name, film_findings.SHINGLING.name)
 """What only a shingled drive has."""
 
 
@@ -52,16 +52,20 @@ def beside_timing(timing: Iterable[Finding], films: Iterable[Finding]) -> list[F
 
 def _contradictions(timing: Known, films: Known) -> list[tuple[Finding, Finding]]:
     """Pairs of different findings that cannot both be right."""
-    kind, cleans, phases = (timing.get(DRIVE_TYPE.name), timing.get(TYPE.name), films.get(film.PHASES.name))
+    kind, cleans, phases = (
+        timing.get(DRIVE_TYPE.name),
+        timing.get(TYPE.name),
+        films.get(film_findings.PHASES.name),
+    )
     pairs = []
     if kind is not None and is_not_shingled(timing):
         shown = (films.get(name) for name in OF_SHINGLED)
         pairs += [(kind, one) for one in shown if one is not None and one.known]
     if cleans is not None and cleans.value == "lazy" and phases is not None and phases.known:
         pairs.append((cleans, phases))
-    seek, arm = timing.get(SEEK.name), films.get(film.ARM.name)
+    seek, arm = timing.get(SEEK.name), films.get(film_findings.ARM.name)
     for way in ("third", "full"):
-        two = timing.part(SEEK.name, way), films.part(film.ARM.name, way)
+        two = timing.part(SEEK.name, way), films.part(film_findings.ARM.name, way)
         if seek is None or arm is None or two[0] is None or two[1] is None:
             continue
         # Each is right within the same share of the truth.

@@ -9,8 +9,8 @@ model's completion.
 
 Invalid results: another load on the machine. All sockets are Unix sockets in a temporary folder.
 
-``bench/hostile.py [--clients N] [--seconds S] [--kinds K|K] [--timings T,T] [--json]``; exit code 1 when a
-bound is missed.
+``bench/hostile_clients.py [--clients N] [--seconds S] [--kinds K|K] [--timings T,T] [--json]``; exit code 1
+when a bound is missed.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import numpy as np
 from skylight.probe import Figure
 from skylight.probe.drawing import MARKERS, new_axes
 from skylight.reproduce.drawing import latencies
-from skylight.reproduce.lab import BLOCK, GIB, KIB, Filling, Lab
+from skylight.reproduce.emulated_drives import BLOCK, GIB, KIB, Filling, Lab
 from skylight.reproduce.rows import Measured, Ours
 
 TABLE_2 = {(4, 1): 22_800, (4, 31): 182_270, (64, 31): 182_231, (128, 31): 137_496, (256, 31): 67_830}

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from skylight.camera.align import Alignment, align
 from skylight.camera.files import ARROW_NAME, COLUMNS, FORMAT, HEAD, KEY, SCHEMA, frame_times_s
 from skylight.camera.rate import Rate
-from skylight.camera.reading import Reading, read
+from skylight.camera.seek_detection import Reading, read
 from skylight.camera.track import Track
 from skylight.errors import UsageError
 from skylight.evidence import IoLog

@@ -16,7 +16,7 @@ of the journal of st5000as0011.
 What invalidates results: another load on the machine (the ratio of every turn is printed), a file that does
 not fit in memory, a file system that writes back while a run is measured.
 
-``bench/cliff.py [--seconds S] [--turns N] [--json]``; exit code 1 when a row is below its bound.
+``bench/serve_full_cache.py [--seconds S] [--turns N] [--json]``; exit code 1 when a row is below its bound.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ import numpy as np
 
 from skylight.evidence import Bools, IoBatch, IoLog, Op, Stop
 from skylight.infer.tail_probability import hypergeometric_tail
-from skylight.probe.drive_type.models import CHANCES
+from skylight.probe.drive_type.hypotheses import CHANCES
 from skylight.probe.drive_type.plan import Plan
 
 NAME, CONTROL = "writes-all-over", "writes-all-over-control"
