@@ -3,7 +3,7 @@
 Invariants: a model is known only if a source names it, or its family and capacity, and the hint carries that
 source; nothing that measures or infers reads it, because models are sold in several versions under one name.
 
-Source: `engines/models.toml`, where each list names its own.
+Source: `engines/product_models.toml`, where each list names its own.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Invariant: a hint is labelled as declared and never makes a finding: models are sold in many versions, and
 TRIM alone proves nothing.
 
-Source: public lists of models, each named in `engines/models.toml`.
+Source: public lists of models, each named in `engines/product_models.toml`.
 """
 
 from __future__ import annotations
