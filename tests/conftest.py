@@ -20,6 +20,8 @@ import hypothesis
 import numpy as np
 import pytest
 
+from command_line import Call, Ended
+from skylight.cli.app import run as run_command
 from zoned_guest.boot import Said
 from zoned_guest.shared import TOOLS, booted_once
 
@@ -208,3 +210,22 @@ def need_root() -> None:
     """For tests that set up loop devices and mounts."""
     if os.geteuid() != 0:
         lacking("needs root to set up block devices")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def call(here: Path, capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs the command in this process, as `main` does."""
+
+    def called(*arguments: str | Path) -> Ended:
+        capsys.readouterr()
+        code = run_command([str(argument) for argument in arguments])
+        return Ended(code, *capsys.readouterr())
+
+    return called

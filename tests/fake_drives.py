@@ -21,7 +21,9 @@ GIB = 1 << 30
 
 @dataclass(frozen=True)
 class Traits:
-    """What a fake is made of; times in ms."""
+    """What a fake is made of; times in ms.
+
+    More than 15 fields: one per behaviour, and tests set one or two of them."""
 
     kind: str = "cmr"
     size_bytes: int = 4 * 10**12 // 4096 * 4096

@@ -23,7 +23,9 @@ MS = 1_000_000
 
 @dataclass(frozen=True)
 class ZonedTraits:
-    """What a fake is made of; a cleaning reads and writes `clean_ns_a_mib` for each MiB that it moves."""
+    """What a fake is made of; a cleaning reads and writes `clean_ns_a_mib` for each MiB that it moves.
+
+    More than 15 fields: one per behaviour, and tests set one or two of them."""
 
     model: ZoneModel = "host-aware"
     zones: int = 512

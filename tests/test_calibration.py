@@ -4,10 +4,9 @@ Bands are those of docs/figures.md (rows S1a, S1b, S1d, R1) or the uncertainty t
 derivation is the page's script, so what the page says is what is tested.
 """
 
-import importlib.util
+import importlib
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
@@ -15,17 +14,8 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 
-def _script() -> ModuleType:
-    path = ROOT / "docs/calibration/calibrate_arm.py"
-    spec = importlib.util.spec_from_file_location("calibrate_arm", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["calibrate_arm"] = module  # its dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
-
-
-arm = _script()
+sys.path.insert(0, str(ROOT / "docs/calibration"))
+arm = importlib.import_module("calibrate_arm")
 PROFILES = tuple(arm.LAW_FROM_TRACKS)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from command_line import PROBE, Call
 from skylight.cli import console, result
-from skylight.cli.app import run
 from skylight.cli.result import Undetermined, Unexpected, check_expected, csv_text, print_result
 from skylight.errors import UNDETERMINED
 from skylight.evidence import TargetFacts
@@ -18,22 +18,8 @@ from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.suite import SuiteResult, chosen
 from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED
 from skylight.report.brief import MOST_LINES, brief
-from test_cli import PROBE, Call, Ended
 
 WHY = "Random 4 KiB writes take one revolution each, wherever they go, and so they are appended to a log."
-
-
-@pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """Runs the command in this process and an empty folder."""
-    monkeypatch.chdir(tmp_path)
-
-    def called(*arguments: str | Path) -> Ended:
-        capsys.readouterr()
-        code = run([str(argument) for argument in arguments])
-        return Ended(code, *capsys.readouterr())
-
-    return called
 
 
 def of(*findings: Finding, name: str = "sim:a", model: str | None = None) -> SuiteResult:

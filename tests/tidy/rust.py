@@ -24,6 +24,17 @@ _STRING_END = re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 @dataclass(frozen=True)
+class Struct:
+    """A struct with named fields: its name, the line of its `struct` (from 1), how many fields, and the
+    comments and attributes right above it."""
+
+    name: str
+    line: int
+    fields: int
+    comment: str
+
+
+@dataclass(frozen=True)
 class Function:
     """A function with a body: its name, the line of its `fn` (from 1), its lines up to the closing brace."""
 
@@ -117,6 +128,38 @@ def _brace_end(code: str, at: int) -> int:
         if depth == 0:
             return at + found.start()
     return len(code)
+
+
+_STRUCT = re.compile(r"\bstruct\s+([A-Za-z_]\w*)")
+_FIELD = re.compile(r"\b(?:r#)?[a-z_]\w*\s*:(?!:)")
+
+
+def structs(text: str) -> Iterator[Struct]:
+    """Every struct with named fields."""
+    code, rows = code_only(text), text.splitlines()
+    for found in _STRUCT.finditer(code):
+        body = _body_start(code, found.end())
+        if body is None:
+            continue
+        line = line_of(code, found.start())
+        first = line - 1
+        while first > 0 and re.match(r"\s*(?://|#\[|\)\])", rows[first - 1]):
+            first -= 1
+        fields = _fields(code[body + 1 : _brace_end(code, body)])
+        yield Struct(found.group(1), line, fields, "\n".join(rows[first : line - 1]))
+
+
+def _fields(body: str) -> int:
+    """How many fields the body of a struct names: a name and a colon, between commas outside brackets."""
+    depth, count, part = 0, 0, ""
+    for char in body.replace("->", "  ") + ",":
+        depth += {"(": 1, "[": 1, "{": 1, "<": 1, ")": -1, "]": -1, "}": -1, ">": -1}.get(char, 0)
+        if char == "," and depth == 0:
+            count += _FIELD.search(part) is not None
+            part = ""
+        else:
+            part += char
+    return count
 
 
 _USE = re.compile(r"\buse\s+([^;]+);")

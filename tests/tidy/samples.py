@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tidy import hosts
-from tidy.rules import MAX_FILE_BYTES, MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PRODUCT_FILE_LINES
+from tidy.rules import MAX_FIELDS, MAX_FILE_BYTES, MAX_FILE_LINES, MAX_FUNCTION_LINES, MAX_PAGE_LINES
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,10 @@ class Sample:
 
 def _rust_function(lines: int) -> str:
     return "fn long() {\n" + "    step();\n" * (lines - 2) + "}\n"
+
+
+def _rust_struct(fields: int) -> str:
+    return "struct A {\n" + "    /// B: c.\n    pub b: Option<(C, D)>,\n" * fields + "}\n"
 
 
 # Put together from pieces, so that this file obeys the rules it proves.
@@ -78,11 +82,37 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
     ),
     "file-length": (
         Sample("crates/a.rs", "x\n" * (MAX_FILE_LINES + 1), MAX_FILE_LINES + 1),
-        Sample("docs/a.md", "x\n" * (MAX_FILE_LINES + 1), MAX_FILE_LINES + 1),
+        Sample("tests/a/b.py", "x\n" * (MAX_FILE_LINES + 1), MAX_FILE_LINES + 1),
+        Sample("docs/a.md", "x\n" * (MAX_PAGE_LINES + 1), MAX_PAGE_LINES + 1),
+        Sample("docs/a.md", "x\n" * MAX_PAGE_LINES, None),
         Sample("crates/a.rs", "x\n" * MAX_FILE_LINES, None),
-        Sample("crates/a/src/b/c.rs", "x\n" * (MAX_PRODUCT_FILE_LINES + 1), MAX_PRODUCT_FILE_LINES + 1),
-        Sample("python/a/b.py", "x\n" * (MAX_PRODUCT_FILE_LINES + 1), MAX_PRODUCT_FILE_LINES + 1),
-        Sample("crates/a/src/b/c.rs", "x\n" * MAX_PRODUCT_FILE_LINES, None),
+    ),
+    "struct-fields": (
+        Sample("crates/a.rs", "/// A.\n" + _rust_struct(MAX_FIELDS + 1), 2),
+        Sample("crates/a.rs", "/// More than 15 fields:\n" + _rust_struct(MAX_FIELDS + 1), 2),
+        Sample(
+            "crates/a.rs",
+            "// More than 15 fields: other one.\n\nfn b() {}\n" + _rust_struct(MAX_FIELDS + 1),
+            4,
+        ),
+        Sample(
+            "crates/a.rs",
+            f"// More than 15 fields: the kernel's.\n#[repr(C)]\n{_rust_struct(MAX_FIELDS + 1)}",
+            None,
+        ),
+        Sample("crates/a.rs", "struct B;\n" + _rust_struct(MAX_FIELDS), None),
+        Sample(
+            "crates/a.rs",
+            "struct C<F: Fn(u8, u8)> {\n    pub(crate) d: fn(e: u8, f: u8) -> G,\n}\n" * 9,
+            None,
+        ),
+        Sample("tests/a.py", "\nclass A:\n    b = 1\n" + "    c: int\n" * (MAX_FIELDS + 1), 2),
+        Sample("tests/a.py", "class A:\n" + "    c: int\n" * MAX_FIELDS, None),
+        Sample(
+            "tests/a.py",
+            'class A:\n    """More than 15 fields: one per b."""\n' + "    c: int\n" * (MAX_FIELDS + 1),
+            None,
+        ),
     ),
     "function-length": (
         Sample("crates/a.rs", "\n" + _rust_function(MAX_FUNCTION_LINES + 1), 2),

@@ -110,6 +110,8 @@ pub struct SgIo<F> {
 }
 
 /// `struct sg_io_hdr`.
+///
+/// More than 15 fields: the kernel's, in its order.
 #[repr(C)]
 struct SgIoHeader {
     interface_id: libc::c_int,

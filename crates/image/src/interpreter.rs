@@ -61,6 +61,8 @@ pub(crate) fn no_bytes() -> ImageError {
 }
 
 /// See the module page.
+///
+/// More than 15 fields: the parts of an open image, each with a type of its own, and what one plan needs while it is executed.
 pub struct Interpreter {
     pub(crate) store: Box<dyn Store>,
     pub(crate) superblock: Superblock,

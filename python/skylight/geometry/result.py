@@ -69,7 +69,9 @@ class LocalTracks:
 @dataclass(frozen=True, slots=True)
 class Geometry:
     """See the module's heading. `access` and `access_close` are access times (ns) from the first track to
-    others by number; `places` are the tracks found in logs of other tools."""
+    others by number; `places` are the tracks found in logs of other tools.
+
+    More than 15 fields: one per figure of the result, whose JSON is flat."""
 
     target: str
     size_bytes: int

@@ -234,7 +234,9 @@ class SpentPart:
 
 @dataclass(slots=True)
 class PartReader:
-    """Reads one part file, checking every marker and row against what a writer can have written."""
+    """Reads one part file, checking every marker and row against what a writer can have written.
+
+    More than 15 fields: what identifies the part, what was read, and the state between two batches."""
 
     path: Path
     target: TargetFacts

@@ -109,7 +109,9 @@ class FileLink:
 
 @dataclass(frozen=True, slots=True)
 class TargetView:
-    """All that a page says of one target."""
+    """All that a page says of one target.
+
+    More than 15 fields: one per place of the template."""
 
     anchor: str
     name: str

@@ -28,6 +28,8 @@ enum Trouble {
 }
 
 /// A drive with the SECURITY and SANITIZE feature sets, or with SANITIZE and FORMAT UNIT of SCSI.
+///
+/// More than 15 fields: what the standards let a drive remember between commands, each on its own.
 #[derive(Debug)]
 struct FakeDrive {
     word_59: u16,

@@ -107,6 +107,8 @@ struct Spares {
 }
 
 /// See the module documentation.
+///
+/// More than 15 fields: the parts of the buffer, each with a type of its own, and what one command leaves for the next.
 pub struct HBuffer {
     sizes: Sizes,
     tuning: Tuning,

@@ -68,6 +68,8 @@ impl Timing {
 }
 
 /// What to serve, and how.
+///
+/// More than 15 fields: one per option of the command line, each independent of the others.
 pub struct Plan {
     /// The drive; `None` for the one that the image holds.
     pub profile: Option<Profile>,

@@ -67,7 +67,9 @@ def _no_latencies() -> I64:
 
 @dataclass(slots=True)
 class Observed:
-    """Everything the verdict rests on. Empty arrays and None stand for steps that were not run."""
+    """Everything the verdict rests on. Empty arrays and None stand for steps that were not run.
+
+    More than 15 fields: one or two per step, and each can be missing."""
 
     writes_allowed: bool = True
     quick: bool = False  # a quick answer, whose time is bounded

@@ -3,6 +3,8 @@
 //!
 //! Host commands are known by the number of their id, so content in the image says which write it is of.
 
+mod cleaning;
+
 use std::collections::VecDeque;
 
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
@@ -14,6 +16,7 @@ use skylight_layer::{
 use crate::common::pair::Shadow;
 use crate::common::truth::{JUNK, NOBODY, Spot, Truth, written};
 use crate::shape::Shape;
+use cleaning::Cleaning;
 
 /// A host write in the log, while something of it may be live.
 #[derive(Clone, Copy, Debug)]
@@ -44,17 +47,6 @@ pub fn bands_of(stretches: &[StretchSpec]) -> Vec<NativeBand> {
         }
     }
     bands
-}
-
-/// A band between its read and its commit.
-struct Cleaning {
-    band: usize,
-    /// What was read of its native location.
-    native: Vec<u64>,
-    /// What was staged, sector by sector.
-    merged: Option<Vec<u64>>,
-    written: bool,
-    updated: bool,
 }
 
 /// What a plan was made for, and how far its steps have come.
@@ -381,144 +373,10 @@ impl Journal {
         None
     }
 
-    /// Blocking cleaning is for the change that comes next in the plan, and only for want of room: whether
-    /// slots are short. An entry may need two extents for each write, a change in place one more at most.
-    fn check_blocking(&mut self, taken: &Taken, later: &[Step]) -> Option<bool> {
-        let command = taken.next?;
-        assert!(matches!(command.op, Op::Write | Op::Trim), "cleaning in the way of {command:?}");
-        let entry = later.iter().enumerate().find_map(|(index, step)| match *step {
-            Step::Access { extent, purpose: Purpose::Cache, .. } => Some((index, extent)),
-            _ => None,
-        });
-        let Some((index, extent)) = entry else {
-            assert!(self.lacks_entries(1), "cleaning though there is room");
-            return Some(false);
-        };
-        let quanta = extent.len.get() / self.shape.spec.journal.quantum.get();
-        let writes = parts_of_entry(&later[index + 1..]).len() as u64;
-        let slots_short = self.lacks_slots(quanta);
-        assert!(slots_short || self.lacks_entries(2 * writes), "cleaning though there is room");
-        Some(slots_short)
-    }
-
-    fn clean_read(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent, later: &[Step]) {
-        if taken.unordered > 0 {
-            taken.unordered -= 1;
-            return self.gather(medium, extent);
-        }
-        let slots_short = self.check_blocking(taken, later);
-        let half_done = self.cleaning.is_some() && !self.lacks_entries(1);
-        assert!(!half_done, "a band is begun while another one is half done");
-        assert_eq!(medium, Medium::Platter, "bands are on the platters");
-        let band = self.band_at(extent);
-        let order = match slots_short {
-            Some(true) => CleaningOrder::Fifo,
-            _ => self.shape.spec.cleaning.order,
-        };
-        self.check_order(order, band);
-        let native = extent.start.get()..extent.end().get();
-        let native = native.map(|pba| self.truth.content(Spot { medium, pba })).collect();
-        self.cleanings += 1;
-        self.cleaning = Some(Cleaning { band, native, merged: None, written: false, updated: false });
-    }
-
-    /// The band is that whose turn it is, or the first of an extent whose middle that is, if the map has no room
-    /// for the two that would be left.
-    fn check_order(&mut self, order: CleaningOrder, band: usize) {
-        let turn = self.turn(order);
-        let around = |turn: usize| {
-            let lba = self.bands[turn].lba;
-            let (mut start, end) = (lba.start.get(), lba.end().get());
-            let inside = (start..=end).all(|sector| self.truth.is_joint(sector as usize));
-            while inside && self.truth.is_joint(start as usize) {
-                start -= 1;
-            }
-            inside.then(|| self.band_of[start as usize] as usize).filter(|_| self.lacks_entries(1))
-        };
-        let right = turn.iter().any(|&turn| around(turn).unwrap_or(turn) == band);
-        assert!(right, "band {band} is cleaned out of order: {order:?}, it is the turn of {turn:?}");
-    }
-
-    /// The bands of which one is to be cleaned next.
-    fn turn(&mut self, order: CleaningOrder) -> Vec<usize> {
-        let first = match order {
-            CleaningOrder::Fifo => self.oldest(),
-            CleaningOrder::Lifo => self.newest(),
-            CleaningOrder::Greedy | CleaningOrder::Random { .. } => None,
-        };
-        let mut live = vec![0u32; self.bands.len()];
-        for (sector, &band) in self.band_of.iter().enumerate() {
-            live[band as usize] +=
-                u32::from(self.truth.at(sector as u64) != self.truth.native(sector as u64));
-        }
-        let is_in = |lba: u64, band: usize| self.band_of[lba as usize] as usize == band;
-        let most = live.iter().copied().max().unwrap_or(0);
-        (0..live.len())
-            .filter(|&band| match (order, first) {
-                (CleaningOrder::Greedy, _) => live[band] == most,
-                (CleaningOrder::Random { .. }, _) => live[band] > 0,
-                (_, Some(first)) => self.live_part(&first, |lba| is_in(lba, band)),
-                (_, None) => false,
-            })
-            .filter(|&band| live[band] > 0)
-            .collect()
-    }
-
     /// The band whose native location this is.
     fn band_at(&self, extent: PbaExtent) -> usize {
         let found = self.bands.iter().position(|band| band.native == extent);
         found.unwrap_or_else(|| panic!("{extent:?} is no band"))
-    }
-
-    fn gather(&mut self, medium: Medium, extent: PbaExtent) {
-        let cleaning = self.cleaning.as_ref().expect("data is gathered for a band");
-        assert!(cleaning.merged.is_none(), "data is gathered for a band that is staged");
-        for pba in extent.start.get()..extent.end().get() {
-            let spot = Spot { medium, pba };
-            let owner = self.truth.owner(spot);
-            assert_ne!(owner, NOBODY, "dead data at {spot:?} is gathered");
-            assert_eq!(self.band_of[owner as usize] as usize, cleaning.band, "data of another band");
-            self.read_by[medium as usize][pba as usize] = self.cleanings;
-            self.read[medium as usize][pba as usize] = self.truth.content(spot);
-        }
-    }
-
-    /// A merged band, sector by sector from where it was read.
-    fn clean_stage(&mut self, medium: Medium, extent: PbaExtent) {
-        let cleaning = self.cleaning.as_mut().expect("a band to stage");
-        let NativeBand { lba, .. } = self.bands[cleaning.band];
-        let staging = PbaExtent::new(self.shape.spec.cleaning.staging.start, lba.len);
-        assert_eq!((medium, extent), (self.shape.spec.cache_medium, staging), "the place of staging");
-        let mut merged = std::mem::take(&mut cleaning.native);
-        for (k, content) in merged.iter_mut().enumerate() {
-            let sector = lba.start.get() + k as u64;
-            let spot = self.truth.at(sector);
-            if spot != self.truth.native(sector) {
-                let (medium, pba) = (spot.medium as usize, spot.pba as usize);
-                assert_eq!(self.read_by[medium][pba], self.cleanings, "sector {sector} was not gathered");
-                *content = self.read[medium][pba];
-            }
-            self.truth.write(Spot { medium, pba: extent.start.get() + k as u64 }, *content);
-        }
-        assert!(cleaning.merged.replace(merged).is_none(), "a band is staged twice");
-    }
-
-    /// A band is rewritten in place with what was staged, which is still there and still the last write.
-    fn clean_write(&mut self, taken: &Taken, medium: Medium, extent: PbaExtent, later: &[Step]) {
-        self.check_blocking(taken, later);
-        let cleaning = self.cleaning.as_mut().expect("a band to rewrite");
-        let NativeBand { lba, native } = self.bands[cleaning.band];
-        assert_eq!((medium, extent), (Medium::Platter, native), "a band is rewritten whole, in place");
-        let merged = cleaning.merged.as_ref().expect("a band is staged before it is rewritten");
-        let staging = self.shape.spec.cleaning.staging.start.get();
-        for (k, &content) in merged.iter().enumerate() {
-            let sector = lba.start.get() + k as u64;
-            let staged = Spot { medium: self.shape.spec.cache_medium, pba: staging + k as u64 };
-            assert_eq!(self.truth.content(staged), content, "the staged copy of {sector} is gone");
-            assert_eq!(content, self.truth.last(sector), "sector {sector} is rewritten with old data");
-            self.truth.rewrite(sector, content);
-        }
-        assert!(!std::mem::replace(&mut cleaning.written, true), "a band is rewritten twice");
     }
 
     /// Writes that cover a band go to its native location at once.
