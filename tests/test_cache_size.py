@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -17,13 +18,15 @@ from skylight.infer.stalls import change_point
 from skylight.probe import scoring
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import CacheSize, advance
-from skylight.probe.cache_size.journal import Fill, Journal, _Check, _larger_limits, _limits
+from skylight.probe.cache_size.fill import Check, Fill, out_of_order
+from skylight.probe.cache_size.journal import Journal, _larger_limits, _limits, _shared
 from skylight.probe.cache_size.verdict import USUAL_WATERMARK, behind, free_bands, of_journal
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
 PROPERTIES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes", "cache_map_entries")
 WITHOUT = ("cache_fill_bytes", "band_bytes")
+HOST_AWARE_SEEDS = (1900, 1901, 1902)
 
 
 def known_with_seeks(truth: dict[str, dict[str, object]]) -> Known:
@@ -240,7 +243,59 @@ def test_cleaning_of_the_newest_writes_is_seen_behind_those_that_wait(first: boo
     has none of its writes at home."""
     written = spread(Looked.size, 1_000, 4096)
     cleaned = written[1:20] if first else written[800 : 1_000 - DEPTH]
-    check = _Check(cast(Steps, Looked(cleaned)), "fill", 4096, State.CLEAN)
+    check = Check(cast(Steps, Looked(cleaned)), "fill", 4096, State.CLEAN)
     assert check.begun(4096, 1_000, waiting=DEPTH)
-    none = _Check(cast(Steps, Looked(written[:0])), "fill", 4096, State.CLEAN)
+    none = Check(cast(Steps, Looked(written[:0])), "fill", 4096, State.CLEAN)
     assert not none.begun(4096, 1_000, waiting=DEPTH)
+
+
+def test_sizes_of_host_aware_drives_nobody_tuned_to(tmp_path: Path) -> None:
+    """The drive tells which zones it has cleaned; blocks that leave its volatile cache together share a place
+    and fill its map."""
+    counts = {"right": 0, "wrong": 0, "unknown": 0}
+    for seed in HOST_AWARE_SEEDS:
+        toml = _native.random_profile(seed, "host-aware")
+        truth = truth_of(toml)
+        known = known_of(truth, without=WITHOUT)
+        findings, _ = run(CacheSize(), toml, known, tmp_path / str(seed), in_zones=True)
+        marks = outcomes(findings, truth)
+        for name in ("cache_bytes", "cache_fill_bytes", "cache_map_entries"):
+            counts[marks[name]] += 1
+    assert counts["wrong"] == 0 and counts["unknown"] <= 1, counts
+
+
+@pytest.mark.parametrize(
+    ("entries", "writes", "limits"),
+    [
+        (1, 31 * 900, (1_000, 27_900)),  # 900 places of 1,000: the map
+        (1, 31 * 1_000, (1_000, None)),  # all places
+        (2, 31 * 900, (1_000, None)),  # perhaps all: a group may have taken two
+    ],
+)
+def test_what_a_flushed_group_takes_says_which_limit_was_met(
+    entries: int, writes: int, limits: tuple[int, int | None]
+) -> None:
+    places = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 1.0)
+    blocks = Fill("map", 4096, 0, writes, writes, True, 8.0, 1e7, 31.0, group=31, entries_a_group=entries)
+    assert _limits([places], [blocks], 1 << 20) == limits
+
+
+@pytest.mark.parametrize(("entries", "shared"), [(1, True), (10, True), (31, False)])
+def test_blocks_that_share_no_entry_do_not_tell_a_map_from_places(entries: int, shared: bool) -> None:
+    blocks = Fill("map", 4096, 0, 1_000, 1_000, True, 8.0, 1e7, 31.0, group=31, entries_a_group=entries)
+    assert _shared(blocks, 1 << 20, flushed=False) == shared
+
+
+def test_cleaned_zones_are_counted_where_the_drive_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No write of a fill is in order, so each zone that was written to has the flag until it is clean."""
+    zone, size = 100 << 20, 1 << 20
+    where = out_of_order(50 * zone, zone, 400, size)
+    assert len(np.unique(where)) == 400
+    assert not np.any(where % zone == 0) and np.all(where // zone == (where + size - 1) // zone)
+    steps = Looked(where[:0])
+    monkeypatch.setattr(steps, "size", 50 * zone, raising=False)
+    for flagged, begun in ((50, False), (49, False), (48, True)):
+        report = SimpleNamespace(non_sequential=flagged)
+        monkeypatch.setattr(steps, "zones", lambda _, report=report: report, raising=False)
+        check = Check(cast(Steps, steps), "fill", size, State.NEW, zone)
+        assert check.begun(size, 400, waiting=DEPTH) == begun

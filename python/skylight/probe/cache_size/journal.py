@@ -25,15 +25,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skylight.evidence import F64, U64, Bools, IoBatch, IoLog, Stop
-from skylight.infer import cached_or_native
-from skylight.infer.stalls import MISSED_TURNS, ChangePoint, change_point, entries, usual
+from skylight.evidence import F64, IoBatch, IoLog, Stop
+from skylight.infer.stalls import MISSED_TURNS, MOST, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, spread
+from skylight.probe.cache_size.fill import BLOCK, Check, Fill, told_bytes
 from skylight.probe.flushed import FlushedSteps
 from skylight.probe.procedure import Steps, bisected
 from skylight.probe.reset import State
 
-BLOCK = 4096
 LONE_WRITES = 24
 LARGEST_QUANTUM = 16 << 20
 LEAST_STEP = 0.06  # of a lone write's latency: a quantum is a good part of a revolution
@@ -52,45 +51,16 @@ MAP_WRITES = 2_600_000
 CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)
 SLOW = 2.2
 SLOWEST_TURN_NS = 60e9 / 3_600
-STAYED, STAYED_BETWEEN, MOST_GONE = 40, (0.03, 0.5), 0.1
-"""Looks at writes of a fill, between which shares of it, and how many may be home: cleaning that began a
-tenth of the fill ago has moved a tenth of them, and a few are misread at the end of a track."""
-SHORT_GROUPS = 1
-"""By so many groups of waiting writes a fill that is made again is shorter: cleaning set in within one."""
-ASKED, SOME_GONE = 8, 2
-"""Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
+PIECE_WRITES, PIECES = 8 * DEPTH, 32
+"""Writes of a piece of a fill behind which a drive is asked what it has cleaned: so many, or that part of
+those before. Chosen: should the latencies mislead, it is known to 3 % all the same, as a count has to be."""
+ABOVE = 1.1
+"""Times the longest latency so far from which on a write may wait for cleaning. Chosen: what takes as long,
+give or take jitter, is the same again."""
 MOST_PARTS = 200
 """Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
 SAME = 0.03
 """As many, give or take: two counts of one limit differ by an entry's writes at most."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fill:
-    """A fill until cleaning, or until the writes ran out: writes of `size` bytes, `quanta` places each."""
-
-    name: str
-    size: int
-    quanta: int
-    writes: int
-    places: int
-    ended: bool
-    clear: float
-    entry_ns: float
-    writes_an_entry: float
-    beyond: int = 0
-    """Writes after cleaning had begun."""
-    slow: bool = False
-    """Whether it stayed slow until it was given up, though looks did not show what was cleaned."""
-    slow_after: int | None = None
-    """Writes after which it became slow, and stayed so while looks did not show yet what was cleaned."""
-    group: int = 1
-    """Writes that a FLUSH ends together: cleaning may have begun behind any of them."""
-
-    @property
-    def earliest(self) -> int:
-        """The writes after which cleaning may have begun: those that are counted, or fewer."""
-        return self.writes if self.slow_after is None else min(self.writes, self.slow_after)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +96,8 @@ class Journal:
     map_entries: int | None
     rate: Rate | None = None
     entries: Entries | None = None
+    alone: int | None = None
+    """Writes after which a fill of lone places and one of blocks both ended, whichever limit that was."""
 
     @property
     def open_part(self) -> float:
@@ -139,7 +111,7 @@ class Journal:
     @property
     def lone_writes(self) -> int | None:
         """Lone 4 KiB writes until cleaning."""
-        counted = [count for count in (self.places, self.map_entries) if count is not None]
+        counted = [count for count in (self.places, self.map_entries, self.alone) if count is not None]
         return min(counted) if counted else None
 
 
@@ -255,7 +227,7 @@ def _filled(steps: Steps, name: str, sizes: tuple[tuple[int, int], ...], quantum
     if state is State.UNKNOWN:
         return []
     fills: list[Fill] = []
-    check = _Check(steps, name, parts[0][0], state)
+    check = Check(steps, name, parts[0][0], state, told_bytes(steps, f"{name}-zones"))
     for number, ((size, quanta, count), pace) in enumerate(zip(parts, paces, strict=True)):
         count = min(count, steps.size // size * 3 // 4)
         if number == 0 and quanta:
@@ -263,6 +235,8 @@ def _filled(steps: Steps, name: str, sizes: tuple[tuple[int, int], ...], quantum
             if fills[-1].ended:
                 break
         done = sum(fill.writes for fill in fills if fill.size == size)
+        for fill in fills:
+            check.written[fill.size] = sum(each.writes for each in fills if each.size == fill.size)
         fills.append(_deep_fill(check, f"{name}-{number}", size, quanta, (done, count), pace))
         if fills[-1].ended:
             break
@@ -271,76 +245,12 @@ def _filled(steps: Steps, name: str, sizes: tuple[tuple[int, int], ...], quantum
     return fills
 
 
-@dataclass(frozen=True, slots=True)
-class _Check:
-    """What looks say of a fill, of the name and of the size of its first writes, that began in this state.
-
-    Nothing has to be asked where the drive was as new and answers several writes at once: then the rate drops
-    when cleaning begins, and for no other reason."""
-
-    steps: Steps
-    name: str
-    size: int
-    state: State
-
-    def plain(self, writes_an_entry: float) -> bool:
-        """Whether nothing has to be asked."""
-        return self.state is State.NEW and not isinstance(self.steps, FlushedSteps) and writes_an_entry > 1
-
-    def begun(self, size: int, done: int, *, waiting: int = 0) -> bool:
-        """Whether cleaning has begun, after so many writes of a size of which so many waited at a time: of
-        the first writes, or of the newest that none of these waited with, some are home. Older data than the
-        first would be cleaned before them; a drive that cleans the newest first does so before it takes the
-        writes that wait."""
-        first = spread(self.steps.size, ASKED + 1, self.size)[1:]  # address 0 has no block before it
-        newest = spread(self.steps.size, max(done - waiting, ASKED), size)[-ASKED:]
-        home = _home(self.steps, f"{self.name}-begun", np.concatenate([first, newest]))
-        return max(int(np.count_nonzero(half)) for half in (home[:ASKED], home[ASKED:])) >= SOME_GONE
-
-    def most_stayed(self, fills: list[Fill]) -> bool:
-        """Whether cleaning had only just begun: of the earlier writes hardly more are home than were written
-        since. Where one write waits at a time, and what is cleaned gives many places back, it begins without
-        a drop of the rate."""
-        if self.plain(fills[-1].writes_an_entry):
-            return True
-        count = sum(fill.writes for fill in fills if fill.size == self.size)
-        return self._gone(count) <= (MOST_GONE + fills[-1].beyond / max(fills[-1].writes, 1)) * STAYED
-
-    def again(self, fills: list[Fill]) -> bool:
-        """Whether hardly any write is home when the same fill ends right before cleaning set in. Of few bands
-        one holds many of the writes, so those that were cleaned since may have taken most of them home."""
-        if {fill.size for fill in fills} != {self.size} or self.steps.reset(f"{self.name}-again-erase") is (
-            State.UNKNOWN
-        ):
-            return False
-        count = sum(fill.writes for fill in fills)
-        short = max(count - SHORT_GROUPS * DEPTH, 0)
-        self.steps.run(f"{self.name}-again", _writes(self.steps, 0, short, self.size), depth=DEPTH)
-        return self._gone(short) <= MOST_GONE * STAYED
-
-    def _gone(self, count: int) -> int:
-        """How many of some of the earlier of so many writes are home."""
-        early, late = (round(share * count) for share in STAYED_BETWEEN)
-        where = spread(self.steps.size, late + 1, self.size)[np.linspace(early, late, STAYED, dtype=np.int64)]
-        return int(np.count_nonzero(_home(self.steps, f"{self.name}-stayed", where[where > 0])))
-
-
-def _home(steps: Steps, name: str, blocks: U64) -> Bools:
-    """Which blocks are at their native place; all where the rotation is not known."""
-    rotation_ns, flash = steps.known.number("rotation_ns"), steps.known.word("cache_medium") == "flash"
-    if rotation_ns is None:
-        return np.ones(len(blocks), np.bool_)
-    looks = cached_or_native.looks(blocks, max(BLOCK, steps.block_bytes), flash=flash, backwards=True)
-    looked_ns = cached_or_native.look_ns(steps.run(name, looks))
-    return cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)
-
-
-def _lone_fill(check: _Check, size: int, quanta: int) -> Fill:
+def _lone_fill(check: Check, size: int, quanta: int) -> Fill:
     """The first writes, one at a time."""
     steps, name = check.steps, check.name
-    pace = steps.run(f"{name}-usual", _writes(steps, 0, LONE_USUAL, size))
+    pace = steps.run(f"{name}-usual", check.writes(0, LONE_USUAL, size))
     until = Stop(_limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
-    log = steps.run(f"{name}-lone", _writes(steps, LONE_USUAL, FIRST_WRITES, size), until=until)
+    log = steps.run(f"{name}-lone", check.writes(LONE_USUAL, FIRST_WRITES, size), until=until)
     found = None
     done = LONE_USUAL + len(log)
     if until.reached(log) and (check.plain(2.0) or check.begun(size, done)):
@@ -349,10 +259,12 @@ def _lone_fill(check: _Check, size: int, quanta: int) -> Fill:
 
 
 def _deep_fill(
-    check: _Check, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
+    check: Check, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
 ) -> Fill:
     """Writes at depth, of these numbers, until cleaning begins and goes on; a merge next to an outlier only
     looks like it."""
+    if check.zone_bytes:
+        return _told_fill(check, name, size, quanta, between, pace)
     steps = check.steps
     flushed = isinstance(steps, FlushedSteps)
     whole_groups = 2 * DEPTH if flushed else DEEP_STOP[0]
@@ -361,7 +273,7 @@ def _deep_fill(
     at, count = between
     slow_after: int | None = None
     while at < count and len(logs) < MOST_PARTS:
-        io = _writes(steps, at, count - at, size)
+        io = check.writes(at, count - at, size)
         log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
         logs.append(log)
         at += len(log)
@@ -384,6 +296,35 @@ def _deep_fill(
             return replace(ended, slow_after=slow_after, group=DEPTH if flushed else 1)
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
     return replace(unended, slow=len(logs) >= MOST_PARTS)
+
+
+def _told_fill(
+    check: Check, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
+) -> Fill:
+    """As `_deep_fill`, of a drive that tells which zones are clean: it is asked after a slow piece. What it
+    cleans for one write may give many places back, so the writes that wait need not follow each other."""
+    steps, (at, count) = check.steps, between
+    limit_ns = _limit_ns(steps, pace.latency_ns)
+    while at < count:
+        io = check.writes(at, min(at + max(PIECE_WRITES, at // PIECES), count) - at, size)
+        log = steps.run(f"{name}-deep", io, depth=DEPTH)
+        if not len(log):
+            break
+        check.written[size] = at + len(log)
+        slow = np.flatnonzero(log.latency_ns > limit_ns)
+        clean = check.clean(f"{name}-begun") if len(slow) else None
+        if clean is not None and clean.zones:
+            first, made = int(slow[0]), at - between[0] + len(log)
+            over = np.minimum(log.latency_ns[slow] / limit_ns, MOST) - 1.0
+            an_entry = max(first, 1) / len(entries(log.complete_ns[: max(first, 1)])[0])
+            at += first - between[0]
+            begun = ChangePoint(at, 0, pace.entry_ns or 0.0, 0.0, float(over.sum()), an_entry)
+            group = DEPTH if isinstance(steps, FlushedSteps) else 1
+            return replace(_fill(name, size, quanta, (made, at), begun), group=group)
+        # What is no cleaning, as a merge of the map, is not taken for its beginning.
+        limit_ns = max(limit_ns, round(ABOVE * int(log.latency_ns.max())))
+        at += len(log)
+    return _fill(name, size, quanta, (at - between[0], at - between[0]), None)
 
 
 def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:
@@ -416,13 +357,37 @@ def measured(steps: Steps) -> Journal:
     largest = _largest(steps, quanta, quantum)
     flushed = isinstance(steps, FlushedSteps)
     fills = _filled(steps, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
-    deep = _filled(steps, "map", ((0, MAP_WRITES),), quantum)
+    deep = _map_fill(steps, quantum, lone.median_ns)
     places, in_map = _limits(fills, deep, quantum, flushed=flushed)
-    if places is None and in_map is not None and largest > 1:
-        larger = _filled(steps, "large", ((largest, MOST_WRITES),), quantum)
-        places, in_map = _larger_limits(larger, deep, quantum, in_map, flushed=flushed)
+    alone = in_map
+    if places is None and in_map is not None:
+        larger = _filled(steps, "large", ((largest, MOST_WRITES),), quantum) if largest > 1 else []
+        if larger:
+            places, in_map = _larger_limits(larger, deep, quantum, in_map, flushed=flushed)
+        if not (larger and larger[-1].ended) and not _shared(deep[-1], quantum, flushed=flushed):
+            in_map = None
         fills += larger
-    return Journal(quantum, quantum_ns, lone.median_ns, (*fills, *deep), places, in_map, rate, lone_entries)
+    fills += deep
+    return Journal(
+        quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, alone
+    )
+
+
+def _map_fill(steps: Steps, quantum: int, lone_ns: float) -> list[Fill]:
+    """A fill with blocks that share entries: those that wait together; of a host-aware drive, where a waiting
+    write has an entry of its own, those that leave the volatile cache with one FLUSH."""
+    if isinstance(steps, FlushedSteps) or not told_bytes(steps, "cached-zones"):
+        return _filled(steps, "map", ((0, MAP_WRITES),), quantum)
+    with steps.settings("map-settings", write_cache=True, look_ahead=False) as settings:
+        cached = FlushedSteps(steps) if settings.write_cache else steps
+        return [_entries_told(fill, lone_ns) for fill in _filled(cached, "map", ((0, MAP_WRITES),), quantum)]
+
+
+def _entries_told(fill: Fill, lone_ns: float) -> Fill:
+    """With how many entries a group takes at most: an entry of its own takes a lone write `lone_ns`."""
+    if fill.group == 1 or not fill.entry_ns or not lone_ns:
+        return fill
+    return replace(fill, entries_a_group=min(max(round(fill.entry_ns / lone_ns), 1), fill.group))
 
 
 def _entries(steps: Steps, quantum: int) -> Entries | None:
@@ -503,6 +468,22 @@ def _largest(steps: Steps, quanta: Quanta, quantum: int) -> int:
     return 1
 
 
+def _used(blocks: Fill, quantum: int, *, flushed: bool) -> float:
+    """How many places a fill with blocks used at most."""
+    if blocks.entries_a_group:
+        return -(-blocks.writes // blocks.group) * blocks.entries_a_group
+    if flushed:
+        return blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
+    an_entry = max(round(blocks.writes_an_entry), 1)
+    return blocks.writes / an_entry * -(-an_entry * BLOCK // quantum)
+
+
+def _shared(blocks: Fill, quantum: int, *, flushed: bool) -> bool:
+    """Whether blocks took plainly fewer places than map entries: else a fill with them cannot tell one limit
+    from the other."""
+    return _used(blocks, quantum, flushed=flushed) < (1 - 2 * SAME) * blocks.writes
+
+
 def _larger_limits(
     larger: list[Fill], deep: list[Fill], quantum: int, in_map: int, *, flushed: bool
 ) -> tuple[int | None, int | None]:
@@ -526,10 +507,7 @@ def _limits(
         unlimited = more and not deep[-1].slow
         return (places if unlimited else None), None
     blocks = deep[-1]
-    an_entry = max(round(blocks.writes_an_entry), 1)
-    used = blocks.writes / an_entry * -(-an_entry * BLOCK // quantum)
-    if flushed:
-        used = blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
+    used = _used(blocks, quantum, flushed=flushed)
     if places is None and used > sum(fill.places for fill in fills):
         return None, None  # as many places were never seen to be there
     if places is not None:

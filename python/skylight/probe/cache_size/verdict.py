@@ -24,8 +24,9 @@ from skylight.findings import Finding, Known
 from skylight.infer.host_clock import tick_ns
 from skylight.probe.cache_size import advance, lengths
 from skylight.probe.cache_size.cache_parts import CacheParts
+from skylight.probe.cache_size.fill import BLOCK, Fill
 from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
-from skylight.probe.cache_size.journal import BLOCK, LONG_ENTRIES, Entries, Fill, Journal
+from skylight.probe.cache_size.journal import LONG_ENTRIES, Entries, Journal
 from skylight.probe.journal.findings import OUT_OF_BAND_RIGHT
 from skylight.units import format_count, format_size
 

@@ -1,0 +1,188 @@
+"""A fill of a journaled cache, and whether cleaning set in with its end.
+
+Writes slow down for other reasons too, so where the rate alone does not show it, the drive is asked what it
+has cleaned. One that tells which of its zones have cached writes (a host-aware one: their non-sequential
+flag) is asked for their number: as many zones as were written to and have none are clean. Any other shows by
+reads whether blocks are at their native place; that needs neighbours that lie there, and of a zone that was
+never filled nothing does.
+
+Invariants: the zones of a fill are clean when it begins; a zone that was written to at its start alone is not
+counted, since that may have been in order.
+Source: Skylight (FAST '15), section 4.6; of the flag, ZBC-2 (INCITS 550), section 4.4.3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from skylight.evidence import U64, Bools, IoBatch
+from skylight.infer import cached_or_native
+from skylight.probe.band_size.cache_parts import DEPTH, spread
+from skylight.probe.flushed import FlushedSteps
+from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
+from skylight.probe.zoned import HOST_AWARE
+
+BLOCK = 4096
+STAYED, STAYED_BETWEEN, MOST_GONE = 40, (0.03, 0.5), 0.1
+"""Looks at writes of a fill, between which shares of it, and how many may be home: cleaning that began a
+tenth of the fill ago has moved a tenth of them, and a few are misread at the end of a track."""
+SHORT_GROUPS = 1
+"""By so many groups of waiting writes a fill that is made again is shorter: cleaning set in within one."""
+ASKED, SOME_GONE = 8, 2
+"""Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A fill until cleaning, or until the writes ran out: writes of `size` bytes, `quanta` places each."""
+
+    name: str
+    size: int
+    quanta: int
+    writes: int
+    places: int
+    ended: bool
+    clear: float
+    entry_ns: float
+    writes_an_entry: float
+    beyond: int = 0
+    """Writes after cleaning had begun."""
+    slow: bool = False
+    """Whether it stayed slow until it was given up, though looks did not show what was cleaned."""
+    slow_after: int | None = None
+    """Writes after which it became slow, and stayed so while looks did not show yet what was cleaned."""
+    group: int = 1
+    """Writes that a FLUSH ends together: cleaning may have begun behind any of them."""
+    entries_a_group: int = 0
+    """Entries that such a group takes at most, by its time; 0 where that is not known."""
+
+    @property
+    def earliest(self) -> int:
+        """The writes after which cleaning may have begun: those that are counted, or fewer."""
+        return self.writes if self.slow_after is None else min(self.writes, self.slow_after)
+
+
+@dataclass(frozen=True, slots=True)
+class Clean:
+    """So many zones are clean of those that were written to out of order."""
+
+    zones: int
+    of: int
+
+
+def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int) -> U64:
+    """So many places all over zones, `size` bytes each, as `spread`; none is at the start of a zone, where a
+    write would be in order, or reaches into the next.
+
+    >>> sorted(out_of_order(200 << 20, 100 << 20, 4, 40 << 20).tolist())
+    [4096, 41947136, 104861696, 146804736]
+    """
+    zones, each = size_bytes // zone_bytes, (zone_bytes - BLOCK) // size
+    zone, place = np.divmod(spread(zones * each, count, 1), np.uint64(each))
+    return np.asarray(zone * np.uint64(zone_bytes) + np.uint64(BLOCK) + place * np.uint64(size), np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """What the drive says of a fill, of the name and of the size of its first writes, that began in this
+    state; `zone_bytes` is the size of zones of which it tells whether they are clean, 0 where it does not,
+    and `written` how many writes of each size were made.
+
+    Nothing has to be asked where the drive was as new and answers several writes at once: then the rate drops
+    when cleaning begins, and for no other reason."""
+
+    steps: Steps
+    name: str
+    size: int
+    state: State
+    zone_bytes: int = 0
+    written: dict[int, int] = field(default_factory=dict)
+
+    def where(self, count: int, size: int) -> U64:
+        """The first so many places of the fill for writes of a size: different ones, all over the drive."""
+        if size < self.zone_bytes:
+            return out_of_order(self.steps.size, self.zone_bytes, count, size)
+        return spread(self.steps.size, count, size)
+
+    def writes(self, first: int, count: int, size: int) -> IoBatch:
+        """Writes to these places, going on from the first so many."""
+        return IoBatch.writes(self.where(first + count, size)[first:], size)
+
+    def plain(self, writes_an_entry: float) -> bool:
+        """Whether nothing has to be asked."""
+        return self.state is State.NEW and not isinstance(self.steps, FlushedSteps) and writes_an_entry > 1
+
+    def begun(self, size: int, done: int, *, waiting: int = 0) -> bool:
+        """Whether cleaning has begun, after so many writes of a size of which so many waited at a time: some
+        zones are clean; or of the first writes, or of the newest that none of these waited with, some are
+        home. Older data than the first would be cleaned before them; a drive that cleans the newest first
+        does so before it takes the writes that wait."""
+        self.written[size] = done
+        if (clean := self.clean(f"{self.name}-begun")) is not None:
+            return clean.zones >= SOME_GONE
+        first = spread(self.steps.size, ASKED + 1, self.size)[1:]  # address 0 has no block before it
+        newest = spread(self.steps.size, max(done - waiting, ASKED), size)[-ASKED:]
+        home = _home(self.steps, f"{self.name}-begun", np.concatenate([first, newest]))
+        return max(int(np.count_nonzero(half)) for half in (home[:ASKED], home[ASKED:])) >= SOME_GONE
+
+    def most_stayed(self, fills: list[Fill]) -> bool:
+        """Whether cleaning had only just begun: of the earlier writes hardly more are home than were written
+        since. Where one write waits at a time, and what is cleaned gives many places back, it begins without
+        a drop of the rate."""
+        if self.plain(fills[-1].writes_an_entry):
+            return True
+        most = MOST_GONE + fills[-1].beyond / max(fills[-1].writes, 1)
+        if (clean := self.clean(f"{self.name}-stayed")) is not None:
+            return clean.zones <= most * clean.of
+        count = sum(fill.writes for fill in fills if fill.size == self.size)
+        return self._gone(count) <= most * STAYED
+
+    def again(self, fills: list[Fill]) -> bool:
+        """Whether hardly any write is home when the same fill ends right before cleaning set in. Of few bands
+        one holds many of the writes, so those that were cleaned since may have taken most of them home."""
+        if {fill.size for fill in fills} != {self.size} or self.steps.reset(f"{self.name}-again-erase") is (
+            State.UNKNOWN
+        ):
+            return False
+        count = sum(fill.writes for fill in fills)
+        short = self.written[self.size] = max(count - SHORT_GROUPS * DEPTH, 0)
+        self.steps.run(f"{self.name}-again", self.writes(0, short, self.size), depth=DEPTH)
+        if (clean := self.clean(f"{self.name}-stayed")) is not None:
+            return clean.zones <= MOST_GONE * clean.of
+        return self._gone(short) <= MOST_GONE * STAYED
+
+    def _gone(self, count: int) -> int:
+        """How many of some of the earlier of so many writes are home."""
+        early, late = (round(share * count) for share in STAYED_BETWEEN)
+        where = spread(self.steps.size, late + 1, self.size)[np.linspace(early, late, STAYED, dtype=np.int64)]
+        return int(np.count_nonzero(_home(self.steps, f"{self.name}-stayed", where[where > 0])))
+
+    def clean(self, name: str) -> Clean | None:
+        """How many of the zones that were written to are clean; None where the drive does not tell."""
+        report = self.steps.zones(name) if self.zone_bytes else None
+        if report is None:
+            return None
+        where = [self.where(count, size) for size, count in self.written.items()]
+        at = np.concatenate(where) if where else np.empty(0, np.uint64)
+        zone, offset = np.divmod(at, np.uint64(self.zone_bytes))
+        touched = len(np.unique(zone[offset > 0]))
+        return Clean(max(touched - report.non_sequential, 0), touched)
+
+
+def told_bytes(steps: Steps, name: str) -> int:
+    """The size of the zones of which a drive tells whether they have cached writes; 0 where it has none."""
+    report = steps.zones(name)
+    return report.zone_bytes if report is not None and report.model == HOST_AWARE else 0
+
+
+def _home(steps: Steps, name: str, blocks: U64) -> Bools:
+    """Which blocks are at their native place; all where the rotation is not known."""
+    rotation_ns, flash = steps.known.number("rotation_ns"), steps.known.word("cache_medium") == "flash"
+    if rotation_ns is None:
+        return np.ones(len(blocks), np.bool_)
+    looks = cached_or_native.looks(blocks, max(BLOCK, steps.block_bytes), flash=flash, backwards=True)
+    looked_ns = cached_or_native.look_ns(steps.run(name, looks))
+    return cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)
