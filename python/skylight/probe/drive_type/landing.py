@@ -61,6 +61,13 @@ LARGE_VOLATILE_BYTES = 512 << 20  # a cache that takes as much is rather flash o
 MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
 
 
+OF_WRITES = (
+    "back_ns", "back", "wide", "mixed", "narrow", "flushed_narrow", "flush_ns", "sustained", "read_back",
+    "crowded_ns", "looked",
+)  # fmt: skip
+"""What of `Observed` the first writes show, up to where they land."""
+
+
 def _no_latencies() -> I64:
     return np.empty(0, np.int64)
 
@@ -92,8 +99,17 @@ class Observed:
     """Writes, with the reads between them, of which many waited as for cleaning."""
     looked: Looked | None = None
     """What looks at such writes showed."""
+    emptied: bool = False
+    """Whether writes waited so, the cache was then emptied, and everything else here was written after."""
     why_cut: str = ""
     """Why the evidence ends before the procedure does, as a sentence."""
+
+    def write_anew(self) -> None:
+        """Forgets what writes showed: the cache that was full is empty now."""
+        begun = Observed()
+        for name in OF_WRITES:
+            setattr(self, name, getattr(begun, name))
+        self.emptied = True
 
     @property
     def cleaned_early(self) -> bool:
@@ -103,7 +119,7 @@ class Observed:
     @property
     def stalled(self) -> bool:
         """True if bands were cleaned between writes."""
-        if len(self.crowded_ns) or cleaned_early(self.wide, self.mixed):
+        if self.emptied or len(self.crowded_ns) or cleaned_early(self.wide, self.mixed):
             return True
         return self.wide is not None and self.sustained.cleaned(self.wide)
 
@@ -188,7 +204,14 @@ def _land(seen: Observed, kind: str) -> Landing:
         return _without_rotation(seen, kind)
     if seen.wide is None:
         return _no_writes(seen, turning)
-    return _by_writes(seen, seen.wide, turning)
+    found = _by_writes(seen, seen.wide, turning)
+    if seen.emptied and found.where == "home":
+        return _unknown(
+            "Writes waited as for bands to be cleaned, and once the drive was emptied they are written in"
+            " place: a contradiction, as where others use the drive; probe again, on an idle drive.",
+            *found.rows,
+        )
+    return found
 
 
 def rotation(seen: Observed) -> Coherence | None:
