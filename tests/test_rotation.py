@@ -140,6 +140,18 @@ class TestTurning:
         assert found is not None and found.track_bytes == pytest.approx(track, rel=0.01)
         assert abs(found.track_bytes / track - 1) < 6 * found.slope_error / found.slope
 
+    @pytest.mark.parametrize("seed", range(8))
+    def test_blocks_that_come_late_cut_no_track_in_two(self, seed: int) -> None:
+        rng, track = np.random.default_rng(seed), 1_000_000.0
+        x = rng.uniform(0, 7 * track, 480)
+        late = np.where(rng.random(480) < 0.1, rng.uniform(0.0, 0.5, 480), 0.0)
+        phase = np.mod(angles(rng, x, track, 0.2, 0.002) + late, 1.0)
+        found = track_phases.fit_tracks(x, phase, 0.5 * track, 2.5 * track)
+        assert found is not None
+        whole = found.count > 20  # a late block at either end stands alone
+        assert np.count_nonzero(whole) == 7 and len(whole) <= 9
+        assert found.turns()[whole].min() > 0.85
+
     @pytest.mark.parametrize("seed", [0, 3, 6, 7])
     def test_the_tick_of_a_clock_does_not_bend_tracks(self, seed: int) -> None:
         rng, track, tick = np.random.default_rng(seed), 1_000_000.0, 0.28
