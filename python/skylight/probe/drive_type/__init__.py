@@ -46,7 +46,7 @@ from skylight.probe.drive_type import all_over, full_cache, readback, settling
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
-from skylight.probe.drive_type.mixed import PAIRS, Mixed
+from skylight.probe.drive_type.mixed import MORE_PAIRS, PAIRS, Mixed
 from skylight.probe.drive_type.plan import (
     DECISIVE,
     FLUSHED_BURST,
@@ -137,7 +137,12 @@ class DriveType(ProcedureTest[Observed]):
         narrow = len(NARROW_BYTES) * PLACES * VISITS
         sustained, settled = TIMES * SUSTAINED_WRITES, settling.MOST_WRITES
         single = TIMES * (
-            WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS + PLACES * VISITS + 2 * PLACES
+            WIDE_WRITES
+            + FLUSHES * FLUSHED_BURST
+            + narrow
+            + 2 * (PAIRS + MORE_PAIRS)
+            + PLACES * VISITS
+            + 2 * PLACES
         )
         single += places + all_over.NEW + all_over.AGAIN
         sustained += TIMES * readback.MOST_AROUND
@@ -145,7 +150,7 @@ class DriveType(ProcedureTest[Observed]):
         written = (single + settled * settling.UNIT_BLOCKS) * block
         written += min(sustained * LARGE_BYTES, facts.size_bytes)
         flushes = TIMES * (2 * FLUSHES + narrow + PLACES * VISITS) + 2 + places
-        ios = reads + single + sustained + settled + flushes + TIMES * 3 * PAIRS
+        ios = reads + single + sustained + settled + flushes + TIMES * 3 * (PAIRS + MORE_PAIRS)
         return Cost(ios, MOST_S, written, LIKELY_S, UNSHINGLED_S)
 
     def cost_of_reads(self, facts: TargetFacts) -> Cost:
@@ -263,11 +268,11 @@ class DriveType(ProcedureTest[Observed]):
         self._sustain(plan, seen, wide)
         late = readback.write_late(plan)
         usual_ns = float(np.median(seen.reads_ns if seen.reads.rotates else seen.back_ns))
-        waited_ns = readback.rest(plan, usual_ns)
+        waited_ns, kept = readback.rest(plan, usual_ns)
         if took_too_long(waited_ns):
             seen.crowded_ns = waited_ns
             return
-        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning)
+        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning, kept=kept)
 
     def _explain(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         """What still separates models once it is known where writes land at the start."""
@@ -324,12 +329,17 @@ class DriveType(ProcedureTest[Observed]):
         takes too long."""
         params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
         name = "writes-after-reads-flushed" if flushed else "writes-after-reads"
-        io, until = plan.pairs(flushed), None if plan.quick else STALLING
+        io = plan.pairs("writes-after-reads", PAIRS, flushed=flushed)
+        until = None if plan.quick else STALLING
         log = plan.steps.run(name, io, until=until, params=params, share=share)
         mixed = mixed_of(name, log, turning, flushed=flushed)
         if len(log) < len(io) and until is not None and not took_too_long(mixed.all_ns):
             on = plan.steps.run(f"{name}-on", io.part(len(log), len(io)), params=params, share=share)
             return mixed_of(name, IoLog.joined([log, on]), turning, flushed=flushed)
+        if mixed.doubtful and not plan.quick and len(log) == len(io):
+            io = plan.pairs("writes-after-more-reads", MORE_PAIRS, flushed=flushed)
+            more = plan.steps.run(f"{name}-more", io, until=until, params=params, share=share)
+            return mixed_of(name, IoLog.joined([log, more]), turning, flushed=flushed)
         return mixed
 
     def _narrow(
