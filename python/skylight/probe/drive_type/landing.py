@@ -12,7 +12,7 @@ Source: Skylight (FAST '15) section 4.3; `skylight.infer` for the statistics.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -56,6 +56,9 @@ PERIOD_TOLERANCE = 0.01
 LEAST_FLUSH_WORK_NS = 250_000
 NOT_HOME_MISTAKEN = 0.03  # that blocks at their places share no angle although others of the drive do: chosen
 LYING = 0.1  # that a cache is on which is said to be off, and ignores FLUSH: chosen, as some bridges do both
+LATE_ALONE = 0.8
+"""How sure a flash cache is that holds what was written last alone, and gave back the rest: chosen, for the
+upper tier of a volume does so too."""
 LARGE_VOLATILE_BYTES = 512 << 20  # a cache that takes as much is rather flash or memory than a disk's own
 
 MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
@@ -420,7 +423,8 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
             " between, switch its write cache off (hdparm -W 0), leave it idle for an hour and probe again.",
             *rows,
         )
-    return _doubted(seen, wide, turning)
+    found = _doubted(seen, wide, turning)
+    return replace(found, confidence=found.confidence * (1.0 if back.all_unseen else LATE_ALONE))
 
 
 def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Landing:

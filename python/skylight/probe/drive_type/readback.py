@@ -92,11 +92,16 @@ class ReadBack:
         )
 
     @property
+    def all_unseen(self) -> bool:
+        """Whether all of them are read so, and not those written last alone."""
+        return len(self.latency_ns) > 0 and self._unseen(self.latency_ns)
+
+    @property
     def where(self) -> Literal["home", "log", "flash", "unknown"]:
         """Where they lie."""
         if len(self.latency_ns) < 2 * FEWEST_PLACES:
             return "unknown"
-        if self._unseen(self.latency_ns):
+        if self.all_unseen:
             return "flash"
         if len(self.late_ns) >= FEWEST_PLACES and self._unseen(self.late_ns):
             return "flash"
