@@ -20,6 +20,7 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import adjacent_tracks, minimum_access_time, one_spindle, track_phases
 from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
+from skylight.probe.reset import Means
 from skylight.probe.rotation import Rotation, places, seeks
 from skylight.probe.rotation.analysis import BEHIND, Analysis
 from skylight.probe.rotation.verdict import _seeks
@@ -42,6 +43,7 @@ def measured(
     layer: str | None = None,
     conditions: str = "",
     written: IoBatch | None = None,
+    reset: Means = "auto",
 ) -> tuple[Evidence, Known, dict[str, Any]]:
     """The evidence of the test on an emulated drive, under conditions, to which something may be written
     before."""
@@ -55,7 +57,7 @@ def measured(
     known = Known([Finding("drive_type", kind, None, None, 1.0, "")])
     recording = Recording.create(out / "recording", facts, {"writes": written is not None}, 1)
     with recording.part("rotation") as writer:
-        Rotation().measure(Session(engine, writer, test="rotation", seed=1, known=known))
+        Rotation().measure(Session(engine, writer, test="rotation", seed=1, known=known, reset=reset))
         writer.complete()
     evidence = recording.evidence("rotation")
     assert evidence is not None
@@ -334,13 +336,17 @@ def test_a_stroke_is_no_surer_than_that_blocks_lie_at_their_place(at_home: float
     assert _seeks(found).confidence == pytest.approx(at_home, rel=1e-3)
 
 
-def test_no_stroke_where_the_last_addresses_lie_in_a_cache(tmp_path: Path) -> None:
-    """What was written last lies at the outer diameter, so the arm does not go to the inner one."""
+@pytest.mark.parametrize(("reset", "outcome"), [("none", "unknown"), ("auto", "right")])
+def test_no_stroke_while_the_last_addresses_lie_in_a_cache(
+    reset: Means, outcome: str, tmp_path: Path
+) -> None:
+    """What was written last lies at the outer diameter, so the arm does not go to the inner one, until the
+    cache is emptied."""
     conditions = 'erase = "trim"\nprior_use = "whole-drive"'
-    evidence, known, truth = measured("97027", tmp_path, "smr", conditions=conditions)
+    evidence, known, truth = measured("97027", tmp_path, "smr", conditions=conditions, reset=reset)
     marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
     assert {mark.name: mark.outcome for mark in marks} == {
-        "rotation_ns": "right", "track_bytes": "unknown", "seek_ns": "unknown",
+        "rotation_ns": "right", "track_bytes": outcome, "seek_ns": outcome,
     }  # fmt: skip
 
 
