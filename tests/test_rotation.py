@@ -323,6 +323,26 @@ def test_an_end_further_in_has_no_doubt(ends: float, sure: bool) -> None:
     assert found.end_is_sure == sure
 
 
+@pytest.mark.parametrize(("middle", "at_home", "moved"), [
+    (728.0, 0.0, False), (685.0, 0.0, True), (800.0, 0.0, True), (685.0, 1.0, False),
+])  # fmt: skip
+def test_a_middle_out_of_line_was_moved(middle: float, at_home: float, moved: bool) -> None:
+    """As of drive 97061 drawn: sizes fall through the middle, and those there alone are a twentieth off."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1000, at_home=at_home)
+    beside = {360.0: 792.0, 430.0: 773.0, 570.0: 696.0, 640.0: 651.0, 990.0: 413.0}
+    places = [SimpleNamespace(begin=[at], track_bytes=size) for at, size in beside.items()]
+    vars(found).update(places=places, middle=SimpleNamespace(track_bytes=middle))
+    assert found.middle_at_home != moved
+
+
+def test_a_middle_among_sizes_that_follow_no_line_is_not_judged() -> None:
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1000)
+    beside = {360.0: 792.0, 430.0: 673.0, 570.0: 796.0, 640.0: 651.0}
+    places = [SimpleNamespace(begin=[at], track_bytes=size) for at, size in beside.items()]
+    vars(found).update(places=places, middle=SimpleNamespace(track_bytes=850.0))
+    assert found.middle_at_home
+
+
 @pytest.mark.parametrize("at_home", [0.7, 1.0])
 def test_a_stroke_is_no_surer_than_that_blocks_lie_at_their_place(at_home: float) -> None:
     """Of a drive that hardly is conventional, as far as is known, tracks may be those of moved blocks."""

@@ -226,8 +226,9 @@ def _block(steps: Steps) -> int:
 
 
 def _marks(steps: Steps) -> U64:
-    """Single blocks all over the target, off the places where bands may begin."""
-    first = (2 * np.arange(MARKS, dtype=np.uint64) + 1) * np.uint64(steps.size // (2 * MARKS))
+    """Single blocks all over the target, off the places where bands may begin, and off the first, the middle
+    and the last address, whose bands a drive would move that puts data anywhere."""
+    first = (5 * np.arange(MARKS, dtype=np.uint64) + 2) * np.uint64(steps.size // (5 * MARKS))
     return np.asarray(first // np.uint64(1 << 20) * np.uint64(1 << 20) + np.uint64(MARK_INSIDE))
 
 
