@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from skylight import _native
+from skylight.engines.conditions import DRAWN, conditions_text
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import Finding, Known
@@ -19,6 +20,7 @@ from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half
 from skylight.probe.cleaning.rate import BEGUN, ORDER, Round, places
+from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
 from skylight.probe.cleaning.trials import Controls, Ground, Search, Trial, bracket, most_stay_late
 from skylight.probe.cleaning.verdict import Seen, _band, _waited
 from skylight.probe.reset import State
@@ -41,10 +43,10 @@ def known_of(truth: Truth, *names: str) -> Known:
     return Known([Finding(name, truth[name]["value"], None, None, 1.0, "") for name in names])
 
 
-def measured(drive: str, out: Path) -> tuple[Evidence, Known, Truth]:
+def measured(drive: str, out: Path, conditions: str | None = None) -> tuple[Evidence, Known, Truth]:
     """The evidence of the test on an emulated drive, with what the tests before it find known."""
     text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
-    sim = _native.SimDrive(text, "drive.toml", 1)
+    sim = _native.SimDrive(text, "drive.toml", 1, conditions)
     facts = TargetFacts("sim", "sim:drive", sim.size_bytes, sim.block_bytes)
     truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
     known = known_of(truth, *(name for name in HINTS if name in truth))
@@ -70,6 +72,32 @@ def test_every_finding_is_right(drive: str, tmp_path: Path) -> None:
     assert all(0.75 < finding.confidence < 1 + 1e-9 for finding in findings if finding.known)
     assert all(evidence.step(row) is not None for finding in findings for row in finding.rows)
     assert all(len(figure.caption) > 80 for figure in CleaningTest().draw(evidence, findings))
+
+
+@pytest.mark.parametrize("drive", ["97058", "97031"])
+def test_pauses_too_short_for_a_band_show_when_cleaning_begins(drive: str, tmp_path: Path) -> None:
+    given = conditions_text(DRAWN, int(drive))  # heads that leave the platters, and a scan of the media
+    evidence, known, truth = measured(drive, tmp_path, given)
+    assert any(step.name.startswith(PIECES) for step in evidence.steps)
+    findings = CleaningTest().infer(evidence, known)
+    marks = score(findings, {name: row for name, row in truth.items() if name in FINDINGS})
+    assert {mark.name: mark.outcome for mark in marks} == {mark.name: "right" for mark in marks}
+
+
+class TestShortPauses:
+    def test_the_pauses_hold_the_idle_time_between_them(self) -> None:
+        # It begins after 5 s and takes 8 s for a band: 8 pauses of 6 s do.
+        seen = [(5.0 + work_s, 8 * work_s >= 8.0) for work_s in (0.2, 0.6, 0.9, 1.0, 3.0)]
+        low_s, high_s = ShortPauses(8, 13.0, 8.0, seen).start_s or (0.0, 0.0)
+        assert (low_s, high_s) == pytest.approx((4.9, 6.0))
+        assert low_s <= 5.0 <= high_s
+
+    def test_a_drive_that_begins_a_band_anew_says_nothing(self) -> None:
+        seen = [(pause_s, pause_s >= 13.0) for pause_s in (5.0, 9.0, 12.5, 13.0)]
+        assert ShortPauses(8, 13.0, 8.0, seen).start_s is None
+
+    def test_looks_that_contradict_each_other_say_nothing(self) -> None:
+        assert ShortPauses(8, 13.0, 8.0, [(5.0, True), (6.0, False), (7.0, True)]).start_s is None
 
 
 def test_a_set_associative_drive_gives_its_cache_bands(tmp_path: Path) -> None:

@@ -46,6 +46,11 @@ ROUGH = 3e-3  # how far off a period may be that is to be refined
 SLOPE_ROOM = 0.1  # by which a slope may leave the coarse one, and the range it was looked for in
 CUT_PENALTY_PER_LOG = 2.0  # two parameters a cut, and twice the criterion's half log n
 LONGEST_PIECE_TURNS = 1.25
+LEAST_JUMP, JUMP_ERRORS = 0.015, 3.0
+"""By how much of a revolution, and by how many errors, levels have to differ for a track to end between them.
+A switch takes half a millisecond at least, 0.035 of the longest revolutions; a third of the cuts that noise
+with long tails, as of other clients, makes within tracks are by 0.003 to 0.006 (drive 97045 drawn)."""
+FEWEST_ROWS = 3  # of a piece that lies within another: so few are blocks that came late
 CELLS = 1 << 14  # of a table held at once
 
 
@@ -187,6 +192,11 @@ def fit_tracks(x: F64, phase: F64, low: float, high: float, tick_turns: float = 
         before, starts = starts, _cuts(where, turn, slope)
         if np.array_equal(before, starts):
             break
+    pieces = len(starts) + 1
+    while len(starts) < pieces:
+        pieces = len(starts)
+        left, starts = _joined(where, turn, slope, starts)
+        where, turn = where[left], turn[left]
     slope, error = _common_slope(where, turn, slope, starts, off_turns)
     found = _tracks(where, turn, slope, error, starts)
     return found if found.sigma <= hypot(MOST_SIGMA, TICK_DEVIATION * tick_turns) else None
@@ -279,6 +289,30 @@ def _cuts(where: F64, turn: F64, slope: float) -> Ints:
     cosines, sines, firsts = _columns_of(where, turn, slopes)
     starts = cut_pieces(cosines[0], sines[0], firsts, _penalty(where, turn, slopes))
     return starts.astype(np.intp)
+
+
+def _joined(where: F64, turn: F64, slope: float, starts: Ints) -> tuple[Ints, Ints]:
+    """Rows that are left, and first rows of pieces among them, once parts of one track are joined: neighbours
+    at one level, and those with few rows between, which came late and are left out."""
+    pieces = _tracks(where, turn, slope, 0.0, starts)
+    rows, levels = list[Ints](), list[float]()
+    for here, level in zip(np.split(np.arange(len(where)), starts[1:]), pieces.level, strict=True):
+        for back in range(1, len(rows) + 1):
+            if sum(map(len, rows[len(rows) - back + 1 :])) > FEWEST_ROWS:
+                break
+            before, shift = rows[-back], float(centred(np.array(level - levels[-back])))
+            error = pieces.sigma * sqrt(1 / len(before) + 1 / len(here))
+            is_short = (where[here[-1]] - where[before[0]]) * slope <= LONGEST_PIECE_TURNS
+            if is_short and abs(shift) <= max(LEAST_JUMP, JUMP_ERRORS * error):
+                whole = np.concatenate([before, here])
+                levels[-back:] = [levels[-back] + shift * len(here) / len(whole)]
+                rows[-back:] = [whole]
+                break
+        if not rows or rows[-1][-1] != here[-1]:
+            rows.append(here)
+            levels.append(float(level))
+    first = np.cumsum([0, *(len(each) for each in rows[:-1])])
+    return np.concatenate(rows).astype(np.intp), first.astype(np.intp)
 
 
 def _most_agreed(where: F64, turn: F64, slopes: F64) -> F64:

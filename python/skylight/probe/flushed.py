@@ -227,9 +227,9 @@ class StandIn(ABC):
         """Secure erase."""
         return self._steps.erase(name)
 
-    def reset(self, name: str, *, slow: bool = True) -> State:
+    def reset(self, name: str, *, slow: bool = True, rotation_ns: float | None = None) -> State:
         """A known state."""
-        return self._steps.reset(name, slow=slow)
+        return self._steps.reset(name, slow=slow, rotation_ns=rotation_ns)
 
     def rng(self, name: str) -> np.random.Generator:
         """Randomness for what a batch holds."""

@@ -111,9 +111,10 @@ class Steps(Protocol):
         """Secure erase; False where the target has none, or may not be erased (`--reset`)."""
         ...
 
-    def reset(self, name: str, *, slow: bool = True) -> State:
+    def reset(self, name: str, *, slow: bool = True, rotation_ns: float | None = None) -> State:
         """Brings the target to a known state by the best means that it has (`skylight.probe.reset`); the
-        state that was reached. Not `slow`, an erase or a TRIM alone."""
+        state that was reached. Not `slow`, an erase or a TRIM alone. `rotation_ns` is one revolution, where
+        the test has found it itself."""
         ...
 
     def rng(self, name: str) -> np.random.Generator:
@@ -253,14 +254,15 @@ class Replay(StepNames):
         """Whether the target was erased."""
         return self._next_named(name, "erase").params.get("erased") is True
 
-    def reset(self, name: str, *, slow: bool = True) -> State:
+    def reset(self, name: str, *, slow: bool = True, rotation_ns: float | None = None) -> State:
         """The state that was reached, by the means that are kept."""
         del slow
         params = self._next_named(name, "erase").params
         if (state := state_after(params)) is not None:
             return state
         left = params.get("left")
-        return self._resets.reach(self, name, tuple(left.split()) if isinstance(left, str) else ())
+        means = tuple(left.split()) if isinstance(left, str) else ()
+        return self._resets.reach(self, name, means, rotation_ns)
 
     def rng(self, name: str) -> np.random.Generator:
         """What it draws is not looked at: the logs hold what was asked."""

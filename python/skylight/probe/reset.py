@@ -165,18 +165,22 @@ class Resets:
     idle_fails: bool = False
     rewrites: int = 0
 
-    def reach(self, steps: Steps, name: str, left: tuple[str, ...]) -> State:
+    def reach(
+        self, steps: Steps, name: str, left: tuple[str, ...], rotation_ns: float | None = None
+    ) -> State:
         """Tries the means that are left after an erase and a TRIM; the state that is reached."""
-        if "idle" in left and self._idle(steps, name):
+        rotation_ns = steps.known.number("rotation_ns") if rotation_ns is None else rotation_ns
+        if "idle" in left and rotation_ns is not None and self._idle(steps, name, rotation_ns):
             return State.CLEAN
         if "rewrite" in left and self._rewrite(steps, name):
             return State.CLEAN
         return State.UNKNOWN
 
-    def _idle(self, steps: Steps, name: str) -> bool:
-        rotation_ns = steps.known.number("rotation_ns")
-        if self.idle_fails or rotation_ns is None or steps.known.word("cleaning_type") == "lazy":
+    def _idle(self, steps: Steps, name: str, rotation_ns: float) -> bool:
+        if self.idle_fails or steps.known.word("cleaning_type") == "lazy":
             return False
+        # Where the medium is not known, looks as of a cache on disk tell blocks in flash as well: these are
+        # no revolution away, but the neighbour behind them is just missed.
         flash = steps.known.word("cache_medium") == "flash"
         marks = _marks(steps)
         looks = cached_or_native.looks(marks, _block(steps), flash=flash, backwards=True)
@@ -222,8 +226,9 @@ def _block(steps: Steps) -> int:
 
 
 def _marks(steps: Steps) -> U64:
-    """Single blocks all over the target, off the places where bands may begin."""
-    first = (2 * np.arange(MARKS, dtype=np.uint64) + 1) * np.uint64(steps.size // (2 * MARKS))
+    """Single blocks all over the target, off the places where bands may begin, and off the first, the middle
+    and the last address, whose bands a drive would move that puts data anywhere."""
+    first = (5 * np.arange(MARKS, dtype=np.uint64) + 2) * np.uint64(steps.size // (5 * MARKS))
     return np.asarray(first // np.uint64(1 << 20) * np.uint64(1 << 20) + np.uint64(MARK_INSIDE))
 
 

@@ -305,14 +305,15 @@ class Session(StepNames):
         is as it was."""
         return self._emptied(name, NEW_BY).get("erased") is True
 
-    def reset(self, name: str, *, slow: bool = True) -> State:
+    def reset(self, name: str, *, slow: bool = True, rotation_ns: float | None = None) -> State:
         """Brings the target to a known state (`skylight.probe.reset`); an erase or a TRIM is one step, the
         slow means are steps of their own."""
         done = self._emptied(name, (*ORDER, *QUICK) if slow else QUICK)
         if (state := state_after(done)) is not None:
             return state
         with self._bounded(Bound(round(MOST_S[self.target.kind == "sim"] * 1e9), MOST_BYTES)):
-            return self._resets.reach(self, name, tuple(str(done.get("left", "")).split()))
+            left = tuple(str(done.get("left", "")).split())
+            return self._resets.reach(self, name, left, rotation_ns)
 
     @contextmanager
     def _bounded(self, own: Bound) -> Iterator[None]:

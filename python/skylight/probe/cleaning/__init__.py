@@ -21,15 +21,17 @@ from collections.abc import Sequence
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.probe import Axis, Cost, Figure
-from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, trials
+from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, short_pauses, trials
 from skylight.probe.cleaning.figures import draw
 from skylight.probe.cleaning.findings import FINDINGS
-from skylight.probe.cleaning.verdict import Seen, idle_time, judge
+from skylight.probe.cleaning.verdict import Seen, first_band, idle_time, judge
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled, no_surer_than_medium
 
 IOS, MOST_S, LIKELY_S, WRITTEN = 120_000, 28_800.0, 900.0, 10 << 30
 LAZY_SHARE = 10  # a lazy drive's cache is filled twice: a tenth of it in all
 REFINE_PART = 0.06
+SURE_START = 0.9
+"""How sure the idle time has to be for no more to be done: that of a bracket that late reads show."""
 REST_IDLES = 10.0
 """Idle times after which the one band of the trials should be clean, where it cannot be erased."""
 
@@ -72,6 +74,7 @@ class CleaningTest(ProcedureTest[Seen]):
             quantum = steps.known.number("journal_quantum_bytes")
             # Entries of a journal that are shorter than a write make merges come at a number of bytes too.
             if quantum is None and cache_bands.measure(ground, seen.cache_bands):
+                self._short(search, seen)
                 return
             idle_s = idle_time(seen.trials)
             if idle_s is not None:
@@ -95,8 +98,21 @@ class CleaningTest(ProcedureTest[Seen]):
             return
         trials.clear(ground, "again", REST_IDLES * idle_s)
         one = rate.settle(ground, idea, refined_s, 0.0, seen.rounds, first=2 * rate.ROUNDS + 1)
-        if one is not None and ground.settles:
-            half.measure(ground, max(refined_s - first * one.band_s, 0.0), one.band_s, seen.halves)
+        if one is None:
+            return
+        start_s = max(refined_s - first * one.band_s, 0.0)
+        self._short(search, seen)
+        if seen.short is not None and (between_s := seen.short.start_s) is not None:
+            start_s = sum(between_s) / 2
+        if ground.settles:
+            half.measure(ground, start_s, one.band_s, seen.halves)
+
+    @staticmethod
+    def _short(search: trials.Search, seen: Seen) -> None:
+        """Pauses too short for a band, where only clean bands show when cleaning begins."""
+        found = None if seen.controls.late_counts else first_band(seen)
+        if found is not None and found.confidence < SURE_START:
+            seen.short = short_pauses.measure(search, found.start_s, found.first_s, found.band_s)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """When and how it cleans, and how long a band takes; nothing of a drive that has no cache."""

@@ -210,7 +210,7 @@ class Trial:
         return self.cleaned or self.late
 
 
-def _most(home: Bools) -> bool:
+def most_home(home: Bools) -> bool:
     """Whether most are home: one may meet a slow outlier, or the edge of a track, where the next block comes
     at once."""
     return 2 * int(np.count_nonzero(home)) > len(home)
@@ -257,26 +257,27 @@ class Search:
     def _base(self) -> int:
         return self.ground.steps.size * 3 // 8 // PLACE_BYTES * PLACE_BYTES + INSIDE
 
-    def _mark(self) -> U64:
+    def next_mark(self) -> U64:
         """The next mark: another place of the same band."""
         self.marked += 1
         blocks = np.arange(1 if self.ground.noisy else MARK_BLOCKS, dtype=np.uint64) * np.uint64(BLOCK_STEP)
         step = 2 * MARK_STEP if self.ground.noisy else MARK_STEP
         return np.asarray(blocks + np.uint64(self._base + self.marked * step), np.uint64)
 
-    def _anchors(self, number: int) -> list[IoBatch]:
+    def anchors(self, number: int) -> list[IoBatch]:
+        """Two reads elsewhere."""
         anchor = self._base + GIB - number * ANCHOR_STEP
         return [IoBatch.reads([anchor - back], self.ground.block) for back in (0, ANCHOR_STEP // 2)]
 
     def trial(self, pause_s: float) -> Trial:
         """One trial."""
         steps, number = self.ground.steps, len(self.seen) + 1
-        mark, anchors, name = self._mark(), self._anchors(number), f"{TRIAL}{number}"
+        mark, anchors, name = self.next_mark(), self.anchors(number), f"{TRIAL}{number}"
         steps.run(f"{name}-mark", joined(self.ground.marks(mark), anchors[0]))
         steps.pause(f"{name}-pause", pause_s)
         look = joined(anchors[1], self.ground.looks(mark))
         log = steps.run(f"{name}-look", look, params={"pause_s": pause_s})
-        anchor_ns, cleaned = int(log.latency_ns[0]), _most(self.ground.home(without_first(log)))
+        anchor_ns, cleaned = int(log.latency_ns[0]), most_home(self.ground.home(without_first(log)))
         late = self.controls.late_counts and anchor_ns > max(self.ground.late_ns, self.controls.late_ns)
         self.seen.append(Trial(number, pause_s, anchor_ns, cleaned, late))
         return self.seen[-1]
@@ -308,10 +309,10 @@ class Search:
     def _looks_tell(self) -> bool:
         steps, home = self.ground.steps, 0
         for _ in range(CONTROLS):
-            mark = self._mark()
+            mark = self.next_mark()
             steps.run(f"{CONTROL}mark", self.ground.marks(mark))
             steps.pause(f"{CONTROL}no-pause", CONTROL_PAUSE_S)
-            home += _most(self.ground.home(steps.run(f"{CONTROL}look", self.ground.looks(mark))))
+            home += most_home(self.ground.home(steps.run(f"{CONTROL}look", self.ground.looks(mark))))
         return 2 * home < CONTROLS
 
     def _late_is_cleaning(self) -> bool:
@@ -329,7 +330,7 @@ class Search:
             if steps.reset(f"{CONTROL}erase") is State.UNKNOWN:
                 self.controls.late_ns = math.inf
                 return False
-            anchors = self._anchors(LARGEST_TRIALS + number)
+            anchors = self.anchors(LARGEST_TRIALS + number)
             steps.run(f"{CONTROL}anchor", anchors[0])
             steps.pause(f"{CONTROL}pause", pause_s)
             anchors_ns.append(int(steps.run(f"{CONTROL}late", anchors[1]).latency_ns[0]))

@@ -20,6 +20,7 @@ from skylight.findings import Finding, Known
 from skylight.infer.robust import share
 from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, trials
 from skylight.probe.cleaning.findings import BAND, BAND_RIGHT, CACHE_BANDS, START, START_RIGHT, TYPE
+from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
 from skylight.probe.cleaning.trials import Controls, Trial
 from skylight.units import format_duration, format_size
 
@@ -56,6 +57,7 @@ class Seen:
     ground: trials.Ground | None = None
     trials: list[Trial] = field(default_factory=list)
     controls: Controls = field(default_factory=Controls)
+    short: ShortPauses | None = None
     cache_bands: cache_bands.Seen = field(default_factory=cache_bands.Seen)
     rounds: list[rate.Round] = field(default_factory=list)
     halves: dict[int, half.Progress] = field(default_factory=dict)
@@ -137,25 +139,76 @@ def _start(seen: Seen) -> Finding:
     return START.found(round(idle_s * 1e9), confidence, why, _rows(ends), (low_s * 1e9, high_s * 1e9))
 
 
-def _start_before(seen: Seen, first_s: float) -> Finding:
-    """When cleaning begins, from the time after which a first band was clean and what a band takes. The read
-    behind the pause waits for a unit of cleaning to end, which may be the one that makes the band clean."""
-    one, (low_s, high_s) = rate.best(seen.rounds), trials.bracket(seen.trials)
-    first = f"a first band was clean after {format_duration(first_s * 1e9)}"
-    bands, begun = seen.cache_bands, (0.0, high_s * 1e9)
-    if one is None and not bands.measured:
-        return START.unknown(f"{first}, but how long it was cleaned is not known", interval=begun)
+@dataclass(frozen=True, slots=True)
+class FirstBand:
+    """When cleaning begins as a first clean band shows it: after how long it was clean, how long the read
+    behind that pause waited for it, what a band takes, and how far all this may be off, s."""
+
+    first_s: float
+    waited_s: float
+    band_s: float
+    apart_s: float
+
+    @property
+    def start_s(self) -> float:
+        """Idle time before cleaning, s."""
+        return self.first_s + self.waited_s - self.band_s
+
+    @property
+    def confidence(self) -> float:
+        """The chance that it is as right as it is asked."""
+        return chance_within(START_WITHIN, self.apart_s / self.start_s) if self.start_s > 0 else 0.0
+
+
+def first_band(seen: Seen) -> FirstBand | None:
+    """From the time after which a first band was clean and what a band takes; None where these are not known.
+    The read behind the pause waits for a unit of cleaning to end, which may be the one that makes the band
+    clean, and takes no longer than a band does."""
+    first_s, one, bands = idle_time(seen.trials), rate.best(seen.rounds), seen.cache_bands
+    if first_s is None or (one is None and not bands.measured):
+        return None
+    low_s, high_s = trials.bracket(seen.trials)
     band_s = bands.more_ns / 1e9 if one is None else one.band_s
-    waited_s, unsure_s = _waited(seen.trials, first_s - band_s, high_s)
-    start_s = first_s + waited_s - band_s
+    waited_s, unsure_s = (min(each, band_s) for each in _waited(seen.trials, first_s - band_s, high_s))
     apart_s = math.hypot((high_s - low_s) / math.sqrt(12), FIRST_BAND_ERROR * band_s, unsure_s)
-    waited = f" and the {format_duration(waited_s * 1e9)} that a read waited for it" if waited_s > 0 else ""
-    why = f"{first}{waited}, and a band takes {format_duration(band_s * 1e9)}"
-    confidence = chance_within(START_WITHIN, apart_s / start_s) if start_s > 0 else 0.0
-    if confidence < LEAST_CONFIDENCE:
+    return FirstBand(first_s, waited_s, band_s, apart_s)
+
+
+def _start_before(seen: Seen, first_s: float) -> Finding:
+    """When cleaning begins, where only clean bands show that it did."""
+    first = f"a first band was clean after {format_duration(first_s * 1e9)}"
+    begun = (0.0, trials.bracket(seen.trials)[1] * 1e9)
+    found = first_band(seen)
+    if found is None:
+        return START.unknown(f"{first}, but how long it was cleaned is not known", interval=begun)
+    if seen.short is not None and (by_pauses := _start_by_pauses(seen.short)) is not None:
+        return by_pauses
+    start_s = found.start_s
+    waited_ns = found.waited_s * 1e9
+    waited = f" and the {format_duration(waited_ns)} that a read waited for it" if waited_ns > 0 else ""
+    why = f"{first}{waited}, and a band takes {format_duration(found.band_s * 1e9)}"
+    if found.confidence < LEAST_CONFIDENCE:
         return START.unknown(f"{why}: what is left is too little to be known", _rows(seen.trials), begun)
-    interval = (max(start_s - 2 * apart_s, 0.0) * 1e9, (start_s + 2 * apart_s) * 1e9)
-    return START.found(round(start_s * 1e9), confidence, why, _rows(seen.trials), interval)
+    interval = (max(start_s - 2 * found.apart_s, 0.0) * 1e9, (start_s + 2 * found.apart_s) * 1e9)
+    return START.found(round(start_s * 1e9), found.confidence, why, _rows(seen.trials), interval)
+
+
+def _start_by_pauses(short: ShortPauses) -> Finding | None:
+    """When cleaning begins, by pauses of which many clean a band; None where they do not tell."""
+    if short.start_s is None:
+        return None
+    low_s, high_s = short.start_s
+    start_s, apart_s = (low_s + high_s) / 2, (high_s - low_s) / math.sqrt(12)
+    confidence = chance_within(START_WITHIN, apart_s / start_s) * short.agree
+    if confidence < LEAST_CONFIDENCE:
+        return None
+    less, enough = (format_duration(each * 1e9) for each in short.bracket_s)
+    why = (
+        f"{short.count} pauses of {enough} clean a band and as many of {less} do not, where one pause alone"
+        f" has to be {format_duration(short.single_s * 1e9)} long"
+    )
+    rows = tuple(f"{PIECES}{number}-look" for number in range(1, len(short.seen) + 1))
+    return START.found(round(start_s * 1e9), confidence, why, rows, (low_s * 1e9, high_s * 1e9))
 
 
 def _waited(seen: Sequence[Trial], least_s: float, high_s: float) -> tuple[float, float]:
@@ -195,6 +248,8 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     # where that was taken from the first clean band.
     pauses = sum(progress.timed_pauses for progress in places.values())
     first_error = 0.0 if seen.controls.late_counts else FIRST_BAND_ERROR * one.band_s
+    if seen.short is not None and seen.short.start_s is not None:
+        first_error = (seen.short.start_s[1] - seen.short.start_s[0]) / math.sqrt(12)
     each_error = math.hypot(idle_error, first_error)
     counted = sum(count for _, count in told)
     apart_one = math.hypot(COUNT_ERROR / one.count, idle_error / one.work_s, MODEL_ERROR)

@@ -46,7 +46,7 @@ from skylight.probe.drive_type import full_cache, readback, scattered_writes, se
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
-from skylight.probe.drive_type.mixed import PAIRS, Mixed
+from skylight.probe.drive_type.mixed import MORE_PAIRS, PAIRS, Mixed
 from skylight.probe.drive_type.plan import (
     DECISIVE,
     FLUSHED_BURST,
@@ -73,6 +73,7 @@ from skylight.probe.drive_type.writes import (
     took_too_long,
 )
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
+from skylight.probe.reset import State
 
 SUSTAINED_PIECE, LATER_PIECE, LATER = 256, 2_048, 2_048  # writes in a piece, and in one after the first 2,048
 MOST_PIECES = 96  # most are shorter where bands are cleaned all the time
@@ -81,6 +82,7 @@ WIDE_SHARE, MIXED_SHARE, FLUSH_SHARE = 0.2, 0.3, 0.1
 LEAST_TARGET_BYTES = 4 << 20
 MOST_READ_S, LIKELY_READ_S = 120.0, 5.0
 MOST_S, LIKELY_S, UNSHINGLED_S = 1_800.0, 35.0, 25.0
+TIMES = 2  # all may be written once more, when a cache that was full has been emptied
 NARROW = ("writes-narrow", "writes-narrowest")
 FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
 
@@ -128,19 +130,27 @@ class DriveType(ProcedureTest[Observed]):
     def cost(self, facts: TargetFacts) -> Cost:
         """At most this: the longest branch, fast writes that are doubted, then flushed, on a drive whose
         sustained writes stall."""
-        reads = 2 * PLACES * VISITS + readback.MOST_READS + settling.MOST_READS + full_cache.MOST_READS
+        reads = 2 * PLACES * VISITS + readback.MOST_READS + full_cache.MOST_READS
+        reads = TIMES * reads + settling.MOST_READS
         reads += scattered_writes.READS
         places = scattered_writes.writes_for(facts.size_bytes)
         narrow = len(NARROW_BYTES) * PLACES * VISITS
-        sustained, settled = SUSTAINED_WRITES, settling.MOST_WRITES
-        single = WIDE_WRITES + FLUSHES * FLUSHED_BURST + narrow + 2 * PAIRS + PLACES * VISITS + 2 * PLACES
+        sustained, settled = TIMES * SUSTAINED_WRITES, settling.MOST_WRITES
+        single = TIMES * (
+            WIDE_WRITES
+            + FLUSHES * FLUSHED_BURST
+            + narrow
+            + 2 * (PAIRS + MORE_PAIRS)
+            + PLACES * VISITS
+            + 2 * PLACES
+        )
         single += places + scattered_writes.NEW + scattered_writes.AGAIN
-        sustained += readback.MOST_AROUND
+        sustained += TIMES * readback.MOST_AROUND
         block = max(IO_BYTES, facts.block_bytes)
         written = (single + settled * settling.UNIT_BLOCKS) * block
         written += min(sustained * LARGE_BYTES, facts.size_bytes)
-        flushes = 2 * FLUSHES + narrow + PLACES * VISITS + 2 + places
-        ios = reads + single + sustained + settled + flushes + 3 * PAIRS
+        flushes = TIMES * (2 * FLUSHES + narrow + PLACES * VISITS) + 2 + places
+        ios = reads + single + sustained + settled + flushes + TIMES * 3 * (PAIRS + MORE_PAIRS)
         return Cost(ios, MOST_S, written, LIKELY_S, UNSHINGLED_S)
 
     def cost_of_reads(self, facts: TargetFacts) -> Cost:
@@ -173,6 +183,7 @@ class DriveType(ProcedureTest[Observed]):
                 flushed = report.write_cache is not False
                 self._writes(plan, seen, flushed=flushed)
                 if not plan.quick:
+                    self._empty(plan, seen, flushed=flushed)
                     self._explain(plan, seen, flushed=flushed)
 
     def _writes(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
@@ -232,6 +243,18 @@ class DriveType(ProcedureTest[Observed]):
         if turning is not None:
             seen.looked = full_cache.look(plan, wide, turning.period_ns)
 
+    def _empty(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
+        """Empties a cache so full that writes do not show where it is, and writes once more. Not where zones
+        would have to be filled again."""
+        turning = rotation(seen)
+        if turning is None or seen.zoned or not len(seen.crowded_ns):
+            return
+        if land(seen, plan.steps.target.kind).where != "either":
+            return
+        if plan.steps.reset("emptied", rotation_ns=turning.period_ns) is not State.UNKNOWN:
+            seen.write_anew()
+            self._writes(plan, seen, flushed=flushed)
+
     def _doubt(self, plan: Plan, seen: Observed, wide: Writes) -> None:
         """More writes than a volatile cache holds, and blocks written before and after them, read back."""
         turning = rotation(seen)
@@ -245,11 +268,11 @@ class DriveType(ProcedureTest[Observed]):
         self._sustain(plan, seen, wide)
         late = readback.write_late(plan)
         usual_ns = float(np.median(seen.reads_ns if seen.reads.rotates else seen.back_ns))
-        waited_ns = readback.rest(plan, usual_ns)
+        waited_ns, kept = readback.rest(plan, usual_ns)
         if took_too_long(waited_ns):
             seen.crowded_ns = waited_ns
             return
-        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning)
+        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning, kept=kept)
 
     def _explain(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         """What still separates models once it is known where writes land at the start."""
@@ -306,12 +329,17 @@ class DriveType(ProcedureTest[Observed]):
         takes too long."""
         params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
         name = "writes-after-reads-flushed" if flushed else "writes-after-reads"
-        io, until = plan.pairs(flushed), None if plan.quick else STALLING
+        io = plan.pairs("writes-after-reads", PAIRS, flushed=flushed)
+        until = None if plan.quick else STALLING
         log = plan.steps.run(name, io, until=until, params=params, share=share)
         mixed = mixed_of(name, log, turning, flushed=flushed)
         if len(log) < len(io) and until is not None and not took_too_long(mixed.all_ns):
             on = plan.steps.run(f"{name}-on", io.part(len(log), len(io)), params=params, share=share)
             return mixed_of(name, IoLog.joined([log, on]), turning, flushed=flushed)
+        if mixed.doubtful and not plan.quick and len(log) == len(io):
+            io = plan.pairs("writes-after-more-reads", MORE_PAIRS, flushed=flushed)
+            more = plan.steps.run(f"{name}-more", io, until=until, params=params, share=share)
+            return mixed_of(name, IoLog.joined([log, more]), turning, flushed=flushed)
         return mixed
 
     def _narrow(

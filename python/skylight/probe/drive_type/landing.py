@@ -12,7 +12,7 @@ Source: Skylight (FAST '15) section 4.3; `skylight.infer` for the statistics.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -56,9 +56,19 @@ PERIOD_TOLERANCE = 0.01
 LEAST_FLUSH_WORK_NS = 250_000
 NOT_HOME_MISTAKEN = 0.03  # that blocks at their places share no angle although others of the drive do: chosen
 LYING = 0.1  # that a cache is on which is said to be off, and ignores FLUSH: chosen, as some bridges do both
+LATE_ALONE = 0.8
+"""How sure a flash cache is that holds what was written last alone, and gave back the rest: chosen, for the
+upper tier of a volume does so too."""
 LARGE_VOLATILE_BYTES = 512 << 20  # a cache that takes as much is rather flash or memory than a disk's own
 
 MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
+
+
+OF_WRITES = (
+    "back_ns", "back", "wide", "mixed", "narrow", "flushed_narrow", "flush_ns", "sustained", "read_back",
+    "crowded_ns", "looked",
+)  # fmt: skip
+"""What of `Observed` the first writes show, up to where they land."""
 
 
 def _no_latencies() -> I64:
@@ -94,8 +104,17 @@ class Observed:
     """Writes, with the reads between them, of which many waited as for cleaning."""
     looked: Looked | None = None
     """What looks at such writes showed."""
+    emptied: bool = False
+    """Whether writes waited so, the cache was then emptied, and everything else here was written after."""
     why_cut: str = ""
     """Why the evidence ends before the procedure does, as a sentence."""
+
+    def write_anew(self) -> None:
+        """Forgets what writes showed: the cache that was full is empty now."""
+        begun = Observed()
+        for name in OF_WRITES:
+            setattr(self, name, getattr(begun, name))
+        self.emptied = True
 
     @property
     def cleaned_early(self) -> bool:
@@ -105,7 +124,7 @@ class Observed:
     @property
     def stalled(self) -> bool:
         """True if bands were cleaned between writes."""
-        if len(self.crowded_ns) or cleaned_early(self.wide, self.mixed):
+        if self.emptied or len(self.crowded_ns) or cleaned_early(self.wide, self.mixed):
             return True
         return self.wide is not None and self.sustained.cleaned(self.wide)
 
@@ -190,7 +209,14 @@ def _land(seen: Observed, kind: str) -> Landing:
         return _without_rotation(seen, kind)
     if seen.wide is None:
         return _no_writes(seen, turning)
-    return _by_writes(seen, seen.wide, turning)
+    found = _by_writes(seen, seen.wide, turning)
+    if seen.emptied and found.where == "home":
+        return _unknown(
+            "Writes waited as for bands to be cleaned, and once the drive was emptied they are written in"
+            " place: a contradiction, as where others use the drive; probe again, on an idle drive.",
+            *found.rows,
+        )
+    return found
 
 
 def rotation(seen: Observed) -> Coherence | None:
@@ -399,7 +425,8 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
             " between, switch its write cache off (hdparm -W 0), leave it idle for an hour and probe again.",
             *rows,
         )
-    return _doubted(seen, wide, turning)
+    found = _doubted(seen, wide, turning)
+    return replace(found, confidence=found.confidence * (1.0 if back.all_unseen else LATE_ALONE))
 
 
 def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Landing:

@@ -30,7 +30,10 @@ from skylight.infer.phase_step import LARGEST_P, NO_ADVANCE, Advance, advance
 from skylight.infer.robust import Spread, confidence_that, within_tick
 from skylight.infer.tail_probability import binomial_tail
 
-PAIRS = 192
+PAIRS, MORE_PAIRS = 192, 576
+DOUBTFUL_P = 0.01
+"""Chance of steps as alike below which more writes are looked at: with four times as many, that of a log is
+below the limit, and of a hundred disks written in place one gets so many writes in vain."""
 FEWEST_PAIRS = 16  # of which quartiles mean something; how many tell, the chances say
 AWAY_TURNS = 0.3  # waits even over a revolution have an interquartile range of half a revolution
 LEVEL_TURNS = 0.1  # flash and jitter spread over less than a tenth of a revolution
@@ -75,6 +78,12 @@ class Mixed:
     def logged(self) -> bool:
         """True for a log on a platter."""
         return self.steps.steady and not self.level
+
+    @property
+    def doubtful(self) -> bool:
+        """True where nothing is plain, but more writes may show a log: where its entries are longer than
+        tracks, their steps take several values, each of them seldom."""
+        return not self.level and LARGEST_P < self.steps.p_value <= DOUBTFUL_P
 
     @cached_property
     def level(self) -> bool:

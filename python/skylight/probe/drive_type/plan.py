@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import U64, IoBatch, IoLog, JsonScalar, Op, Stop
-from skylight.probe.drive_type.mixed import PAIRS, STALL_NS
+from skylight.probe.drive_type.mixed import STALL_NS
 from skylight.probe.drive_type.writes import TELLING_NS
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import ZonesSeen
@@ -128,19 +128,19 @@ class Plan:
         op = np.where(last, np.uint8(Op.FLUSH), writes.op)
         return IoBatch(op, writes.offset, np.where(last, np.uint32(0), writes.size))
 
-    def pairs(self, flushed: bool) -> IoBatch:
+    def pairs(self, name: str, count: int, *, flushed: bool) -> IoBatch:
         """A read anywhere, then a write in the narrowest region (and its FLUSH), and so on."""
         region = self.region(NARROW_BYTES[-1])
-        rng = self.steps.rng("writes-after-reads")
-        reads = rng.integers(0, self.reach // self.io_bytes, PAIRS)
-        writes = rng.integers(0, region // self.io_bytes, PAIRS)
+        rng = self.steps.rng(name)
+        reads = rng.integers(0, self.reach // self.io_bytes, count)
+        writes = rng.integers(0, region // self.io_bytes, count)
         ops = (Op.READ, Op.WRITE, Op.FLUSH) if flushed else (Op.READ, Op.WRITE)
         where = np.stack([reads, writes, np.zeros_like(reads)][: len(ops)], axis=1) * self.io_bytes
         size = [0 if op == Op.FLUSH else self.io_bytes for op in ops]
         return IoBatch(
-            np.tile(np.array(ops, np.uint8), PAIRS),
+            np.tile(np.array(ops, np.uint8), count),
             where.ravel().astype(np.uint64),
-            np.tile(np.array(size, np.uint32), PAIRS),
+            np.tile(np.array(size, np.uint32), count),
         )
 
     def params(self, region: int, *, flushed: bool = False) -> dict[str, JsonScalar]:

@@ -16,6 +16,10 @@ volatile cache writes out what it holds, but a drive that cleans bands when it i
 it brings home would look as if it had been written there. Places of which a block is still answered by a
 cache, or was not written before writes stalled, are left out.
 
+What is written last may stay in a cache that answers for as long as one rests, while what came before it has
+gone home. Memory that keeps copies of what it wrote out does so as well as flash. So more is read than such
+memory holds; blocks that are still read without waiting for a platter then are in flash.
+
 Invariant: each block is read once, in descending order within a place, so no read buffer answers.
 
 Source: as `skylight.infer.phase`.
@@ -24,7 +28,7 @@ Source: as `skylight.infer.phase`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -55,7 +59,9 @@ ALIKE_TURNS = 0.4  # between the quickest tenth and the slowest quarter: waits f
 AROUND_BYTES = 4 << 20  # no band is smaller
 MOST_AROUND = PLACES * (AROUND_BYTES // LARGE_BYTES // 2)  # large writes: two MiB around a place at most
 LEAST_TARGET_BYTES = 4 * SUSTAINED_REGION_BYTES  # in which few places are written again in between
-MOST_READS = 2 * PLACES + REST_ROUNDS * (RESTS + ASKED)
+OTHERS, OTHER_BYTES = 1_024, 1 << 20
+"""Reads of other blocks, and their size: 1 GiB, four times what the largest volatile caches hold."""
+MOST_READS = 2 * PLACES + REST_ROUNDS * (RESTS + ASKED) + OTHERS
 FEWEST_PLACES = 24  # read from a platter, both blocks
 CACHED = 0.25  # of the time of reads all over the target: faster ones are answered by a cache
 AT_HOME, IN_LOG = 0.75, 0.5
@@ -75,14 +81,29 @@ class ReadBack:
     usual_ns: float
     turning: Coherence
     places: int
+    late_ns: I64 = field(default_factory=lambda: np.empty(0, np.int64))
+    """Of the blocks written last, where more was read before than memory holds; else none."""
+
+    def _unseen(self, latency_ns: I64) -> bool:
+        """Whether reads are alike, and wait for no platter."""
+        quickest, median, slowest = np.percentile(latency_ns, [10, 50, 75]).tolist()
+        return bool(
+            median < WAITING * self.usual_ns and slowest - quickest < ALIKE_TURNS * self.turning.period_ns
+        )
+
+    @property
+    def all_unseen(self) -> bool:
+        """Whether all of them are read so, and not those written last alone."""
+        return len(self.latency_ns) > 0 and self._unseen(self.latency_ns)
 
     @property
     def where(self) -> Literal["home", "log", "flash", "unknown"]:
         """Where they lie."""
         if len(self.latency_ns) < 2 * FEWEST_PLACES:
             return "unknown"
-        quickest, median, slowest = np.percentile(self.latency_ns, [10, 50, 75]).tolist()
-        if median < WAITING * self.usual_ns and slowest - quickest < ALIKE_TURNS * self.turning.period_ns:
+        if self.all_unseen:
+            return "flash"
+        if len(self.late_ns) >= FEWEST_PLACES and self._unseen(self.late_ns):
             return "flash"
         if self.places < FEWEST_PLACES:
             return "unknown"
@@ -129,9 +150,10 @@ def write_late(plan: Plan) -> IoLog:
     return plan.steps.run("writes-late", io, until=STALLING, params=plan.params(plan.reach))
 
 
-def rest(plan: Plan, usual_ns: float) -> I64:
+def rest(plan: Plan, usual_ns: float) -> tuple[I64, bool]:
     """Leaves the drive alone again and again, never for long, until what was written last is not answered by
-    a cache. The latencies of the reads between, if they waited too long; otherwise none."""
+    a cache. The latencies of the reads between, if they waited too long; otherwise none. Then, whether a
+    cache still answers."""
     where = plan.steps.rng("rest").integers(0, plan.reach // plan.io_bytes, (REST_ROUNDS, RESTS))
     asked = plan.steps.rng("rest-asked").permutation(places(plan)) + np.uint64(
         (UNIT_BLOCKS - 1) * plan.io_bytes
@@ -143,17 +165,29 @@ def rest(plan: Plan, usual_ns: float) -> I64:
             log = plan.steps.run("rest-read", IoBatch.reads([block * plan.io_bytes], plan.io_bytes))
             waited.append(log.latency_ns)
             if sum(int(each.sum()) for each in waited) > LONGEST_WAIT_NS:
-                return np.concatenate(waited)
+                return np.concatenate(waited), True
         ask = IoBatch.reads(asked[number * ASKED : (number + 1) * ASKED], plan.io_bytes)
         log = plan.steps.run("rest-asked", ask)
         if np.count_nonzero(log.latency_ns < CACHED * usual_ns) <= 1:
-            break
-    return np.empty(0, np.int64)
+            return np.empty(0, np.int64), False
+    return np.empty(0, np.int64), True
 
 
-def read_all(plan: Plan, written: Sequence[IoLog], usual_ns: float, turning: Coherence) -> ReadBack:
+def read_others(plan: Plan) -> None:
+    """Reads more of what was not written than memory holds."""
+    begin = (plan.reach // 3 + SUSTAINED_REGION_BYTES) // OTHER_BYTES * OTHER_BYTES
+    where = begin + np.arange(OTHERS, dtype=np.uint64) * np.uint64(OTHER_BYTES)
+    plan.steps.run("read-others", IoBatch.reads(where[where + OTHER_BYTES <= plan.reach], OTHER_BYTES))
+
+
+def read_all(
+    plan: Plan, written: Sequence[IoLog], usual_ns: float, turning: Coherence, *, kept: bool
+) -> ReadBack:
     """Reads both blocks of each place, in rounds of places in random order, the later block first. What
-    counts are places that each of some logs wrote to."""
+    counts are places that each of some logs wrote to. Where a cache has `kept` what was written last, that
+    says more once memory has read other data."""
+    if kept:
+        read_others(plan)
     rng, unit = plan.steps.rng("read-back"), UNIT_BLOCKS * plan.io_bytes
     offsets = []
     for group in places(plan).reshape(-1, PLACES_PER_ROUND):
@@ -168,4 +202,5 @@ def read_all(plan: Plan, written: Sequence[IoLog], usual_ns: float, turning: Coh
     for each in written:
         wanted &= np.isin(place, each.offset[each.size == plan.io_bytes] // np.uint64(unit))
     tied = phase.coherence(log.complete_ns, place, 2 * PLACES_PER_ROUND, wanted, at_ns=turning.period_ns)
-    return ReadBack(log.latency_ns, tied, usual_ns, turning, int(wanted.sum()) // 2)
+    late_ns = log.latency_ns[kept & (log.offset % np.uint64(unit) != 0)]
+    return ReadBack(log.latency_ns, tied, usual_ns, turning, int(wanted.sum()) // 2, late_ns)

@@ -43,6 +43,9 @@ MOST_GROWTH, GROWTH_ERRORS = 0.01, 3.0
 """How much larger, and by how many errors, tracks behind the start may be: larger ones are there only where
 the start was moved, or where surfaces differ. Chosen: half of what is right, and for two places a chance of
 one in 370."""
+LEAST_BESIDE, MOST_BESIDE, FEWEST_BESIDE = 0.05, 0.15, 4
+"""How far from the middle, as parts of all addresses, tracks beside it are looked at, and how many pairs of
+these there are, one on either side: two places on each."""
 SURFACES_DIFFER, FEWEST_LARGER = 0.1, 3
 """How much larger tracks anywhere on a drive may be than those at its start, where sizes fall towards the
 middle, and at how many places they have to be. Surfaces whose densities differ do so by a few per cent, and
@@ -202,6 +205,26 @@ class Analysis:
         if before is None or abs(end.slope / before.slope - 1.0) <= MOST_DIFFERENCE:
             return 1.0
         return 0.0 if end.slope < before.slope else ZONE_ENDS
+
+    @cached_property
+    def middle_at_home(self) -> bool:
+        """Whether tracks in the middle are between those on both sides of it, as far as these are in line: a
+        drive that places data anywhere may have moved the middle alone."""
+        if self._at_home or self.middle is None:
+            return True
+        beside: tuple[list[tuple[float, float]], ...] = ([], [])
+        for place in self.places:
+            part = float(place.begin[0]) / self._size - 0.5
+            if LEAST_BESIDE <= abs(part) <= MOST_BESIDE:
+                beside[part > 0].append((part, place.track_bytes))
+        between = np.array([
+            size + (other - size) * part / (part - there)
+            for part, size in beside[0] for there, other in beside[1]
+        ])  # fmt: skip
+        if len(between) < FEWEST_BESIDE:
+            return True
+        open_bytes = max(float(np.ptp(between)) / 2, self.middle.track_bytes * MOST_GROWTH)
+        return abs(self.middle.track_bytes - float(np.median(between))) <= GROWTH_ERRORS * open_bytes
 
     @property
     def end_is_found(self) -> bool:

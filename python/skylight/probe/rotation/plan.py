@@ -17,6 +17,7 @@ from skylight.findings import Known
 from skylight.infer.track_phases import Tracks
 from skylight.probe.drive_type.plan import SUSTAINED_REGION_BYTES
 from skylight.probe.procedure import Steps
+from skylight.probe.reset import State
 from skylight.probe.rotation import seeks
 from skylight.probe.rotation.analysis import (
     AGAIN_PAIRS,
@@ -90,6 +91,9 @@ class Plan:
     steps: Steps
     base: int
     seen: Seen
+    is_zoned: bool = False
+    prefix: str = ""
+    """Before the names of steps that are done once more."""
     end_bytes: int = 0
     """How far before the last address that can be read the end is measured: behind that blocks lie in a
     cache."""
@@ -131,7 +135,7 @@ class Plan:
         if not self.steps.written(io.offset, self.io_bytes):
             self.seen.unreadable = True
             return
-        log = self.steps.run(name, io, params={"io_bytes": self.io_bytes})
+        log = self.steps.run(self.prefix + name, io, params={"io_bytes": self.io_bytes})
         self.logs[name] = replace(log, offset=packed.back(log.offset))
 
     def turning(self, name: str) -> None:
@@ -208,7 +212,7 @@ def measure(steps: Steps, seen: Seen) -> None:
     erased = steps.can_write and steps.erase("erase")
     clean = erased or not steps.can_write or zones is not None
     seen.at_home = 1.0 if erased else _in_place(steps.known)
-    plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen)
+    plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen, is_zoned=zones is not None)
     found = seen.analysis = plan.analysis()
     with steps.settings("settings", write_cache=False, look_ahead=False):
         plan.turning("turn")
@@ -248,10 +252,32 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
         return
     if not found.end_is_found:
         found = plan.seen.analysis = _end_before(plan, found, length, reads)
+    if not found.end_is_found:
+        found = plan.seen.analysis = _end_at_home(plan, found, length, reads)
     if found.last is None or found.near is None:
         return
     if _measure_steps(plan, found, found.near):
         _measure_far(plan, found)
+
+
+def _end_at_home(plan: Plan, found: Analysis, length: float, reads: int) -> Analysis:
+    """Empties the cache that the last addresses seem to lie in, and looks there and in the middle once more;
+    what was known where there is none, or where it cannot be emptied."""
+    steps, turn = plan.steps, found.turn
+    if steps.known.word("drive_type") != "smr" or not steps.can_write or turn is None or plan.is_zoned:
+        return found
+    state = steps.reset("home", rotation_ns=turn.period_ns)
+    if state is State.UNKNOWN:
+        return found
+    if state is State.NEW:
+        plan.seen.at_home = 1.0
+    plan.prefix = "home-"
+    plan.scattered("md", [plan.middle - length / 2], length, reads)
+    plan.scattered("id", [plan.size - length], length, reads)
+    if plan.size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
+        plan.scattered("id-before", [plan.size - length - BEFORE_END_BYTES], length, reads)
+    plan.prefix = ""
+    return plan.analysis()
 
 
 def _end_before(plan: Plan, found: Analysis, length: float, reads: int) -> Analysis:

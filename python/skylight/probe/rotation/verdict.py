@@ -82,6 +82,9 @@ def _tracks(found: Analysis) -> Finding:
     if found.last is not None and (found.end_at_home == 0.0 or found.ends_in_log):
         why = "Tracks under the last addresses are not those of the end of a drive: they may lie in a cache."
         return TRACK.unknown(why, ("md", *found.end_rows))
+    if not found.middle_at_home:
+        why = "Tracks in the middle are no size between those on both sides of it: it was moved."
+        return TRACK.unknown(why, ("md", "places"))
     sizes, confidence = dict[str, int | float | bool | str](), found.end_at_home
     for name, tracks in parts.items():
         if tracks is None or tracks.slope_error / tracks.slope > MOST_TRACK_ERROR:
