@@ -16,7 +16,7 @@ from pathlib import Path
 
 from skylight.reproduce.rows import NotMeasured
 from skylight.reproduce.swd.cost import w3, w4, w5
-from skylight.reproduce.swd.tool import Tool
+from skylight.reproduce.swd.layer_benchmark import Tool
 
 ROWS = {"W3": w3, "W4": w4, "W5": w5}
 

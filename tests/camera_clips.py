@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.camera import scene
-from skylight.camera.motion import Motion, Traced
+from skylight.camera.arm_motion import Motion, Traced
 from skylight.camera.render import Clip, Film, through_window, write
 from skylight.camera.scale import Arm
 from skylight.camera.scene import Look, View

@@ -15,9 +15,9 @@ from skylight.evidence import F64, I64, Evidence, IoBatch, IoLog
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import stalls
 from skylight.probe.band_size import BandSize, cache_parts, random_order, verdict
+from skylight.probe.band_size.cleaned_or_cached import Fresh, stretch
 from skylight.probe.band_size.journaled import MIB, WIDER, Band, Region, again_region
 from skylight.probe.band_size.journaled import _band as band_of
-from skylight.probe.band_size.readout import Fresh, stretch
 from skylight.probe.band_size.verdict import at_place
 from skylight.probe.procedure import Steps
 

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from camera_clips import film
 from one_test import truth_of
 from skylight.camera.align import Alignment
+from skylight.camera.arm_motion import Traced, read_trace
 from skylight.camera.files import keep
-from skylight.camera.load_track import Graph, graph_of
+from skylight.camera.head_position_graph import Graph, graph_of
 from skylight.camera.merge_findings import beside_timing, joined
-from skylight.camera.motion import Traced, read_trace
 from skylight.camera.rate import Rate
 from skylight.camera.verdict import ENDS_TAKEN, RISING_TAKEN, Io, judge
 from skylight.cli.app import run

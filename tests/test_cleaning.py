@@ -18,7 +18,7 @@ from skylight.evidence import Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
-from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half
+from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half_band
 from skylight.probe.cleaning.rate import BEGUN, ORDER, Round, places
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
 from skylight.probe.cleaning.trials import Controls, Ground, Search, Trial, bracket, most_stay_late
@@ -310,10 +310,10 @@ class TestFreeBands:
                         assert int((part.offset + part.size).max()) <= size
 
 
-def progress_of(went_home: list[int], work_s: list[float], cells: int) -> half.Progress:
+def progress_of(went_home: list[int], work_s: list[float], cells: int) -> half_band.Progress:
     """A place at which so many cells more were home after each pause of so much work."""
     before = np.zeros(cells, bool)
-    progress = half.Progress(1 << 20, False, [0.0], [before])
+    progress = half_band.Progress(1 << 20, False, [0.0], [before])
     for more, work in zip(np.cumsum(went_home), work_s, strict=True):
         progress.add(work, np.arange(cells) < more)
     return progress
@@ -352,7 +352,7 @@ def test_a_band_is_known_no_better_than_the_idle_time_of_its_pauses(late_counts:
     seen.trials = [Trial(1, 5.99, 0, False, False), Trial(2, 6.01, 0, True, False)]
     home = np.arange(40) < 30
     seen.rounds = [Round("bands-1", home, 5.0 + 30 + BEGUN, 0.0, 5.0, 0)]
-    for place in half.PLACES:
+    for place in half_band.PLACES:
         seen.halves[place] = progress_of([0, 20, 0, 20, 0, 20], [0.6] * 6, 80)
     found = _band(seen, ())
     assert found.known == known, found.why

@@ -18,7 +18,7 @@ from skylight.engines.fio_log import read_logs
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import UsageError
 from skylight.evidence import EMPTY_LOG, IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
-from skylight.geometry import boundary, density_pattern, layout, layout_models, zones
+from skylight.geometry import density_pattern, layout, layout_models, recording_zones, track_boundary
 from skylight.geometry.arm import soonest_ns
 from skylight.geometry.clock import Reads, misfit
 from skylight.geometry.figures import draw, save
@@ -28,7 +28,7 @@ from skylight.geometry.profile import measured_zones, profile_text, seek_points
 from skylight.geometry.result import Geometry, Zone, read_geometry, text_of
 from skylight.geometry.run import measure, of_recording
 from skylight.geometry.scoring import Score, duration_ns, score, truth_of
-from skylight.geometry.survey import Grid
+from skylight.geometry.track_size import Grid
 
 # One of each layout, several heads, jitter on; 5044 has surfaces that differ in density and a size of tracks
 # that comes again where an earlier run foretells it; groups of 1064 are cylinders but for one hop in 100, and
@@ -402,7 +402,7 @@ class TestMeeting:
         self, left: int, right: int, one: int, other: int, low: int, length: int
     ) -> None:
         high = low + length
-        first, step, count = zones.meeting(Grid(left, one), Grid(right, other), low, high)
+        first, step, count = recording_zones.meeting(Grid(left, one), Grid(right, other), low, high)
         wanted = [x for x in range(low + 1, high) if (x - one) % left == 0 and (x - other) % right == 0]
         assert [first + step * number for number in range(count)] == wanted
 
@@ -414,11 +414,15 @@ class TestBoundary:
             first = int(rng.integers(4000, 5000))
             near = np.concatenate([np.arange(-4, 4)] * 6) + first
             x = np.concatenate([near, first + rng.integers(-900, 900, 40)])
-            phase = boundary.model(x, track, float(first), skew) + rng.normal(0, sigma, len(x)) + rng.random()
+            phase = (
+                track_boundary.model(x, track, float(first), skew)
+                + rng.normal(0, sigma, len(x))
+                + rng.random()
+            )
             phase[rng.choice(len(x), 2, replace=False)] = rng.random(2)
             reads = Reads(x.astype(np.int64), np.mod(phase, 1.0))
             firsts = np.arange(first - 30, first + 30)
-            weight = boundary.weights(reads, firsts, np.array([track]), np.array([skew]), sigma)
+            weight = track_boundary.weights(reads, firsts, np.array([track]), np.array([skew]), sigma)
             assert abs(int(firsts[int(np.argmax(weight))]) - first) <= (1 if weight.max() < 0.99 else 0)
 
     def test_misfit_ignores_a_common_offset_and_caps_outliers(self, rng: np.random.Generator) -> None:

@@ -20,7 +20,7 @@ from skylight.geometry.clock import Platter
 from skylight.geometry.result import Geometry
 from skylight.geometry.run import measure
 from skylight.geometry.scoring import Score, score, truth_of
-from skylight.geometry.survey import Grid
+from skylight.geometry.track_size import Grid
 from skylight.geometry.verify import Skews, verify_grid
 
 MECHANICS = """

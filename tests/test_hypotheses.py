@@ -22,8 +22,8 @@ from skylight.infer.robust import Spread, tick_of
 from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import fit_tracks
 from skylight.probe.drive_type import hypotheses, verdict
+from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.hypotheses import CHANCES, MODELS, Clue
-from skylight.probe.drive_type.settling import Settled
 from skylight.probe.drive_type.writes import is_fixed
 from skylight.probe.suite import SuiteOptions, run_suite
 

@@ -14,7 +14,7 @@ from skylight.evidence import TargetFacts
 from skylight.infer.phase import Coherence
 from skylight.infer.phase_step import NO_ADVANCE, advance
 from skylight.infer.tail_probability import binomial_tail
-from skylight.probe.drive_type.mixed import PAIRS, Mixed
+from skylight.probe.drive_type.write_after_read import PAIRS, Mixed
 from skylight.probe.suite import SuiteOptions, run_suite
 
 MS = 1_000_000

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from command_line import PROBE, Call
-from skylight.cli import console, result
-from skylight.cli.result import Undetermined, Unexpected, check_expected, csv_text, print_result
+from skylight.cli import console, printed_findings
+from skylight.cli.printed_findings import Undetermined, Unexpected, check_expected, csv_text, print_result
 from skylight.errors import UNDETERMINED
 from skylight.evidence import TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Value
@@ -51,7 +51,7 @@ SHINGLED = (
 
 
 def shown_at(width: int, patch: pytest.MonkeyPatch, *, why: bool, of_what: SuiteResult | None = None) -> None:
-    for module in (console, result):
+    for module in (console, printed_findings):
         patch.setattr(module, "output_width", lambda: width)
     print_result(of(*SHINGLED) if of_what is None else of_what, why=why)
 
@@ -110,7 +110,7 @@ def test_all_fits_the_terminal_and_the_verdict_is_last(
     reasons = " ".join(" ".join(lines[:verdict]).split())
     assert ("Rotation time" in reasons) is why
     assert (shown.count("(rotation_ns)") == 1) is why
-    if why and width < result.TABLE_FROM:
+    if why and width < printed_findings.TABLE_FROM:
         assert f"Rotation time: 10.0 ms (97 %) {WHY} (rotation_ns)." in reasons
 
 

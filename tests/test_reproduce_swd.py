@@ -16,7 +16,7 @@ from loop_mount import need_fuse
 from serving import need_native
 from skylight.reproduce.rows import NotMeasured, judge, number_text
 from skylight.reproduce.swd import cost, modes, oracle, table
-from skylight.reproduce.swd.tool import Tool
+from skylight.reproduce.swd.layer_benchmark import Tool
 
 
 def test_every_row_has_bands_and_every_band_a_row() -> None:

@@ -21,7 +21,7 @@ from skylight.infer import adjacent_tracks, minimum_access_time, one_spindle, tr
 from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
 from skylight.probe.reset import Means
-from skylight.probe.rotation import Rotation, places, seeks
+from skylight.probe.rotation import Rotation, seeks, track_fit
 from skylight.probe.rotation.analysis import BEHIND, Analysis
 from skylight.probe.rotation.verdict import _seeks
 from skylight.probe.scoring import score
@@ -204,7 +204,7 @@ def test_larger_tracks_behind_the_start_show_that_it_was_moved(
         track_phases.Tracks(1 / size, 1e-3 / size, empty, empty, empty, empty.astype(np.intp), 0.01)
         for size in (1e6, 8e5)
     )
-    vars(found).update(near=near, middle=middle, turn=places.Turn(TURN_NS, NONE, 1e-6, 1e-6))
+    vars(found).update(near=near, middle=middle, turn=track_fit.Turn(TURN_NS, NONE, 1e-6, 1e-6))
     assert found.start_at_home == home
 
 
@@ -226,7 +226,7 @@ def test_larger_tracks_all_over_the_drive_show_that_the_start_was_moved(
     found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, at_home=at_home)
     near, middle = tracks_of(1e6, [1.0] * 9), tracks_of(8e5, [1.0] * 9)
     elsewhere = [tracks_of(1.15e6, [1.0] * 3) for _ in range(larger)]
-    vars(found).update(near=near, middle=middle, places=[near, *elsewhere, middle])
+    vars(found).update(near=near, middle=middle, track_fit=[near, *elsewhere, middle])
     assert found.start_at_home == home
 
 
@@ -242,8 +242,8 @@ def test_tracks_that_are_cut_up_at_the_end_alone_lie_in_a_log(
 ) -> None:
     found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, at_home=at_home)
     vars(found).update(
-        near=tracks_of(1e6, WHOLE), middle=tracks_of(8e5, middle), last=tracks_of(6e5, last), places=[],
-        rough=tracks_of(1e6, WHOLE), turn=places.Turn(TURN_NS, NONE, 1e-6, 1e-6),
+        near=tracks_of(1e6, WHOLE), middle=tracks_of(8e5, middle), last=tracks_of(6e5, last), track_fit=[],
+        rough=tracks_of(1e6, WHOLE), turn=track_fit.Turn(TURN_NS, NONE, 1e-6, 1e-6),
     )  # fmt: skip
     assert found.ends_in_log == logged
     assert found.end_at_home == 1.0  # as far in as the end of a drive
@@ -457,9 +457,9 @@ class TestNuisances:
             ahead = rng.permutation((np.arange(384) + rng.random(384)) / 384) * 2e6 + reach_ns - 800_000
             block = np.mod(np.cumsum(ahead / TURN_NS), 1.0)
             log = clocked_reads(rng, block, reach_ns, missed=missed, tick_ns=tick_ns)
-            turn = places.Turn(TURN_NS, NONE, 0.0, 0.0, host_of(log))
-            ideal = places.ideals(log, block, np.zeros(len(log), int), turn)
-            found = places.reaches(ideal, np.zeros(len(log), int), 1, TURN_NS)[0]
+            turn = track_fit.Turn(TURN_NS, NONE, 0.0, 0.0, host_of(log))
+            ideal = track_fit.ideals(log, block, np.zeros(len(log), int), turn)
+            found = track_fit.reaches(ideal, np.zeros(len(log), int), 1, TURN_NS)[0]
             assert found is not None and found.half_ns < 60_000
             assert abs(found.ns - reach_ns) < max(3 * found.half_ns, 40_000)
 

@@ -7,7 +7,7 @@ use skylight_fuzz::seal;
 use skylight_image::format::checkpoint::{
     CACHED, Head, MOVED, FRAGMENT, WRITER, decode_cached, decode_moved, decode_fragment, decode_writer,
 };
-use skylight_image::format::flash::is_head;
+use skylight_image::format::part_v1::is_head;
 use skylight_image::format::log_end::Mark;
 use skylight_image::format::part::{HEAD_BYTES, PartHead};
 use skylight_image::format::superblock::{NotOne, Superblock};

@@ -28,7 +28,7 @@ use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
 use skylight_layer::{CacheUse, Layer, Plan, Queue};
 
 use crate::batch::{Batch, BatchError};
-use crate::environment::Environment;
+use crate::conditions::Environment;
 use crate::jitter::Jitter;
 use crate::ledger::Ledger;
 use crate::pending::{Arrival, Pending, Served};

@@ -3,8 +3,8 @@
 //! * [`profile`]: a drive as TOML, with a single schema.
 //! * [`build`]: builds a drive from a profile.
 //! * [`drive`]: host queue, volatile write cache, look-ahead, idle time. [`batch`]: the host's commands,
-//!   [`stop`]: when the host stops submitting.
-//! * [`media`]: gives the steps of a plan their durations.
+//!   [`stop_condition`]: when the host stops submitting.
+//! * [`service_times`]: gives the steps of a plan their durations.
 //! * [`online`]: the same drive, fed one command at a time.
 //! * [`hbuffer_host`]: a host with an H-Buffer before a zoned drive, for what policies cost. [`hbuffer_cuts`]: the same without
 //!   power now and then, for what recoveries find and cost.
@@ -16,8 +16,8 @@
 //! Invariants: time is virtual; no clock, file, thread, hash order or unseeded randomness; the same profile,
 //! seed and commands give the same nanoseconds.
 
+mod conditions;
 mod conflict_filter;
-mod environment;
 mod pending;
 mod schedule;
 mod submitter;

@@ -10,7 +10,7 @@ use skylight_disk::{Lba, Nanos, Time};
 use skylight_layer::{Layer, Plan};
 
 use crate::batch::Batch;
-use crate::environment::Link;
+use crate::conditions::Link;
 use crate::stop_condition::StopWatch;
 
 /// Whose commands a plan completes.

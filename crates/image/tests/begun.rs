@@ -140,7 +140,7 @@ fn a_flash_apart_that_was_begun_with_its_image_is_made_again() {
     let file = File::options().read(true).write(true).open(&path).expect("the file");
     file.read_exact_at(&mut superblock, 0).expect("the superblock");
     let identity = u128::from_le_bytes(superblock[176..192].try_into().expect("16 bytes"));
-    let begun = |identity| skylight_image::format::unfinished::Begun { identity }.encode();
+    let begun = |identity| skylight_image::format::creation_mark::Begun { identity }.encode();
     file.write_all_at(&begun(identity), 0).expect("a change");
     assert!(made().expect("both are ours"));
     file.write_all_at(&begun(identity.wrapping_add(1)), 0).expect("a change");

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.camera import scene
-from skylight.camera.motion import Drive, Motion, read_trace
+from skylight.camera.arm_motion import Drive, Motion, read_trace
 from skylight.camera.scale import Arm
 from skylight.camera.scene import Look, View
 from skylight.camera.video import U8Frames, VideoWriter, opencv

@@ -4,7 +4,7 @@ Two looks. Plain, as a slide draws it: the whole platter, bands in green, the pe
 the map in blue, the arm in black. Filmed, as a camera sees it: a round window in a metal cover, a dark
 mirror with a ring's reflection in it, a bright arm with parts of its own, screws.
 
-Invariant: a scene is a function of the head's position alone; what moves with time belongs to `film`.
+Invariant: a scene is a function of the head's position alone; what moves with time belongs to `filmed`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.camera.motion import Drive
+from skylight.camera.arm_motion import Drive
 from skylight.camera.scale import Arm
 from skylight.camera.video import opencv
 

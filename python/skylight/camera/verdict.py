@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.camera.align import Alignment
-from skylight.camera.load_track import Graph
+from skylight.camera.head_position_graph import Graph
 from skylight.camera.scale import Arm
 from skylight.camera.seek_detection import PARKED_FROM, PLACE_SHARE, Phase, Reading, Stroke
 from skylight.camera.track import SURELY_EXPLAINED

@@ -16,7 +16,7 @@ import click
 
 from skylight.cli.console import ByteProgress, headline, line, table
 from skylight.cli.number import Number
-from skylight.cli.targets import check_results_folder
+from skylight.cli.preflight import check_results_folder
 from skylight.errors import UsageError
 from skylight.units import format_count, format_percent, format_size
 
@@ -153,7 +153,7 @@ def track(
     """Follow the head in VIDEO, any format that ffmpeg reads: position, seeks, dwells, cycles."""
     from skylight.camera.files import summary
     from skylight.camera.filmed_io import read_commands
-    from skylight.camera.load_track import graph_of
+    from skylight.camera.head_position_graph import graph_of
     from skylight.camera.track import Options
 
     if len(known) == 1:
@@ -287,11 +287,11 @@ def _strokes(reading: Reading) -> list[str]:
 def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None, as_json: bool) -> None:
     """Where cache and map lie, which way strokes lead, the phases of a cleaning, the arm's times: what the
     head-position graphs in GRAPH (folders that track -o wrote) show of one drive."""
-    from skylight.camera.load_track import read_graph
+    from skylight.camera.head_position_graph import read_graph
     from skylight.camera.merge_findings import beside_timing, joined
     from skylight.camera.verdict import Io, judge
+    from skylight.cli.printed_findings import print_findings
     from skylight.cli.probe import write_results
-    from skylight.cli.result import print_findings
     from skylight.findings import SCHEMA
     from skylight.report.json import document_text, probe_document
 
@@ -370,7 +370,7 @@ def render(
 ) -> None:
     """Film the head of an emulated drive, from a head trace or a run's folder that contains one; the true
     positions and seeks are written beside the video."""
-    from skylight.camera.motion import find_trace
+    from skylight.camera.arm_motion import find_trace
     from skylight.camera.render import Film, film_trace
 
     frames = round(seconds * rate)

@@ -17,7 +17,7 @@ import numpy as np
 from skylight.evidence import I64
 from skylight.geometry.clock import Platter
 from skylight.geometry.layout import tracks_of
-from skylight.geometry.zones import ZoneRun
+from skylight.geometry.recording_zones import ZoneRun
 
 WIDE, CLOSE = 160, 100
 

@@ -22,7 +22,7 @@ from skylight.evidence import F64, I64, IoLog
 from skylight.geometry.clock import Platter, circular_median
 from skylight.infer.minimum_access_time import ideal_ns
 from skylight.infer.track_phases import phase_of
-from skylight.probe.rotation import places
+from skylight.probe.rotation import track_fit
 
 READS = 11  # per round
 ROUNDS = ("rough", "fine", "finest")
@@ -144,7 +144,7 @@ class Arm:
         key = np.where(number % (READS + 1) == 0, -1, hop)
         if clock.busy_host:
             return np.array([soonest_ns(ideal[key == one], clock.period_ns) for one in range(len(hops))])
-        found = places.reaches(ideal, key, len(hops), clock.period_ns)
+        found = track_fit.reaches(ideal, key, len(hops), clock.period_ns)
         return np.array([np.nan if reach is None else reach.ns for reach in found])
 
 

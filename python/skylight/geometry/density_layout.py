@@ -21,9 +21,9 @@ from skylight.geometry.clock import Platter
 from skylight.geometry.density_pattern import densities, expanded, pattern
 from skylight.geometry.layout import SAME_TRACKS, spread, track_of, tracks_of
 from skylight.geometry.layout_models import SINGLE, LayoutModel
+from skylight.geometry.recording_zones import ZoneRun
 from skylight.geometry.result import Skew
 from skylight.geometry.skew import find_skews, skew_at
-from skylight.geometry.zones import ZoneRun
 
 FAR_PASSES = 40
 LEAST_ORDERED = 0.9  # share of pairs in which the time to a pass of the own zone is the shorter one

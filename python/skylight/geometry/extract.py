@@ -25,11 +25,11 @@ from skylight.geometry.density_layout import density_skews, find_density_layout
 from skylight.geometry.density_pattern import rises
 from skylight.geometry.initial_clock import find_clock
 from skylight.geometry.layout import LEAST_MARGIN, Layout, find_layout, tracks_of, uniform_skew_tracks
+from skylight.geometry.recording_zones import ZoneRun, ZoneSearch
 from skylight.geometry.result import Geometry, SeekCurve, Zone
 from skylight.geometry.skew import find_skews
-from skylight.geometry.survey import Grid, survey
+from skylight.geometry.track_size import Grid, survey
 from skylight.geometry.verify import Skews, observed_skews
-from skylight.geometry.zones import ZoneRun, ZoneSearch
 from skylight.infer.track_phases import Tracks, centred
 from skylight.probe.procedure import Steps
 from skylight.units import format_size

@@ -20,7 +20,7 @@ from skylight.evidence import IoLog
 from skylight.geometry.clock import Clock, Platter
 from skylight.infer import phase
 from skylight.infer.track_phases import ROUGH, Tracks, agreement, centred, phase_of, refined
-from skylight.probe.rotation import places
+from skylight.probe.rotation import track_fit
 from skylight.probe.rotation.analysis import PLACES_PER_ROUND, ROUND_IOS, ROUNDS, VISITS
 
 REGION_BYTES = 256 << 20
@@ -42,14 +42,14 @@ def find_clock(platter: Platter) -> Tracks | None:
         return None
     blocks = BLOCK_BYTES // min(platter.unit, BLOCK_BYTES)
     turning = platter.log("turn", _rounds(platter, blocks))
-    seen = places.rough_turn(turning, VISITS * blocks * platter.unit, ROUND_IOS)
+    seen = track_fit.rough_turn(turning, VISITS * blocks * platter.unit, ROUND_IOS)
     if not seen.rotates:
         return None
     rng = platter.steps.rng("first")
     chosen = rng.choice(FIRST_BYTES // (blocks * platter.unit), size=FIRST_READS, replace=False)
     log = platter.log("first", chosen * blocks)
-    rotation = places.exact_turn(replace(seen, period_ns=whole_rotation(seen.period_ns, log)), log)
-    tracks = places.place_of(log, rotation, places.LEAST_TRACK_BYTES, places.MOST_TRACK_BYTES)
+    rotation = track_fit.exact_turn(replace(seen, period_ns=whole_rotation(seen.period_ns, log)), log)
+    tracks = track_fit.place_of(log, rotation, track_fit.LEAST_TRACK_BYTES, track_fit.MOST_TRACK_BYTES)
     if tracks is None:
         return None
     platter.clock = _clock(log, tracks, rotation.period_ns, rotation.error)
@@ -67,8 +67,8 @@ def whole_rotation(period_ns: float, log: IoLog) -> float:
     for count in range(1, MOST_PARTS + 1):
         if count * period_ns > 60e9 / phase.SLOWEST_RPM * (1 + ROUGH):
             break
-        exact_ns = refined(count * period_ns, log.complete_ns, x, places.NEAR_BYTES)
-        now = agreement(exact_ns, log.complete_ns, x, places.NEAR_BYTES)
+        exact_ns = refined(count * period_ns, log.complete_ns, x, track_fit.NEAR_BYTES)
+        now = agreement(exact_ns, log.complete_ns, x, track_fit.NEAR_BYTES)
         if count == 1 or now > WHOLE_PART * agreed:
             best_ns, agreed = (count * period_ns, max(agreed, now))
     return best_ns

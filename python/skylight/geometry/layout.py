@@ -23,9 +23,9 @@ from skylight.geometry import layout_models
 from skylight.geometry.arm import Arm, Track
 from skylight.geometry.clock import GOLDEN, Platter, circular_median
 from skylight.geometry.layout_models import ArmTimes, ModelFit
-from skylight.geometry.reversals import Reversal, first_reversal
+from skylight.geometry.recording_zones import ZoneRun
+from skylight.geometry.serpentine_reversals import Reversal, first_reversal
 from skylight.geometry.verify import Skews, phase_jumps
-from skylight.geometry.zones import ZoneRun
 from skylight.infer.track_phases import centred
 from skylight.probe.procedure import bisected
 

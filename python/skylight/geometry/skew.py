@@ -18,9 +18,9 @@ from skylight.evidence import F64, I64
 from skylight.geometry.clock import GOLDEN, Platter, circular_median
 from skylight.geometry.layout import track_of, tracks_of
 from skylight.geometry.layout_models import CYLINDER, CYLINDER_SERPENTINE, HYBRID, SINGLE, LayoutModel
+from skylight.geometry.recording_zones import ZoneRun
 from skylight.geometry.result import Skew
 from skylight.geometry.verify import phase_jumps
-from skylight.geometry.zones import ZoneRun
 from skylight.infer.track_phases import centred
 
 STEPS = (4, 12, 40, 96)

@@ -20,7 +20,7 @@ import numpy as np
 
 from skylight.evidence import F64
 from skylight.geometry.clock import Platter, circular_median
-from skylight.geometry.survey import Grid
+from skylight.geometry.track_size import Grid
 from skylight.infer.track_phases import centred
 
 SURE = 9.0  # log-likelihood ratio: one in 8,000

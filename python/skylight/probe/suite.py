@@ -34,7 +34,7 @@ from skylight.probe.cleaning import CleaningTest
 from skylight.probe.cleaning_order import CleaningOrder
 from skylight.probe.drive_type import DriveType
 from skylight.probe.drive_type.verdict import LEAST_LIKELY
-from skylight.probe.fragmented import FragmentedReads
+from skylight.probe.fragmented_logs import FragmentedReads
 from skylight.probe.hard_limit import Bound, BoundReached
 from skylight.probe.health import HealthWatch
 from skylight.probe.journal import Journal
@@ -42,6 +42,7 @@ from skylight.probe.mapping import Mapping as BlockMapping
 from skylight.probe.non_sequential import NonSequential
 from skylight.probe.open_zones import OpenZones
 from skylight.probe.quick_budget import Budget
+from skylight.probe.recording_zones import Zones
 from skylight.probe.reset import MOST_BYTES as MOST_RESET_BYTES
 from skylight.probe.reset import MOST_S as MOST_RESET_S
 from skylight.probe.reset import Means, in_resets
@@ -60,7 +61,6 @@ from skylight.probe.zoned import (
     model_of,
     zones_of,
 )
-from skylight.probe.zones import Zones
 from skylight.recording import PartWriter, Recording, SpentPart
 from skylight.units import format_size
 

@@ -13,8 +13,8 @@
 //!   quanta, out-of-band data, a maximum entry size, merges, bands by zone, and the cleaning order belong to
 //!   journaled layers only.
 
-use super::body::{Body, Size};
 use super::draw::rounded;
+use super::hardware::{Body, Size};
 use super::ranges as range;
 use super::text::{Text, blocks, mebibytes};
 use crate::profile::Bytes;

@@ -19,9 +19,9 @@
 //! # Ok::<(), skylight_drive::profile::ProfileError>(())
 //! ```
 
-mod body;
 pub mod conditions;
 mod draw;
+mod hardware;
 mod layers;
 pub mod ranges;
 mod text;
@@ -31,9 +31,9 @@ use std::str::FromStr;
 
 use crate::drive::Drive;
 use crate::profile::{Profile, ProfileError};
-use body::Body;
 pub use conditions::random_conditions;
 use draw::Draws;
+use hardware::Body;
 use text::Text;
 
 /// Maximum number of times that the platters grow when the layer does not fit.

@@ -1,7 +1,7 @@
 //! The ranges and probabilities that random drives are drawn from, in one table each.
 //!
 //! Ranges cover at least those that the suite is scored on (`docs/random-drives.md`); for others, the row
-//! gives the reason. Draws are independent except where `body.rs` and `layers.rs` state a physical limit.
+//! gives the reason. Draws are independent except where `hardware.rs` and `layers.rs` state a physical limit.
 //!
 //! Invariant: a draw lies in its range, both ends included, and is rounded to a human-readable number.
 

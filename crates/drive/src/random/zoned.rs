@@ -11,7 +11,7 @@
 //! * *Runs*: the volatile cache of a host-aware drive has at least as many runs as the drive recommends open zones: writes in
 //!   turn to that many zones are as many runs, and a recommendation is what a drive serves at full speed.
 
-use super::body::Body;
+use super::hardware::Body;
 use super::layers::{Journal, LayerText, begin, cleaning, map_merges};
 use super::ranges as range;
 use super::text::{Text, blocks, mebibytes};

@@ -6,7 +6,7 @@
 //! * `cache`: sizes of the persistent cache and of its journal.
 //! * `conditions`: what the conditions of a measurement put out of reach.
 //! * `zones`: what a drive declares of its zones.
-//! * `work`: costs of cleaning and map merges, measured on a quiet copy of the drive.
+//! * `cleaning_costs`: costs of cleaning and map merges, measured on a quiet copy of the drive.
 //!
 //! Invariants: every value comes from the profile or from the built drive, never from a constant here;
 //! properties that the drive cannot have are absent; properties that no test can measure are marked so.

@@ -1,11 +1,11 @@
 //! The on-media formats, byte by byte as `docs/formats.md` has them.
 //!
 //! * [`superblock`]: what the image is, and where its parts lie.
-//! * [`unfinished`]: that an image is being made.
-//! * [`flash`]: whose a flash is that lies on another device, in images of version 1.
-//! * [`tag`]: blocks of the tag log; a tag says where an extent lies from a sequence number on.
+//! * [`creation_mark`]: that an image is being made.
+//! * [`part_v1`]: whose a flash is that lies on another device, in images of version 1.
+//! * [`tag_log`]: blocks of the tag log; a tag says where an extent lies from a sequence number on.
 //! * [`checkpoint`]: where everything lies, at one point of the log.
-//! * [`mark`]: how far the log was durable.
+//! * [`log_end`]: how far the log was durable.
 //! * [`part`]: the head of each further file or device of an image: whose it is, and of when.
 //! * [`sums`]: a checksum for each sector of the media, where an image has them.
 //!
@@ -13,13 +13,13 @@
 //! that blocks of an older image on the same medium are no blocks; no bytes make a reader panic.
 
 pub mod checkpoint;
-pub mod flash;
+pub mod creation_mark;
 pub mod log_end;
 pub mod part;
+pub mod part_v1;
 pub mod sums;
 pub mod superblock;
 pub mod tag_log;
-pub mod unfinished;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};

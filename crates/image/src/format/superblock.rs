@@ -6,8 +6,8 @@
 use skylight_disk::{PbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::MediaUse;
 
+use super::creation_mark::Begun;
 use super::log_end::{SLOT_BYTES, SLOTS};
-use super::unfinished::Begun;
 use super::{BLOCK, VERSION, checksum, put_u32, put_u64, u32_at, u64_at};
 
 /// Where the copy lies.

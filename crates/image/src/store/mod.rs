@@ -2,8 +2,8 @@
 //!
 //! * [`file`]: a sparse file, in parts where the file system allows no larger one.
 //! * [`device`]: a raw block device.
-//! * [`parts`]: several stores one behind the other, or one store with a gap.
-//! * [`checksummed`]: a store over a store, with checksums of the data; `checksummed_reads`: its reads; `regions`: where
+//! * [`concatenated`]: several stores one behind the other, or one store with a gap.
+//! * [`checksummed`]: a store over a store, with checksums of the data; `checksummed_reads`: its reads; `dirty_regions`: where
 //!   a power cut may have taken data or checksums.
 //!
 //! Invariants: a read returns the last written data, synced or not; bytes that were never written are zeros; after

@@ -20,7 +20,7 @@ use crate::plan::{Medium, Plan, Purpose, Source, Step};
 
 use super::FullyAssociative;
 use super::layout::BandAt;
-use super::zone::{Log, LogRecord};
+use super::slots::{Log, LogRecord};
 
 /// The next step for a band.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

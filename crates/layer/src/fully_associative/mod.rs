@@ -25,8 +25,8 @@ mod audit;
 mod cleaning;
 mod layout;
 mod restore;
+mod slots;
 mod writing;
-mod zone;
 
 use skylight_command::{Command, Failure, Op};
 use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
@@ -38,7 +38,7 @@ use crate::restore::{MediaUse, Misplaced, Recovered};
 pub use audit::ZoneUse;
 use cleaning::Cleaning;
 use layout::{BandAt, Layout};
-use zone::Zone;
+use slots::Zone;
 
 /// The sizes and rules of a fully-associative drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

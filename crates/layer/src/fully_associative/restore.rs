@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use skylight_disk::{LbaExtent, Pba, PbaExtent, Sectors};
 
 use super::FullyAssociative;
-use super::zone::LogRecord;
+use super::slots::LogRecord;
 use crate::restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 
 impl FullyAssociative {

@@ -24,7 +24,7 @@ use crate::plan::{MapChange, Medium, Plan, Purpose, Queue, Source, Step};
 
 use super::FullyAssociative;
 use super::layout::{BandAt, Layout};
-use super::zone::{Stream, Zone};
+use super::slots::{Stream, Zone};
 
 impl FullyAssociative {
     /// Takes the chosen write, or older writes that should precede it.

@@ -1,7 +1,7 @@
-//! The layer of drives with zones: host-managed, and host-aware with what [`aware`] adds.
+//! The layer of drives with zones: host-managed, and host-aware with what [`host_aware`] adds.
 //!
-//! * `table`: the rules of zones (conditions, write pointers, resources, what fails why); `states` keeps them.
-//! * [`aware`]: what a host-aware drive does with writes out of order and beside the standard.
+//! * `rules`: the rules of zones (conditions, write pointers, resources, what fails why); `states` keeps them.
+//! * [`host_aware`]: what a host-aware drive does with writes out of order and beside the standard.
 //!
 //! Every sector of a zone that holds data has one place on the platters, in order; sectors beyond the capacity of a zone
 //! have none. What was not written since the last reset reads as zeros, from no medium. Zone actions move no data: a reset

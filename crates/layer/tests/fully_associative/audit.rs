@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use skylight_disk::{LbaExtent, Sectors};
 
 use super::FullyAssociative;
-use super::zone::Zone;
+use super::slots::Zone;
 
 /// The use of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

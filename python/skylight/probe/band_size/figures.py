@@ -15,8 +15,8 @@ import numpy as np
 from skylight.evidence import F64, Evidence, IoLog
 from skylight.findings import Finding
 from skylight.probe import Figure
+from skylight.probe.band_size.cleaned_or_cached import delays
 from skylight.probe.band_size.journaled import MIB, REACH
-from skylight.probe.band_size.readout import delays
 from skylight.probe.drawing import new_axes, plain_numbers
 from skylight.units import format_size
 

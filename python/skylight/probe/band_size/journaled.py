@@ -25,9 +25,9 @@ import numpy as np
 
 from skylight.evidence import F64, I64, IoBatch, Stop
 from skylight.infer.stalls import SLOW
-from skylight.probe.band_size import readout
+from skylight.probe.band_size import cleaned_or_cached
 from skylight.probe.band_size.cache_parts import DEPTH, spread
-from skylight.probe.band_size.readout import BLOCK, Fresh
+from skylight.probe.band_size.cleaned_or_cached import BLOCK, Fresh
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
@@ -114,7 +114,7 @@ def fine_region(region: Region, low: int, high: int, size: int) -> Region:
 
 def again_region(region: Region, weight: F64, size: int) -> Region:
     """A narrow grid where an edge has to lie by what a narrow grid said that misses it."""
-    low, high = readout.stretch(weight, _index(region))
+    low, high = cleaned_or_cached.stretch(weight, _index(region))
     first, last = region.points[low], region.points[high - 1]
     below = region.points[low - 1] if low > 0 else first - WIDER
     above = region.points[high] if high < len(weight) else last + WIDER
@@ -136,13 +136,13 @@ class Round:
         self._name = name
         self._regions = regions
         self._copies = copies
-        self._blocks = [readout.copies(region.points, copies) for region in regions]
+        self._blocks = [cleaned_or_cached.copies(region.points, copies) for region in regions]
         self._firsts = np.array([region.first for region in regions], np.int64)
         rotation_ns = steps.known.number("rotation_ns")
         self._turn_ns = rotation_ns
 
     def _read(self, what: str) -> F64:
-        return readout.read(self._steps, f"{self._name}-{what}", np.concatenate(self._blocks))
+        return cleaned_or_cached.read(self._steps, f"{self._name}-{what}", np.concatenate(self._blocks))
 
     def run(self) -> list[F64] | None:
         """The weight of each point of each region; None if cleaning could not be made to run."""
@@ -208,7 +208,7 @@ class Round:
     def _cleaned(self, before: Fresh) -> bool:
         """Whether most of the bands were cleaned."""
         # Each twice, because what a reading varies by grows with the seek before it.
-        twice = readout.read(self._steps, f"{self._name}-check", np.repeat(self._firsts, 2))
+        twice = cleaned_or_cached.read(self._steps, f"{self._name}-check", np.repeat(self._firsts, 2))
         return bool(np.mean(before.weights(twice[1::2]) > 0) >= MOST_CLEANED)
 
 
@@ -311,7 +311,7 @@ def _narrowly(steps: Steps, name: str, regions: list[Region], weights: list[F64]
     """The bands around the blocks of regions, by these blocks, from what a wide grid said of them."""
     fine = []
     for region, weight in zip(regions, weights, strict=True):
-        low, high = readout.stretch(weight, _index(region))
+        low, high = cleaned_or_cached.stretch(weight, _index(region))
         fine.append(fine_region(region, int(region.points[low]), int(region.points[high - 1]), steps.size))
     narrow = Round(steps, f"fine{name}", fine, FINE_COPIES).run()
     if narrow is None:
@@ -352,7 +352,7 @@ def _scattered(regions: list[Region], weights: list[F64]) -> bool:
     """Whether blocks were cleaned that are not of the nine bands, in most regions more than misread."""
     scattered = []
     for region, weight in zip(regions, weights, strict=True):
-        low, high = readout.stretch(weight, _index(region))
+        low, high = cleaned_or_cached.stretch(weight, _index(region))
         outside = np.concatenate([weight[:low], weight[high:]])
         beyond = high == len(weight) or (low == 0 and region.points[0] > 0)
         beyond = beyond or (high - low - 1) * COARSE > LARGEST_BAND  # no band is as large: several are clean
@@ -369,7 +369,7 @@ def _band(region: Region, weight: F64, size: int) -> Band | None:
     sure = _index(region)
     if weight[sure] < LEAST_WEIGHT:
         return None
-    low, high = readout.stretch(weight, sure)
+    low, high = cleaned_or_cached.stretch(weight, sure)
     first, end = int(region.points[low]), int(region.points[high - 1]) + MIB
     at_start, at_end = first == 0, end + MIB > size
     if (low == 0 and not at_start) or (high == len(weight) and not at_end):

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import F64, I64, IoBatch
-from skylight.probe.band_size import readout
+from skylight.probe.band_size import cleaned_or_cached
 from skylight.probe.band_size.cache_parts import DEPTH, PLACES
-from skylight.probe.band_size.readout import BLOCK, Fresh
+from skylight.probe.band_size.cleaned_or_cached import BLOCK, Fresh
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
@@ -134,10 +134,10 @@ def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64]
     """The weight of each point of each grid once about half of them were cleaned; None if that never was."""
     if steps.reset(f"{name}-erase") < State.CLEAN:
         return None
-    blocks = np.concatenate([readout.copies(points, copies) for _, points in grids])
+    blocks = np.concatenate([cleaned_or_cached.copies(points, copies) for _, points in grids])
     rotation_ns = steps.known.number("rotation_ns")
-    first = readout.read(steps, f"{name}-fresh", blocks)
-    fresh = Fresh.of(first, readout.read(steps, f"{name}-fresh-again", blocks), rotation_ns)
+    first = cleaned_or_cached.read(steps, f"{name}-fresh", blocks)
+    fresh = Fresh.of(first, cleaned_or_cached.read(steps, f"{name}-fresh-again", blocks), rotation_ns)
     steps.run(f"{name}-grid", IoBatch.writes(steps.rng(name).permutation(blocks), BLOCK), depth=DEPTH)
     start_ns = steps.known.number("cleaning_start_ns")
     band_ns = steps.known.part("cleaning_band_ns", "one_block")
@@ -146,7 +146,7 @@ def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64]
     bands, before = FIRST_BANDS, 0.0
     for _ in range(PAUSES):
         steps.pause(f"{name}-pause", start_s + bands * band_s)
-        weights = fresh.weights(readout.read(steps, f"{name}-after", blocks))
+        weights = fresh.weights(cleaned_or_cached.read(steps, f"{name}-after", blocks))
         clean = float(np.mean(weights > 0))
         if clean >= FEWEST_CLEAN:
             ends = np.cumsum([len(points) * copies for _, points in grids])[:-1]

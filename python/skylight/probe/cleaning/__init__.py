@@ -21,7 +21,15 @@ from collections.abc import Sequence
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.probe import Axis, Cost, Figure
-from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, short_pauses, trials
+from skylight.probe.cleaning import (
+    cache_bands,
+    free_bands,
+    half_band,
+    journal,
+    rate,
+    short_pauses,
+    trials,
+)
 from skylight.probe.cleaning.figures import draw
 from skylight.probe.cleaning.findings import FINDINGS
 from skylight.probe.cleaning.verdict import Seen, first_band, idle_time, judge
@@ -105,7 +113,7 @@ class CleaningTest(ProcedureTest[Seen]):
         if seen.short is not None and (between_s := seen.short.start_s) is not None:
             start_s = sum(between_s) / 2
         if ground.settles:
-            half.measure(ground, start_s, one.band_s, seen.halves)
+            half_band.measure(ground, start_s, one.band_s, seen.halves)
 
     @staticmethod
     def _short(search: trials.Search, seen: Seen) -> None:

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import U64, IoLog, Op, Stop
-from skylight.probe.cleaning import half, rate
-from skylight.probe.cleaning.half import Stretch
+from skylight.probe.cleaning import half_band, rate
+from skylight.probe.cleaning.half_band import Stretch
 from skylight.probe.cleaning.rate import CLUSTERS, longest_band
 from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, writes_ns
 from skylight.probe.reset import State
@@ -104,7 +104,7 @@ class Seen:
     def whole(self) -> bool:
         """Whether there is a time for each place."""
         half_ns = self.half_ns
-        return self.one is not None and len(half_ns) == len(half.PLACES) and all(half_ns.values())
+        return self.one is not None and len(half_ns) == len(half_band.PLACES) and all(half_ns.values())
 
 
 def measure(ground: Ground, quantum: int, seen: Seen) -> None:
@@ -165,8 +165,10 @@ def _stretches(ground: Ground, one_s: float, part: float) -> dict[int, Stretch]:
     size, speed = ground.steps.size, float(np.mean(ground.bytes_a_second))
     wanted = min(STRETCH_BANDS * longest_band(ground, one_s, speed), size // 32)
     length = max(int(part * wanted) // MIB, 1) * MIB
-    cell = max(-(-length // half.MOST_CELLS // half.LEAST_CELL), 1) * half.LEAST_CELL
-    start = {place: place * (size // half.SIXTHS) // (64 * MIB) * (64 * MIB) for place in half.PLACES}
+    cell = max(-(-length // half_band.MOST_CELLS // half_band.LEAST_CELL), 1) * half_band.LEAST_CELL
+    start = {
+        place: place * (size // half_band.SIXTHS) // (64 * MIB) * (64 * MIB) for place in half_band.PLACES
+    }
     return {place: Stretch(at, length // cell * cell, cell) for place, at in start.items()}
 
 
@@ -179,7 +181,11 @@ def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int],
         name, stretches = f"{HALF}-{number}", _stretches(ground, one_s, stretch_part)
         steps.reset(f"{name}-erase")
         for place, stretch in stretches.items():
-            steps.run(f"{name}-{place}-write", stretch.writes(ground.block, ground.copies), depth=half.DEPTH)
+            steps.run(
+                f"{name}-{place}-write",
+                stretch.writes(ground.block, ground.copies),
+                depth=half_band.DEPTH,
+            )
         data = sum(stretch.length for stretch in stretches.values()) // 2
         early = max(0, int(early_part * (count - STRETCH_COST * data / large)))
         filler = Filler(steps.size, large)
@@ -190,7 +196,7 @@ def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int],
                 continue
         filler = Filler(steps.size, quantum, filler.used * large // quantum + 1)
         late = steps.run(f"{name}-late", ground.writes(filler.next(FIRST_PIECE), quantum))
-        first = stretches[half.PLACES[0]].blocks[:LOOKED_FIRST]
+        first = stretches[half_band.PLACES[0]].blocks[:LOOKED_FIRST]
         if front(ground.home(steps.run(f"{name}-check", ground.looks(first)))):
             continue
         seen.plain_ns = float(np.median(writes_ns(late)))

@@ -18,7 +18,7 @@ import numpy as np
 
 from skylight.findings import Finding, Known
 from skylight.infer.robust import share
-from skylight.probe.cleaning import cache_bands, free_bands, half, journal, rate, trials
+from skylight.probe.cleaning import cache_bands, free_bands, half_band, journal, rate, trials
 from skylight.probe.cleaning.findings import BAND, BAND_RIGHT, CACHE_BANDS, START, START_RIGHT, TYPE
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
 from skylight.probe.cleaning.trials import Controls, Trial
@@ -60,7 +60,7 @@ class Seen:
     short: ShortPauses | None = None
     cache_bands: cache_bands.Seen = field(default_factory=cache_bands.Seen)
     rounds: list[rate.Round] = field(default_factory=list)
-    halves: dict[int, half.Progress] = field(default_factory=dict)
+    halves: dict[int, half_band.Progress] = field(default_factory=dict)
     waits: journal.Seen = field(default_factory=journal.Seen)
     zones: dict[int, free_bands.Place] = field(default_factory=dict)
 
@@ -226,8 +226,8 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     if seen.cache_bands.stalls:
         return _cache_band(seen.cache_bands)
     if idle_time(seen.trials) is None:
-        zones = [seen.zones[place] for place in half.PLACES if place in seen.zones]
-        if len(zones) == len(half.PLACES):
+        zones = [seen.zones[place] for place in half_band.PLACES if place in seen.zones]
+        if len(zones) == len(half_band.PLACES):
             return _zones(zones, rows)
         return _waits(seen.waits, rows)
     one, places = rate.best(seen.rounds), seen.halves
@@ -236,11 +236,9 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     times = [progress.band_s() for progress in places.values()]
     told = [seconds for seconds in times if seconds is not None]
     single = f"{one.count} bands with one written block took {format_duration(one.band_s * 1e9)} each"
-    if len(told) < len(half.PLACES):
-        why = (
-            f"{single}, but at {len(half.PLACES) - len(told)} of 3 places no half-written bands were counted"
-        )
-        return BAND.unknown(why)
+    if len(told) < len(half_band.PLACES):
+        missing = len(half_band.PLACES) - len(told)
+        return BAND.unknown(f"{single}, but at {missing} of 3 places no half-written bands were counted")
     half_s = float(np.mean([seconds for seconds, _ in told]))
     low_s, high_s = trials.bracket(seen.trials)
     idle_error = (high_s - low_s) / math.sqrt(12)
@@ -263,7 +261,7 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     if confidence < LEAST_CONFIDENCE:
         return BAND.unknown(f"{why}, but the idle time is not known well enough to tell these from it")
     value = {"one_block": round(one.band_s * 1e9), "half": round(half_s * 1e9)}
-    half_rows = [name for name in rows if name.startswith(half.HALF)]
+    half_rows = [name for name in rows if name.startswith(half_band.HALF)]
     return BAND.found(dict(value), confidence, why, (f"{one.name}-look", *half_rows))
 
 
@@ -274,7 +272,7 @@ def _waits(waits: journal.Seen, rows: Sequence[str]) -> Finding:
     one_ns, half_ns = waits.one.band_ns, waits.half_mean_ns
     counted = sum(len(stalls) for stalls in waits.half_ns.values())
     apart = max(float(np.std(stalls) / np.mean(stalls)) for stalls in waits.half_ns.values())
-    part = chance_within(BAND_WITHIN, math.hypot(apart / math.sqrt(len(half.PLACES)), MODEL_ERROR))
+    part = chance_within(BAND_WITHIN, math.hypot(apart / math.sqrt(len(half_band.PLACES)), MODEL_ERROR))
     counts = waits.one.bands + counted
     confidence = part * chance_within(BAND_WITHIN, MODEL_ERROR) * share(counts, counts)
     why = (

@@ -17,7 +17,7 @@ then find nothing to do, and more data than a volatile cache holds must be writt
 
 That writes go to a log does not make a disk shingled: what it costs to bring a block home does (`settling`).
 That they are written in place at the start does not make it conventional: other parts are asked too. What the
-target is follows from all of it by the models of `models`.
+target is follows from all of it by the models of `hypotheses`.
 
 A quick answer has a budget of device time, which its steps share. The log of each step shows what it left, so
 a replay over the recording takes the same decisions.
@@ -42,11 +42,10 @@ from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
 from skylight.probe import Cost, Figure
-from skylight.probe.drive_type import full_cache, readback, scattered_writes, settling
+from skylight.probe.drive_type import cleaning_cost, full_cache, readback, scattered_writes
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
-from skylight.probe.drive_type.mixed import MORE_PAIRS, PAIRS, Mixed
 from skylight.probe.drive_type.plan import (
     DECISIVE,
     FLUSHED_BURST,
@@ -64,6 +63,7 @@ from skylight.probe.drive_type.plan import (
     Plan,
 )
 from skylight.probe.drive_type.verdict import in_log, in_place, judge
+from skylight.probe.drive_type.write_after_read import MORE_PAIRS, PAIRS, Mixed
 from skylight.probe.drive_type.writes import (
     FEWEST_SHARE,
     LARGE_BYTES,
@@ -131,11 +131,11 @@ class DriveType(ProcedureTest[Observed]):
         """At most this: the longest branch, fast writes that are doubted, then flushed, on a drive whose
         sustained writes stall."""
         reads = 2 * PLACES * VISITS + readback.MOST_READS + full_cache.MOST_READS
-        reads = TIMES * reads + settling.MOST_READS
+        reads = TIMES * reads + cleaning_cost.MOST_READS
         reads += scattered_writes.READS
         places = scattered_writes.writes_for(facts.size_bytes)
         narrow = len(NARROW_BYTES) * PLACES * VISITS
-        sustained, settled = TIMES * SUSTAINED_WRITES, settling.MOST_WRITES
+        sustained, settled = TIMES * SUSTAINED_WRITES, cleaning_cost.MOST_WRITES
         single = TIMES * (
             WIDE_WRITES
             + FLUSHES * FLUSHED_BURST
@@ -147,7 +147,7 @@ class DriveType(ProcedureTest[Observed]):
         single += places + scattered_writes.NEW + scattered_writes.AGAIN
         sustained += TIMES * readback.MOST_AROUND
         block = max(IO_BYTES, facts.block_bytes)
-        written = (single + settled * settling.UNIT_BLOCKS) * block
+        written = (single + settled * cleaning_cost.UNIT_BLOCKS) * block
         written += min(sustained * LARGE_BYTES, facts.size_bytes)
         flushes = TIMES * (2 * FLUSHES + narrow + PLACES * VISITS) + 2 + places
         ios = reads + single + sustained + settled + flushes + TIMES * 3 * (PAIRS + MORE_PAIRS)
@@ -295,7 +295,7 @@ class DriveType(ProcedureTest[Observed]):
         logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
         # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
         if logged and not seen.stalled and (seen.read_back is None or seen.read_back.where == "flash"):
-            seen.settled = settling.settle(plan, turning.period_ns)
+            seen.settled = cleaning_cost.settle(plan, turning.period_ns)
 
     @staticmethod
     def _flush(plan: Plan, region: int) -> I64:

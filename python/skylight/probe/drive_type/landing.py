@@ -31,10 +31,10 @@ from skylight.infer.robust import (
 )
 from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.drive_type import full_cache
+from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.full_cache import Looked
-from skylight.probe.drive_type.mixed import STALL_NS, Mixed
 from skylight.probe.drive_type.readback import ReadBack
-from skylight.probe.drive_type.settling import Settled
+from skylight.probe.drive_type.write_after_read import STALL_NS, Mixed
 from skylight.probe.drive_type.writes import (
     FAST_NS,
     FAST_READ_NS,

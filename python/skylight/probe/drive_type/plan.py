@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import U64, IoBatch, IoLog, JsonScalar, Op, Stop
-from skylight.probe.drive_type.mixed import STALL_NS
+from skylight.probe.drive_type.write_after_read import STALL_NS
 from skylight.probe.drive_type.writes import TELLING_NS
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import ZonesSeen

@@ -1,7 +1,7 @@
 """The verdict of test 1: what the target may be, given where its writes land and what else was seen.
 
-Each thing that was seen is a clue with a chance under every model (`models`); the value of a finding is the
-likeliest over all models, and is said from `LEAST_LIKELY` on. Its confidence is that, times the confidence of
+Each thing that was seen is a clue with a chance under every model (`hypotheses`); the value of a finding is
+the likeliest over all models, and is said from `LEAST_LIKELY` on. Its confidence is that, times the confidence of
 where writes land: a finding is never surer than what it rests on.
 
 Source: docs/tests/drive-type.md, "What it may be".
@@ -16,6 +16,7 @@ import numpy as np
 from skylight.findings import UNKNOWN
 from skylight.infer.phase import Coherence
 from skylight.probe.drive_type import hypotheses
+from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.hypotheses import Clue, Model
 from skylight.probe.drive_type.landing import (
     PERIOD_TOLERANCE,
@@ -25,7 +26,6 @@ from skylight.probe.drive_type.landing import (
     rotation,
 )
 from skylight.probe.drive_type.plan import PARTS
-from skylight.probe.drive_type.settling import Settled
 from skylight.probe.drive_type.writes import FAST_READ_NS, Writes
 
 LEAST_LIKELY = 0.7  # a value is said that is more than twice as likely as all others together

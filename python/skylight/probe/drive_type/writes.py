@@ -17,7 +17,7 @@ import numpy as np
 from skylight.evidence import I64, IoLog
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread
-from skylight.probe.drive_type.mixed import STALL_NS, Mixed
+from skylight.probe.drive_type.write_after_read import STALL_NS, Mixed
 from skylight.units import format_size
 
 FAST_NS = 1_000_000  # "sub-millisecond" writes, section 4.3

@@ -9,7 +9,7 @@ and over in many phases of arrival, shows how long its *out-of-band data* is.
 | module | holds |
 |---|---|
 | `measure` | the runs, and the search for the quantum and the bound |
-| `levels` | whether writes of two sizes take the same space |
+| `entry_space` | whether writes of two sizes take the same space |
 | `entries` | groups that complete together, and the bound on an entry |
 | `splits` | single writes that are longer than an entry |
 | `out_of_band` | the first entry, again and again |

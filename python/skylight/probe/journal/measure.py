@@ -26,7 +26,7 @@ from skylight.probe.journal.entries import (
     largest_group,
     next_queue_size,
 )
-from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints, Run
+from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.write_through import Volatile

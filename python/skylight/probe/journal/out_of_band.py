@@ -34,8 +34,8 @@ import numpy as np
 from skylight.evidence import F64, IoBatch, IoLog, Op
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
+from skylight.probe.journal.entry_space import NEARLY_ALL, typical
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
-from skylight.probe.journal.levels import NEARLY_ALL, typical
 from skylight.units import format_duration
 
 CYCLES, FAST_CYCLES, FAST_TURN_NS = 48, 112, 6_500_000.0

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skylight.infer.robust import BOOTSTRAP_SEED, share
-from skylight.probe.journal.levels import SURE, Footprints, Run
+from skylight.probe.journal.entry_space import SURE, Footprints, Run
 from skylight.probe.procedure import bisected
 
 MOST_QUANTA = 64

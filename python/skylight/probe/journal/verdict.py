@@ -20,6 +20,7 @@ from skylight.infer.host_clock import host_of
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
 from skylight.probe.journal.entries import Bound, groups, largest_full, largest_group
+from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.findings import (
     ENTRY_MAX,
     MERGE,
@@ -29,7 +30,6 @@ from skylight.probe.journal.findings import (
     PACKING,
     QUANTUM,
 )
-from skylight.probe.journal.levels import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.measure import DEPTH, Many, Runs, at_a_stripe
 from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash
 from skylight.probe.journal.splits import Splits

@@ -34,7 +34,7 @@ from skylight.probe.flushed import (
     settled,
     with_flushes,
 )
-from skylight.probe.journal.levels import LEAST_TURN
+from skylight.probe.journal.entry_space import LEAST_TURN
 from skylight.probe.procedure import Steps
 
 Volatile = Literal["none", "flushed", "hidden"]

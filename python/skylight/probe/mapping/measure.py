@@ -2,9 +2,9 @@
 
 At each of a dozen places three blocks are read in a row: a *reference* in another band, which is never
 cleaned; the *partner*, never written but in the band; and the *block* itself, which is written. How much
-later the block comes than its partner shows whether it was cleaned (`skylight.probe.band_size.readout`); how
-much later the partner comes than the reference, modulo a revolution, shows whether the band moved, for all
-that lies between is the distance on the platters.
+later the block comes than its partner shows whether it was cleaned
+(`skylight.probe.band_size.cleaned_or_cached`); how much later the partner comes than the reference, modulo a
+revolution, shows whether the band moved, for all that lies between is the distance on the platters.
 
 Cleaning is made to run as each kind of drive needs: left alone; one cache band, or one zone, or the journal
 filled.

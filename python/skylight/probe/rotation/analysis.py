@@ -21,9 +21,9 @@ from skylight.infer.minimum_access_time import Reach
 from skylight.infer.one_spindle import is_by_parts, turns_otherwise
 from skylight.infer.phase import NONE, Coherence
 from skylight.infer.track_phases import Tracks
-from skylight.probe.rotation import places, seeks
-from skylight.probe.rotation.places import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
+from skylight.probe.rotation import seeks, track_fit
 from skylight.probe.rotation.seeks import Curve
+from skylight.probe.rotation.track_fit import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
 
 VISITS, PLACES_PER_ROUND, ROUNDS = 4, 16, 2
 ROUND_IOS = VISITS * PLACES_PER_ROUND
@@ -108,13 +108,13 @@ class Analysis:
     def seen(self) -> Coherence:
         """Whether completions follow a rotation, and roughly which."""
         log = self._log("turn")
-        return places.rough_turn(log, VISITS * self._io_bytes, ROUND_IOS) if len(log) else NONE
+        return track_fit.rough_turn(log, VISITS * self._io_bytes, ROUND_IOS) if len(log) else NONE
 
     @cached_property
     def turn(self) -> Turn | None:
         """The rotation."""
         first = self._log(self._first)
-        return places.exact_turn(self.seen, first) if self.seen.rotates and len(first) else None
+        return track_fit.exact_turn(self.seen, first) if self.seen.rotates and len(first) else None
 
     @cached_property
     def turns_otherwise(self) -> tuple[str, ...]:
@@ -288,7 +288,7 @@ class Analysis:
         log = self._log(self._first)
         if self.rough is None or self.turn is None or len(log) == 0:
             return None
-        return places.stripe_under(log, self.turn, self.rough)
+        return track_fit.stripe_under(log, self.turn, self.rough)
 
     def _around(self, name: str, low: float, high: float) -> Tracks | None:
         """Tracks of a step whose size is between two multiples of that at the start."""
@@ -300,7 +300,7 @@ class Analysis:
 
     def _fitted(self, log: IoLog, low: float, high: float) -> Tracks | None:
         turn = self.turn
-        return places.place_of(log, turn, low, high) if turn is not None and len(log) and low > 0 else None
+        return track_fit.place_of(log, turn, low, high) if turn is not None and len(log) and low > 0 else None
 
     def _pooled(self, name: str, pairs: int, reads: int) -> Reach | None:
         if self.near is None or self.turn is None:
@@ -388,7 +388,9 @@ class Analysis:
         for number in range(len(log) // PLACE_READS):
             rows = rows_of(log, number * PLACE_READS, (number + 1) * PLACE_READS)
             guess = float(np.interp(float(rows.offset.min()) / self._size, [0.0, 0.5, 1.0], sizes))
-            place = None if self.turn is None else places.place_of(rows, self.turn, 0.75 * guess, 1.3 * guess)
+            place = (
+                None if self.turn is None else track_fit.place_of(rows, self.turn, 0.75 * guess, 1.3 * guess)
+            )
             if place is not None:
                 found.append(place)
         return found

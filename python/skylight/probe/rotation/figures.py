@@ -14,7 +14,7 @@ from skylight.evidence import F64, Evidence
 from skylight.infer.track_phases import Tracks, phase_of
 from skylight.probe import Figure
 from skylight.probe.drawing import new_axes
-from skylight.probe.rotation import places
+from skylight.probe.rotation import track_fit
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.seeks import Curve
 from skylight.units import format_duration, format_size
@@ -74,7 +74,7 @@ def _catching(found: Analysis, near: Tracks, evidence: Evidence) -> Figure:
         if len(log) == 0:
             continue
         model = near.phase(log.offset.astype(np.float64))
-        block, submit = places.aligned(log, model, places.in_chunks(len(log)), period_ns)
+        block, submit = track_fit.aligned(log, model, track_fit.in_chunks(len(log)), period_ns)
         ahead = np.mod(block - submit, 1.0)[:600]
         latency = log.latency_ns[:600] / period_ns
         axes.plot(ahead, latency, mark, color=f"C{number}", markersize=3, label=label)

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from skylight.evidence import F64, I64, IoLog
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.track_phases import Tracks, centred, phasors
-from skylight.probe.rotation.places import Turn, ideals, in_chunks, reaches
+from skylight.probe.rotation.track_fit import Turn, ideals, in_chunks, reaches
 
 FEWEST_TRACKS = 6
 WHOLE_TURNS = 0.9

@@ -39,7 +39,7 @@ from skylight.probe import Figure
 from skylight.probe.drawing import MARKERS, new_axes
 from skylight.reproduce.drawing import log_axis
 from skylight.reproduce.rows import Measured, NotMeasured, Ours
-from skylight.reproduce.swd.tool import PROFILE, Tool
+from skylight.reproduce.swd.layer_benchmark import PROFILE, Tool
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -29,7 +29,7 @@ from skylight.evidence import I64
 from skylight.reproduce.rows import Measured, NotMeasured
 from skylight.reproduce.swd import oracle
 from skylight.reproduce.swd.device import disk
-from skylight.reproduce.swd.tool import Tool
+from skylight.reproduce.swd.layer_benchmark import Tool
 
 SECTOR, BLOCK = 512, 4096
 IN_BLOCK = BLOCK // SECTOR

@@ -21,7 +21,7 @@ import numpy as np
 
 from skylight.evidence import I64
 from skylight.reproduce.rows import Measured
-from skylight.reproduce.swd.tool import Tool
+from skylight.reproduce.swd.layer_benchmark import Tool
 
 DISKS = 6
 WRITES = 24

@@ -15,7 +15,7 @@ from pathlib import Path
 from skylight.reproduce import geometry
 from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each, noted
 from skylight.reproduce.swd import cost, modes, oracle
-from skylight.reproduce.swd.tool import Tool
+from skylight.reproduce.swd.layer_benchmark import Tool
 
 ROWS: tuple[RowSpec, ...] = (
     RowSpec("W1", "A write destroys the sectors at its angles on the next tracks", "3.2.2, Figures 2, 4, 5",

@@ -3,7 +3,7 @@
 //! * [`open_zones`]: the paper's: more sequential streams than open zones go to the buffer.
 //! * [`non_sequential`]: few zones are out of order in the drive at any time.
 //! * [`adaptive`]: the path that costs least, now and later; [`costs`] are what it has seen of the drive,
-//!   [`silence`] of the host.
+//!   [`overwrite_pauses`] of the host.
 
 pub mod adaptive;
 pub mod costs;

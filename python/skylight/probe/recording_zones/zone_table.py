@@ -29,9 +29,9 @@ from itertools import pairwise
 import numpy as np
 
 from skylight.findings import Finding
-from skylight.probe.zones.findings import RECORDING_ZONES
-from skylight.probe.zones.speed import Profile
-from skylight.probe.zones.track_sizes import SIGMAS, Pattern, Size
+from skylight.probe.recording_zones.findings import RECORDING_ZONES
+from skylight.probe.recording_zones.speed import Profile
+from skylight.probe.recording_zones.track_sizes import SIGMAS, Pattern, Size
 
 FEWEST_PLACES = 8
 BURST_SIGMAS = 2.5

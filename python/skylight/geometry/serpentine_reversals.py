@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from skylight.evidence import F64, I64
 from skylight.geometry.clock import GOLDEN, Platter, circular_median
 from skylight.geometry.density_pattern import MOST_HEADS
+from skylight.geometry.recording_zones import ZoneRun
 from skylight.geometry.verify import phase_jumps
-from skylight.geometry.zones import ZoneRun
 from skylight.infer.minimum_access_time import ideal_ns
 from skylight.infer.track_phases import centred, phase_of
 

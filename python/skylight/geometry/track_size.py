@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import F64, I64
-from skylight.geometry.boundary import Guess, search, weights
 from skylight.geometry.clock import Platter, Reads
+from skylight.geometry.track_boundary import Guess, search, weights
 
 COMB_REVOLUTIONS, COMB_READS = 1.4, 32
 FINEST = 0.005  # relative step between candidate track sizes: over a comb, 0.007 revolutions

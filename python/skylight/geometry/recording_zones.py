@@ -21,7 +21,7 @@ from math import gcd
 from skylight.geometry.clock import Platter
 from skylight.geometry.density_pattern import STEPS, expanded, pass_tracks, pattern, rises
 from skylight.geometry.layout_models import MOST_HEADS
-from skylight.geometry.survey import CONFIRM_TRACKS, Grid, survey
+from skylight.geometry.track_size import CONFIRM_TRACKS, Grid, survey
 from skylight.geometry.verify import Skews, last_track_start, track_begins, verify_grid
 
 NODES = 9

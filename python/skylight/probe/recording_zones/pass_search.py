@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skylight.probe.zones.track_sizes import (
+from skylight.probe.recording_zones.track_sizes import (
     FEWEST_STROKES,
     MOST_HEADS,
     SECTOR_BYTES,
