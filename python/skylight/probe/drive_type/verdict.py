@@ -1,8 +1,8 @@
 """The verdict of test 1: what the target may be, given where its writes land and what else was seen.
 
 Each thing that was seen is a clue with a chance under every model (`hypotheses`); the value of a finding is
-the likeliest over all models, and is said from `LEAST_LIKELY` on. Its confidence is that, times the confidence of
-where writes land: a finding is never surer than what it rests on.
+the likeliest over all models, and is said from `LEAST_LIKELY` on. Its confidence is that, times the
+confidence of where writes land: a finding is never surer than what it rests on.
 
 Source: docs/tests/drive-type.md, "What it may be".
 """
