@@ -312,8 +312,7 @@ class Session(StepNames):
         if (state := state_after(done)) is not None:
             return state
         with self._bounded(Bound(round(MOST_S[self.target.kind == "sim"] * 1e9), MOST_BYTES)):
-            left = tuple(str(done.get("left", "")).split())
-            return self._resets.reach(self, name, left, rotation_ns)
+            return self._resets.reach(self, name, tuple(str(done.get("left", "")).split()), rotation_ns)
 
     @contextmanager
     def _bounded(self, own: Bound) -> Iterator[None]:
