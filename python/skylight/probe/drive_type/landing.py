@@ -404,11 +404,13 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
     )
     confidence = turning.confidence * (1 - turning.p_value)
     contradicts = back.where == "home" and seen.stalled
-    if back.where == "unknown" and seen.stalled:
+    late_alone = back.where == "flash" and not back.all_unseen
+    if (back.where == "unknown" or late_alone) and seen.stalled:
         mixed = seen.mixed
         if not wide.flushed and mixed is not None and mixed.level:
             return _said_off(wide, mixed, confidence)
-        return _crowded(seen.sustained.latency_ns, wide, turning, None)
+        if not late_alone:
+            return _crowded(seen.sustained.latency_ns, wide, turning, None)
     if back.where == "home" and not contradicts:
         confidence *= back.tied.confidence * (1 - back.tied.p_value)
         why = f"{start} are read at one angle where they are neighbours: written in place, behind a cache."
@@ -418,7 +420,8 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
             f"{start} are read from a platter, but neighbours at no common angle: they are written to a log."
         )
         return Landing("log", confidence * (1 - NOT_HOME_MISTAKEN), why, rows)
-    if back.where == "unknown" or contradicts:
+    # Memory that has not yet written out answers so too, but nothing is cleaned for what it takes.
+    if back.where == "unknown" or contradicts or (late_alone and not seen.stalled):
         return _unknown(
             f"{start} are read neither alike nor at angles that say whether they lie at their places: flash,"
             " or a volatile write cache that is on and ignores FLUSH; connect the drive without a bridge in"
@@ -426,7 +429,7 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
             *rows,
         )
     found = _doubted(seen, wide, turning)
-    return replace(found, confidence=found.confidence * (1.0 if back.all_unseen else LATE_ALONE))
+    return replace(found, confidence=found.confidence * (LATE_ALONE if late_alone else 1.0))
 
 
 def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Landing:

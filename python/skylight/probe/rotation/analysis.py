@@ -33,6 +33,8 @@ AGAIN_PAIRS, AGAIN_READS = 16, 384
 PLACE_READS, STAR_READS, FULL_READS = 128, 40, 240
 FEWEST_PLACES, FEWEST_ORDERED = 8, 12
 HUB_PIECES = 3
+COARSE_TIMES = 3
+"""As many reads where the clock is coarse: its tick scatters angles three times as far."""
 OTHERS = (0.003, 0.011, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.24, 0.3, 0.36, 0.43, 0.5, 0.57, 0.64, 0.7,
           0.76, 0.8, 0.83, 0.86, 0.885, 0.91, 0.93, 0.95, 0.97, 0.985, 0.993, 1.0)  # fmt: skip
 """Parts of the address space that are looked at for their radius: dense at the ends, where horizontal zones
@@ -115,6 +117,11 @@ class Analysis:
         """The rotation."""
         first = self._log(self._first)
         return track_fit.exact_turn(self.seen, first) if self.seen.rotates and len(first) else None
+
+    @property
+    def times(self) -> int:
+        """How many times as many reads fine steps have."""
+        return COARSE_TIMES if self.turn is not None and self.turn.host.coarse else 1
 
     @cached_property
     def turns_otherwise(self) -> tuple[str, ...]:
@@ -351,7 +358,8 @@ class Analysis:
         if self.near is None:
             return {}
         pairs = pairs_of(self.near)
-        rough, fine = self._times(name, pairs, count), self._times(name + FINE, pairs, count)
+        rough = self._times(name, pairs, count)
+        fine = self._times(name + FINE, pairs, count * self.times)
         return {
             pair: ns for pair, ns in fine.items() if pair in rough and abs(ns - rough[pair]) < seeks.COARSE_NS
         }
@@ -375,7 +383,7 @@ class Analysis:
     @cached_property
     def again(self) -> Reach | None:
         """The reach between those, measured again and more finely."""
-        return self._pooled("again", AGAIN_PAIRS, AGAIN_READS)
+        return self._pooled("again", AGAIN_PAIRS, AGAIN_READS * self.times)
 
     @cached_property
     def places(self) -> list[Tracks]:

@@ -48,7 +48,6 @@ TURN_BYTES = 256 << 20
 FIRST_BYTES, FIRST_READS = 8 << 20, 1024
 NEAR_TRACKS, READS_A_TRACK = 44, 48
 SIZE_TRACKS, SIZE_READS = 5.5, 400
-COARSE_TIMES = 3  # as many reads where the clock is coarse: its tick scatters angles three times as far
 PLACE_TRACKS = 2.3
 WIDE_NS = 2_900_000.0  # more than any arm needs to the next track, and what commands take longer
 EARLIER_NS, NARROW_NS = 100_000.0, 500_000.0
@@ -65,7 +64,7 @@ BEHIND_BYTES = (1 << 30, 3 << 30)
 """How far behind the start tracks are looked at as well: so many as `analysis.BEHIND_PLACES`, behind what
 test 1 wrote, and of a drive of which they are a 64th at most hardly further in."""
 LEAST_BYTES = 1 << 30
-MOST_IOS = 40_000
+MOST_IOS = 60_000
 
 Pairs = list[tuple[int, int]]
 
@@ -241,7 +240,7 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
     track = found.rough.track_bytes
     plan.scattered("od", [plan.base], NEAR_TRACKS * track, NEAR_TRACKS * READS_A_TRACK)
     length = SIZE_TRACKS * track
-    reads = SIZE_READS * (COARSE_TIMES if found.turn is not None and found.turn.host.coarse else 1)
+    reads = SIZE_READS * found.times
     if size >= BEFORE_END_PARTS * BEHIND_BYTES[-1]:
         plan.scattered("od-behind", [plan.base + behind for behind in BEHIND_BYTES], length, reads)
     plan.scattered("md", [plan.middle - length / 2], length, reads)
@@ -324,11 +323,12 @@ def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:
         rough = found.rough_times(name, hops, reads) / turn.period_ns
         if not np.isfinite(rough).all():
             return True
-        plan.hops(name + FINE, near, hops, reads, same + rough - earlier, narrow)
+        plan.hops(name + FINE, near, hops, reads * found.times, same + rough - earlier, narrow)
     if found.neighbours is not None and found.neighbours.pairs:
         again = (list(found.neighbours.pairs) * AGAIN_PAIRS)[:AGAIN_PAIRS]
         soonest = same + found.neighbours.ns / turn.period_ns - earlier
-        plan.hops("again", near, again, AGAIN_READS // AGAIN_PAIRS, np.full(AGAIN_PAIRS, soonest), narrow)
+        reads = AGAIN_READS * found.times // AGAIN_PAIRS
+        plan.hops("again", near, again, reads, np.full(AGAIN_PAIRS, soonest), narrow)
     return True
 
 

@@ -22,6 +22,7 @@ from skylight.units import format_duration, format_size
 
 TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = TURN_RIGHT.part, TRACK_RIGHT.part, SEEK_RIGHT.part
 SAFETY = 2.0
+LEAST_CONFIDENCE = 0.5  # three times of which one is likelier to be off than not are no answer
 TWO_SIDED_95 = 1.96  # standard errors
 MOST_TRACK_ERROR = 0.01
 MOST_THIRD = 0.08  # half the range of fits, of the third itself
@@ -179,6 +180,9 @@ def _seeks(found: Analysis) -> Finding:
     errors = (track[1] / track[0], max(high - low, curve.residual_ns) / 2 / third_ns, full.half_ns / full_ns)
     confidence = float(np.prod([within(error, SEEK_WIDTH) for error in errors])) * _trust(full) * _trust(same)
     confidence *= found.end_at_home
+    if confidence < LEAST_CONFIDENCE:
+        why = f"Each of the arm times is off by too much for all three to be right (chance {confidence:.2f})."
+        return SEEK.unknown(why, SEEK_ROWS)
     value: dict[str, int | float | bool | str] = {
         "track": round(track[0]), "third": round(third_ns), "full": round(full_ns)
     }  # fmt: skip
