@@ -169,6 +169,17 @@ class TestPeriod:
         assert found is not None and (found.every, found.offset, found.hits) == (387, 386, 16)
         assert slow[found.places(6400)].all()
 
+    def test_the_first_period_may_be_the_longer_one(self) -> None:
+        """As of a host-aware drive, seed 98802: stalls from 76, and from 154 on every 77 writes."""
+        slow = np.zeros(6400, bool)
+        slow[154::77] = slow[76] = True
+        slow[[143, 419, 673]] = True
+        found = rare_period(slow)
+        assert found is not None and (found.every, found.offset, found.slips) == (77, 76, (154,))
+        assert slow[found.places(6400)].all()
+        slow[76] = False
+        assert rare_period(slow) is None
+
     def test_a_row_that_slips_at_every_other_stall_is_none(self) -> None:
         slow = np.zeros(6400, bool)
         slow[np.cumsum([100, 101] * 31)] = True
@@ -445,6 +456,26 @@ class TestSplits:
         assert splits.split is not None and splits.whole <= blocks * BLOCK < splits.split
         assert splits.split - splits.whole <= 0.03 * splits.whole + BLOCK
         assert splits.confirmed() and splits.confidence() > 0.9
+
+    @pytest.mark.parametrize(("scatter", "longer"), [(0.004, True), (0.3, False)])
+    def test_time_tells_of_a_few_writes_that_end_at_much_the_same_angles(
+        self, scatter: float, longer: bool
+    ) -> None:
+        """A tenth of a revolution more each leaves six writes at angles that are mostly alike; where single
+        times scatter by more than a quantum takes, the angles decide as ever."""
+        rng = np.random.default_rng(7)
+        splits = Splits(BLOCK, QUANTUM, "disk", 8e6, 0.1 * 8e6)
+        one, two = splits.first_of(4), 4 * QUANTUM
+
+        def run(turns: float) -> Run:
+            places = np.arange(1, 7) * turns * 8e6
+            latency_ns = np.diff(places, prepend=0.0) + rng.normal(0, scatter * 8e6, 6)
+            return Run(one, True, latency_ns.astype(np.int64), places.astype(np.int64))
+
+        splits.runs = {one: [run(4.4) for _ in range(3)], two: [run(4.5) for _ in range(3)]}
+        pair = splits.pair(one, two)
+        assert pair.aligned and not pair.more(two)
+        assert splits.longer(one, two) == longer
 
     def test_one_that_ends_with_a_quantum_leaves_no_sign(self) -> None:
         assert splits_of(6 * QUANTUM).split is None

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from fake_zoned import MIB, MS, FakeZoned, ZonedTraits
+from one_test import known_of, run, truth_of
+from skylight import _native
 from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
 from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe.non_sequential import NonSequential
 from skylight.probe.open_zones.measure import most_zones
 from skylight.probe.session import Session
 from skylight.probe.suite import (
@@ -172,3 +175,13 @@ def test_a_drive_without_zones_keeps_no_step_of_them(tmp_path: Path) -> None:
     assert result.findings == []
     evidence = Recording.open(tmp_path / "r").evidence("open_zones")
     assert evidence is not None and evidence.steps == []
+
+
+def test_reads_before_the_looks_at_a_volatile_cache_reach_the_medium(tmp_path: Path) -> None:
+    """Else the head stays, and a log takes a block in far less than a revolution, as a volatile cache would:
+    a host-aware drive (seed 98806) whose cache was off was said to have one that FLUSH does not empty."""
+    toml = _native.random_profile(98806, "host-aware")
+    truth = truth_of(toml)
+    findings, _ = run(NonSequential(), toml, known_of(truth), tmp_path / "r")
+    found = {finding.name: finding for finding in findings}["non_sequential_cache_bytes"]
+    assert found.value == truth["non_sequential_cache_bytes"]["value"]

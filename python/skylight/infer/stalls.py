@@ -292,11 +292,13 @@ def rare_period(slow: Bools, known_slow: Bools | None = None) -> RarePeriod | No
     best: RarePeriod | None = None
     for first_number, first in enumerate(at[: len(at) - FEWEST_RARE + 1]):
         for second in at[first_number + 1 :]:
-            every = int(second - first)
-            slips = _slips(slow, int(first), every) if first < every else None
+            every, begin = int(second - first), int(first)
+            if begin >= every:  # unless it is the second of the period, and came a command later
+                begin -= every + 1
+            slips = _slips(slow, begin, every) if 0 <= begin < every and slow[begin] else None
             if slips is None:
                 continue
-            found = _judged(slow, known_slow, every, int(first), tuple(slips))
+            found = _judged(slow, known_slow, every, begin, tuple(slips))
             if best is None or (found.hits, -len(found.slips)) > (best.hits, -len(best.slips)):
                 best = found
     if best is None or best.chance > MOST_CHANCE or _half_seen(slow, best):

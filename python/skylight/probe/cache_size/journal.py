@@ -51,9 +51,10 @@ MAP_WRITES = 2_600_000
 CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)
 SLOW = 2.2
 SLOWEST_TURN_NS = 60e9 / 3_600
-PIECE_WRITES, PIECES = 8 * DEPTH, 32
-"""Writes of a piece of a fill behind which a drive is asked what it has cleaned: so many, or that part of
-those before. Chosen: should the latencies mislead, it is known to 3 % all the same, as a count has to be."""
+PIECE_WRITES, PIECES, TOLD_STOP = 8 * DEPTH, 4, (16, 64)
+"""Writes behind which a drive is asked what it has cleaned: so many, or that part of those before; and so
+many slow ones of so many, behind which it is asked at once. Chosen: a write that waits holds up those in the
+queue behind it, half of it at least; and a fill has few pieces, each of which may ask for all zones."""
 ABOVE = 1.1
 """Times the longest latency so far from which on a write may wait for cleaning. Chosen: what takes as long,
 give or take jitter, is the same again."""
@@ -301,30 +302,44 @@ def _deep_fill(
 def _told_fill(
     check: Check, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
 ) -> Fill:
-    """As `_deep_fill`, of a drive that tells which zones are clean: it is asked after a slow piece. What it
-    cleans for one write may give many places back, so the writes that wait need not follow each other."""
+    """As `_deep_fill`, of a drive that tells which zones are clean. It is asked wherever some writes are
+    slow: what it cleans for one may give many places back, so those that wait need not follow each other."""
     steps, (at, count) = check.steps, between
-    limit_ns = _limit_ns(steps, pace.latency_ns)
+    limit_ns, first, on = _limit_ns(steps, pace.latency_ns), at, False
+    logs: list[IoLog] = []
     while at < count:
-        io = check.writes(at, min(at + max(PIECE_WRITES, at // PIECES), count) - at, size)
-        log = steps.run(f"{name}-deep", io, depth=DEPTH)
+        piece = 2 * DEPTH if on else max(PIECE_WRITES, at // PIECES)
+        until = None if on else Stop(limit_ns, *TOLD_STOP)
+        log = steps.run(
+            f"{name}-deep", check.writes(at, min(at + piece, count) - at, size), depth=DEPTH, until=until
+        )
         if not len(log):
             break
-        check.written[size] = at + len(log)
+        logs.append(log)
         slow = np.flatnonzero(log.latency_ns > limit_ns)
-        clean = check.clean(f"{name}-begun") if len(slow) else None
-        if clean is not None and clean.zones:
-            first, made = int(slow[0]), at - between[0] + len(log)
-            over = np.minimum(log.latency_ns[slow] / limit_ns, MOST) - 1.0
-            an_entry = max(first, 1) / len(entries(log.complete_ns[: max(first, 1)])[0])
-            at += first - between[0]
-            begun = ChangePoint(at, 0, pace.entry_ns or 0.0, 0.0, float(over.sum()), an_entry)
-            group = DEPTH if isinstance(steps, FlushedSteps) else 1
-            return replace(_fill(name, size, quanta, (made, at), begun), group=group)
-        # What is no cleaning, as a merge of the map, is not taken for its beginning.
-        limit_ns = max(limit_ns, round(ABOVE * int(log.latency_ns.max())))
+        if until is not None and until.reached(log):  # an outlier long before is no part of it
+            slow = slow[slow >= len(log) - until.within - 2 * DEPTH]
+        first = first if on or not len(slow) else at + int(slow[0])
         at += len(log)
+        check.written[size] = at
+        clean = check.clean(f"{name}-begun")
+        if clean is not None and clean.zones and (on or len(slow)):
+            group = DEPTH if isinstance(steps, FlushedSteps) else 1
+            begun = _begun(IoLog.joined(logs), first - between[0], limit_ns, pace)
+            return replace(_fill(name, size, quanta, (at - between[0], begun.writes), begun), group=group)
+        if on and np.median(log.latency_ns) < limit_ns:  # a merge of the map, or an outlier, and not cleaning
+            limit_ns, on = round(ABOVE * max(int(each.latency_ns.max()) for each in logs)), False
+        else:
+            on = on or bool(len(slow))
     return _fill(name, size, quanta, (at - between[0], at - between[0]), None)
+
+
+def _begun(log: IoLog, writes: int, limit_ns: int, pace: _Pace) -> ChangePoint:
+    """Cleaning that began after so many writes of a log, by those that took more than `limit_ns` since."""
+    over = np.minimum(log.latency_ns[writes:] / limit_ns, MOST) - 1.0
+    done, _ = entries(log.complete_ns[: max(writes, 1)])
+    clear = float(over[over > 0].sum())
+    return ChangePoint(writes, len(done), pace.entry_ns or 0.0, 0.0, clear, writes / len(done))
 
 
 def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:
@@ -356,6 +371,9 @@ def measured(steps: Steps) -> Journal:
     lone_entries = _entries(steps, quantum)
     largest = _largest(steps, quanta, quantum)
     flushed = isinstance(steps, FlushedSteps)
+    if told_bytes(steps, "told-zones"):
+        # What a fill writes is out of order in any zone: from here on none is filled ahead of its writes.
+        steps.written(np.zeros(1, np.uint64), BLOCK)
     fills = _filled(steps, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
     deep = _map_fill(steps, quantum, lone.median_ns)
     places, in_map = _limits(fills, deep, quantum, flushed=flushed)

@@ -70,16 +70,26 @@ class Splits:
         return Footprints(self.medium, self.rotation_ns, runs)
 
     def longer(self, reference: int, size: int) -> bool:
-        """Whether writes of a size take more space than those of a smaller one: where no angles tell, whether
-        they take longer by more than half a quantum, of which another entry takes a whole one at least."""
+        """Whether writes of a size take more space than those of a smaller one: where their time is known
+        well enough, or no angles tell, whether they take longer by more than half a quantum, of which another
+        entry takes a whole one at least."""
         pair = self.pair(reference, size)
-        if pair.aligned or pair.stepping:
+        if not self._timed(pair, size) and (pair.aligned or pair.stepping):
             return pair.more(size)
         return pair.shift_ns(size) > self.step_ns / 2
+
+    def _timed(self, pair: Footprints, size: int) -> bool:
+        """Whether the time of both sizes is known to a part of a quantum, on the same tracks. The longer a
+        write is, the more its end scatters, and with it the angle; the mean time of many scatters less."""
+        alike = all(run.erased for runs in pair.runs.values() for run in runs)
+        off_ns = abs(pair.shift_ns(size) - self.step_ns / 2)
+        return alike and not pair.flash and SURE * pair.shift_noise_ns(size) < min(off_ns, self.step_ns / 2)
 
     def doubtful(self, reference: int, size: int) -> bool:
         """Whether more repeats are needed to tell."""
         pair = self.pair(reference, size)
+        if self._timed(pair, size):
+            return False
         if pair.aligned:
             likeness = pair.likeness(size)
             open_ = likeness < OPEN_LIKENESS[1] or self._may_be_a_revolution(pair, size)

@@ -14,11 +14,12 @@ Source: Skylight (FAST '15) section 2 (volatile cache); ATA8-ACS, FLUSH CACHE.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop
+from skylight.evidence import U64, IoBatch, IoLog, Op, SettingsReport, Stop
 from skylight.probe import destage_by_read
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.flushed import (
@@ -44,16 +45,33 @@ APART_BYTES = 64 << 10
 MOST = 75  # per cent of the commands: the rest met something
 
 
-def volatile(steps: Steps, report: SettingsReport, *, on_platter: bool) -> tuple[Volatile, float]:
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the looks at a volatile cache write, a block each, and where the reads between go: these reach
+    the medium, so that each leaves the head at an angle of its own."""
+
+    written: U64
+    read: U64
+
+    @staticmethod
+    def all_over(steps: Steps, block: int) -> Places:
+        """On a target on which data lie everywhere."""
+        apart = min(APART_BYTES, steps.size // (ROUNDS + 1) // block * block)
+        at = block + apart * np.arange(ROUNDS, dtype=np.uint64)
+        return Places(at, elsewhere(steps, IN_ROUNDS, ROUNDS, block))
+
+
+def volatile(
+    steps: Steps, report: SettingsReport, *, on_platter: bool, places: Places | None = None
+) -> tuple[Volatile, float]:
     """What the volatile cache does that should be off, measured with a few writes; and what a command takes
     that finds nothing to do, give or take its jitter (ns).
 
     `on_platter` says that the persistent cache is on a disk: a write that takes no longer than a FLUSH with
     nothing to do is then in a volatile one."""
     block = max(LEAST_BLOCK, steps.block_bytes)
-    apart = min(APART_BYTES, steps.size // (ROUNDS + 1) // block * block)
-    at = block + apart * np.arange(ROUNDS, dtype=np.uint64)
-    io = rounds(at, elsewhere(steps, IN_ROUNDS, ROUNDS, block), block)
+    places = places or Places.all_over(steps, block)
+    io = rounds(places.written, places.read, block)
     seen = Rounds.of(steps.run(IN_ROUNDS, io))
     empty_ns = float(np.percentile(seen.second_ns, MOST)) if len(seen.second_ns) else 0.0
     rotation_ns = steps.known.number("rotation_ns")
@@ -90,12 +108,13 @@ class WriteThrough(StandIn):
 
 
 def written_through(
-    steps: Steps, report: SettingsReport, *, around: bool = False
+    steps: Steps, report: SettingsReport, *, around: bool = False, places: Places | None = None
 ) -> tuple[Steps, Volatile, float]:
     """The target, each of whose writes is flushed where a volatile cache stays on; with what `volatile`
     found. A cache of which nothing shows that FLUSH empties it may do so before the FLUSH comes; if that
     shows, and reads `around` writes empty it, they do: then what a write takes has a read in it."""
-    found, empty_ns = volatile(steps, report, on_platter=steps.known.word("cache_medium") == "disk")
+    on_platter = steps.known.word("cache_medium") == "disk"
+    found, empty_ns = volatile(steps, report, on_platter=on_platter, places=places)
     if found == "none":
         return steps, found, empty_ns
     if around and found == "hidden" and destage_by_read.empties(steps):

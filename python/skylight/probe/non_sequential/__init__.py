@@ -64,7 +64,7 @@ class NonSequential(ProcedureTest[Seen]):
         )
         steps.reset("erase", slow=False)  # else the looks at the volatile cache wait for what is cleaned
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
-            through, seen.volatile, _ = written_through(steps, report)
+            through, seen.volatile, _ = written_through(steps, report, places=measure.places(steps, zones))
             measure.sustain(through, seen, zones)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:

@@ -15,15 +15,19 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skylight.evidence import I64, Bools, IoBatch, IoLog, Stop
+from skylight.evidence import I64, Bools, IoBatch, IoLog, Op, Stop
 from skylight.infer.zone_writes import PACES, Spell, slow_spells, usual_pace_ns
-from skylight.probe.journal.write_through import Volatile
+from skylight.probe.flushed import LEAST_BLOCK, ROUNDS
+from skylight.probe.journal.write_through import APART_BYTES, Places, Volatile
 from skylight.probe.procedure import Steps
-from skylight.probe.zoned import RESET_ALL, ZonesSeen
+from skylight.probe.zoned import FILL_BYTES, RESET_ALL, ZonesSeen, joined
 
 WRITE_BYTES = 512 << 10
 ZONES = 32
 """Written to at a time: the recorded drive takes as many writes before it blocks with 32 as with 128."""
+FILLED_BYTES = 256 << 20
+"""Of a zone that is written in order before the volatile cache is looked at. Chosen: as much as the largest
+volatile caches of disks hold."""
 PACE_WRITES, PIECE_WRITES, SHORT_WRITES = 1_024, 8_192, 64
 MOST_BYTES = 256 << 30
 """Written without a slow spell: five times the largest persistent cache known, and then it is given up."""
@@ -131,6 +135,22 @@ class Seen:
     def recovered(self) -> bool:
         """Whether the first spell is over."""
         return self.spell is not None and self._is_over(self.spell)
+
+
+def places(steps: Steps, zones: ZonesSeen) -> Places:
+    """Where the looks at a volatile cache write and read: blocks of the second zone, out of order, and places
+    of the first, a part of which is written in order before, and flushed. What no zone holds is read without
+    the medium, and what lies in none is written in place."""
+    block = max(LEAST_BLOCK, steps.block_bytes)
+    first, second = zones.start_bytes(np.arange(2, dtype=np.int64)).astype(np.uint64)
+    filled = min(zones.capacity_bytes, FILLED_BYTES) // FILL_BYTES * FILL_BYTES
+    io = IoBatch.writes(first + np.arange(0, filled, FILL_BYTES, dtype=np.uint64), FILL_BYTES)
+    steps.run("filled", joined(io, IoBatch.make(Op.FLUSH, [0], 0)))
+    # The half that was written first: what came last may still be in a cache.
+    read = steps.rng("rounds").integers(0, filled // 2 // block, ROUNDS).astype(np.uint64) * np.uint64(block)
+    apart = min(APART_BYTES, zones.capacity_bytes // (ROUNDS + 1) // block * block)
+    written = second + np.uint64(block) + np.arange(ROUNDS, dtype=np.uint64) * np.uint64(apart)
+    return Places(written, first + read)
 
 
 def _plan(steps: Steps, zones: ZonesSeen, size: int, done: int, count: int) -> IoBatch:
