@@ -34,6 +34,7 @@ INTERVAL_TOLERANCE = 0.25
 # Errors of ffmpeg that follow from an earlier one, which says more.
 GENERIC = (
     "Error opening",
+    "Error parsing options",
     "Conversion failed",
     "Error sending",
     "Terminating",
