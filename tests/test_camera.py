@@ -251,6 +251,10 @@ def test_files_that_are_no_clips(tmp_path: Path) -> None:
     assert "no video can be read" in refusal(tmp_path / "text.mp4")
     assert "no such file" in refusal(tmp_path / "none.mp4")
     assert "not a file" in refusal(tmp_path)
+    sound = tmp_path / "sound.wav"
+    command = [video.ffmpeg(), "-v", "error", "-f", "lavfi", "-i", "sine=duration=1", str(sound)]
+    subprocess.run(command, check=True)
+    assert "no streams" in refusal(sound)
 
 
 def test_a_codec_that_is_missing(film: Frames, keep: Keep, tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ INTERVAL_TOLERANCE = 0.25
 GENERIC = (
     "Error opening",
     "Error parsing options",
+    "Failed to set value",
+    "To ignore this",
     "Conversion failed",
     "Error sending",
     "Terminating",
