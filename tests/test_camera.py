@@ -13,10 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from camera_clips import Case, drawn
+from skylight.camera import background as backgrounds
 from skylight.camera import rate as rates
 from skylight.camera import scale as scales
 from skylight.camera import scene, video
 from skylight.camera import seek_detection as readings
+from skylight.camera.keyframes import survey
+from skylight.camera.learn import learn
 from skylight.camera.render import write
 from skylight.camera.track import Options, capture_rate, track
 from skylight.cli.app import run
@@ -75,6 +78,26 @@ def check_against_truth(case: Case, path: Path) -> None:
         assert seek.start == pytest.approx(start, abs=1)
         assert seek.end == pytest.approx(end, abs=1)
         assert np.sign(seek.way) == np.sign(target - source)
+
+
+def test_what_the_first_background_hides_is_found(case: Case, tmp_path: Path) -> None:
+    # A place where the head often is may look like background at first: here a bite is taken out of what was
+    # seen to be covered.
+    path = case.film(tmp_path / "film.mp4")
+    clip = video.probe(path)
+    size = (clip.width, clip.height)
+    found = survey(video.frames(clip, size), clip.frames)
+    whole = backgrounds.first(found, None)
+    x, y = whole.axes()
+    bite = np.hypot(x - np.median(x), y - np.median(y)) < 0.2 * np.hypot(np.ptp(x), np.ptp(y))
+    bitten = np.zeros_like(whole.support)
+    bitten.reshape(-1)[whole.pixels[bite]] = True
+    learnt = learn(found, whole.within(~bite))
+    reference = learn(found, whole)
+    hidden = bitten & reference.background.support
+    assert hidden.sum() > 200
+    assert (learnt.background.support & hidden).sum() > 0.8 * hidden.sum()
+    assert learnt.swing_rad == pytest.approx(reference.swing_rad, rel=0.05)
 
 
 @pytest.mark.parametrize("number", [1, 4])
@@ -228,6 +251,10 @@ def test_files_that_are_no_clips(tmp_path: Path) -> None:
     assert "no video can be read" in refusal(tmp_path / "text.mp4")
     assert "no such file" in refusal(tmp_path / "none.mp4")
     assert "not a file" in refusal(tmp_path)
+    sound = tmp_path / "sound.wav"
+    command = [video.ffmpeg(), "-v", "error", "-f", "lavfi", "-i", "sine=duration=1", str(sound)]
+    subprocess.run(command, check=True)
+    assert "no streams" in refusal(sound)
 
 
 def test_a_codec_that_is_missing(film: Frames, keep: Keep, tmp_path: Path) -> None:
@@ -343,6 +370,23 @@ def test_the_ends_of_a_slow_seek(accelerating: float, rng: np.random.Generator) 
         wrong.append((seek.start - 170.3, seek.end - 319.8))
     # A fit of time against the way, in shapes of steps of 0.025, is off by 0.7 and 0.85.
     assert np.abs(wrong).mean() < 0.5
+
+
+def test_seeks_held_back_by_encoding_say_so() -> None:
+    # As at 8,000 frames/s: 60 frames for 0.15 of the stroke. An encoder that leaves out movements under a
+    # hundredth of it shows steps.
+    time = np.clip((np.arange(300.0) - 120) / 60, 0, 1)
+    moved = 0.2 + 0.15 * readings.way_done(time, 0.4)
+    held = moved.copy()
+    for frame in range(1, len(held)):
+        held[frame] = moved[frame] if abs(moved[frame] - held[frame - 1]) > 0.01 else held[frame - 1]
+    as_moved, as_held = (readings.read(one, np.ones(len(one)), 8000.0) for one in (moved, held))
+    (clear,), (doubtful,) = as_moved.seeks, as_held.seeks
+    assert clear.doubt < 1
+    assert as_moved.notes == ()
+    assert doubtful.doubt > 1
+    assert max(abs(doubtful.start - clear.start), abs(doubtful.end - clear.end)) < doubtful.doubt
+    assert as_held.notes[0].startswith("1 of 1 seeks look unlike an arm's")
 
 
 def test_rests_of_three_frames_between_seeks() -> None:

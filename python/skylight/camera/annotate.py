@@ -20,8 +20,10 @@ VIDEO_NAME = "annotated.mp4"
 # A clip is enlarged to this width for its text to be legible, by whole numbers, and never made larger than
 # it comes.
 LEGIBLE_PX = 440
+# Words and lines of a picture that is wider than this grow with it: it will be looked at made smaller.
+PLAIN_PX = 900
 SURE, DOUBTFUL, ARC = (80, 220, 80), (60, 60, 230), (230, 180, 60)
-# Heights of the words above and of the graph below.
+# Heights of the words above and of the graph below, in a picture of up to that width.
 WORDS_PX, STRIP_PX = 22, 64
 SHIFT = 4
 
@@ -34,41 +36,45 @@ def annotated(
     clip = found.clip
     zoom = max(1, -(-LEGIBLE_PX // clip.width))
     width, height = clip.width * zoom // 2 * 2, clip.height * zoom // 2 * 2
-    graph = _strip(found, width)
+    size = max(1.0, width / PLAIN_PX)
+    graph = _strip(found, width, size)
+    below = len(graph)
     options = ["-c:v", "libx264", "-preset", "veryfast", "-crf", "20", "-pix_fmt", "yuv420p"]
     number = 0
-    with VideoWriter(path, (width, height + STRIP_PX), clip.playback_hz, options) as writer:
+    with VideoWriter(path, (width, height + below), clip.playback_hz, options) as writer:
         for chunk in frames(clip, (clip.width, clip.height), colour=True):
             for frame in chunk[: found.frames - number]:
-                picture = np.empty((height + STRIP_PX, width, 3), np.uint8)
+                picture = np.empty((height + below, width, 3), np.uint8)
                 picture[:height] = cv2.resize(frame, (width, height), interpolation=cv2.INTER_LINEAR)
                 picture[height:] = graph
-                _draw(picture, found, rate, number, zoom, height)
+                _draw(picture, found, rate, number, zoom, height, size)
                 writer.write(picture)
                 number += 1
             if advance is not None:
                 advance(number, found.frames)
 
 
-def _strip(found: Track, width: int) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
+def _strip(found: Track, width: int, size: float) -> np.ndarray[tuple[int, int, int], np.dtype[np.uint8]]:
     """The whole graph, small, below the picture."""
     cv2 = opencv()
-    strip = np.full((STRIP_PX, width, 3), 24, np.uint8)
+    height = round(STRIP_PX * size / 2) * 2
+    strip = np.full((height, width, 3), 24, np.uint8)
     x = np.linspace(2, width - 3, found.frames)
-    y = 5 + np.clip(found.position, -0.05, 1.05) * (STRIP_PX - 10)
+    y = 5 + np.clip(found.position, -0.05, 1.05) * (height - 10)
     line = np.round(np.stack([x, y], axis=1) * (1 << SHIFT)).astype(np.int32)
-    cv2.polylines(strip, [line], False, (200, 200, 200), 1, cv2.LINE_AA, SHIFT)
+    cv2.polylines(strip, [line], False, (200, 200, 200), round(size), cv2.LINE_AA, SHIFT)
     return strip
 
 
 def _draw(
     picture: np.ndarray[tuple[int, int, int], np.dtype[np.uint8]],
-    found: Track, rate: Rate, number: int, zoom: int, height: int,
+    found: Track, rate: Rate, number: int, zoom: int, height: int, size: float,
 ) -> None:  # fmt: skip
     """Draws one frame's findings."""
     cv2 = opencv()
     inner, outer = found.radius
     sure = found.confidence >= LEAST_CONFIDENCE
+    thick = round(size)
 
     def point(turn: float, radius: float) -> tuple[int, int]:
         x = (found.pivot[0] + radius * np.cos(turn) + 0.5) * zoom
@@ -78,17 +84,20 @@ def _draw(
     if sure.any():
         ends = found.direction[sure]
         arc = np.array([point(turn, outer) for turn in np.linspace(ends.min(), ends.max(), 40)], np.int32)
-        cv2.polylines(picture[:height], [arc], False, ARC, 1, cv2.LINE_AA, SHIFT)
+        cv2.polylines(picture[:height], [arc], False, ARC, thick, cv2.LINE_AA, SHIFT)
     colour = SURE if sure[number] else DOUBTFUL
     turn = float(found.direction[number])
-    cv2.line(picture[:height], point(turn, inner), point(turn, outer), colour, 1, cv2.LINE_AA, SHIFT)
-    cv2.circle(picture[:height], point(turn, outer), 4 << SHIFT, colour, 1, cv2.LINE_AA, SHIFT)
+    cv2.line(picture[:height], point(turn, inner), point(turn, outer), colour, thick, cv2.LINE_AA, SHIFT)
+    cv2.circle(
+        picture[:height], point(turn, outer), round(4 * size) << SHIFT, colour, thick, cv2.LINE_AA, SHIFT
+    )
     time = ""
     if rate.capture_hz is not None:
         time = f"{1e3 * found.clip.times_s[number] * found.clip.playback_hz / rate.capture_hz:8.2f} ms  "
     place = f"position {found.position[number]:.3f}  confidence {found.confidence[number]:.2f}"
     words = f"frame {number}  {time}{place}"
-    picture[:WORDS_PX] //= 4
-    cv2.putText(picture, words, (6, 15), cv2.FONT_HERSHEY_SIMPLEX, 0.42, colour, 1, cv2.LINE_AA)
+    picture[: round(WORDS_PX * size)] //= 4
+    at = (round(6 * size), round(15 * size))
+    cv2.putText(picture, words, at, cv2.FONT_HERSHEY_SIMPLEX, 0.42 * size, colour, thick, cv2.LINE_AA)
     x = round(2 + (picture.shape[1] - 5) * number / max(found.frames - 1, 1))
-    cv2.line(picture, (x, height), (x, height + STRIP_PX - 1), colour, 1)
+    cv2.line(picture, (x, height), (x, len(picture) - 1), colour, thick)

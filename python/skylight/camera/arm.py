@@ -70,8 +70,9 @@ class Polar:
         self.first_rad = float(angle.min() + middle)
         self.angle = angle + middle
         self.bins = int((angle.max() - angle.min()) / self.bin_rad) + 2
-        edges = np.linspace(radius.min(), radius.max(), RINGS + 1)[1:-1]
-        self.ring = ring = np.searchsorted(edges, radius)
+        self._edges = np.linspace(radius.min(), radius.max(), RINGS + 1)
+        self._middle = middle
+        self.ring = ring = np.searchsorted(self._edges[1:-1], radius)
         place = (angle - angle.min()) / self.bin_rad
         low = place.astype(np.int64)
         share = place - low
@@ -86,6 +87,15 @@ class Polar:
         )
         self.visible = self.sums(np.ones((1, len(x)), np.float32))[0]
         self.size = fft.next_fast_len(2 * self.bins, real=True)
+
+    def around(self, x: F64, y: F64) -> tuple[NDArray[np.bool_], F64, NDArray[np.int64]]:
+        """Of any pixels, which lie within the rings and angles of these; their angles and rings."""
+        right, up = x - self.pivot[0], self.pivot[1] - y
+        radius = np.hypot(right, up)
+        angle = (np.arctan2(up, right) - self._middle + np.pi) % (2 * np.pi) - np.pi + self._middle
+        within = (radius >= self._edges[0]) & (radius <= self._edges[-1])
+        within &= (angle >= self.angle.min()) & (angle <= self.angle.max())
+        return within, angle, np.searchsorted(self._edges[1:-1], radius)
 
     def sums(self, masks: F32) -> F32:
         """Each frame's mask summed over the pixels of a bin: (frames, rings, bins)."""
@@ -112,11 +122,13 @@ class Appearance:
         energy = energy[self._shifts]
         self._energy = np.maximum(energy, 0.15 * float(energy.max()) + 1e-6)
 
-    def pixel_rad(self) -> F64:
-        """Angles of the pixels against the arm's middle in their ring, on the scale of `frame_rad`."""
+    def pixel_rad(self, angle: F64 | None = None, ring: NDArray[np.int64] | None = None) -> F64:
+        """Angles of the pixels, or of any at these angles in these rings, against the arm's middle in their
+        ring, on the scale of `frame_rad`."""
         polar = self.polar
+        angle, ring = polar.angle if angle is None else angle, polar.ring if ring is None else ring
         off = (self.centre - (polar.bins - 1)) * polar.bin_rad
-        return np.asarray(polar.angle - polar.first_rad - off[polar.ring], np.float64)
+        return np.asarray(angle - polar.first_rad - off[ring], np.float64)
 
     def frame_rad(self, shift: F64) -> F64:
         """The arm's angle at shifts."""

@@ -49,6 +49,8 @@ LARGEST_SUPPORT = 0.7
 AWAY_SHARE, SECTORS = 0.7, 32
 # Pixels that the lamp is measured on.
 LAMP_PIXELS = 4000
+# Fewer do not show the lamps.
+LEAST_LAMP_PIXELS = 64
 # The picture may move this much (px, root mean square over the frames) before it counts as shaking. The
 # scale of a head position is 30 to 200 px.
 LARGEST_SHAKE_PX = 0.6
@@ -72,6 +74,8 @@ class Background:
     """The departure at which a pixel counts fully, in its standard deviations."""
     lamp_at: NDArray[np.int64]
     lamp_level: F32
+    region: tuple[int, int, int, int] | None = None
+    """Where the support may lie: x, y, width, height."""
 
     @property
     def pixels(self) -> NDArray[np.int64]:
@@ -139,7 +143,7 @@ def first(survey: Survey, region: tuple[int, int, int, int] | None) -> Backgroun
     inside = support.reshape(-1)
     level[inside] += _evenly(np.concatenate([diverse, spread])[:, inside], noise[inside])
     outside = np.flatnonzero(~inside & (level > 8) & (level < 247))
-    if len(outside) < 64:
+    if len(outside) < LEAST_LAMP_PIXELS:
         raise UnusableClipError("everything in it moves: no still surroundings of a head")
     lamp_at = outside[:: max(1, len(outside) // LAMP_PIXELS)]
     return Background(
@@ -150,6 +154,7 @@ def first(survey: Survey, region: tuple[int, int, int, int] | None) -> Backgroun
         np.full(int(inside.sum()), PLAIN_SIGMAS, np.float32),
         lamp_at,
         np.asarray(level[lamp_at], np.float32),
+        region,
     )
 
 
@@ -169,24 +174,41 @@ def _evenly(residues: F32, noise: F32) -> F32:
 
 def _support(covered: Bools, region: tuple[int, int, int, int] | None) -> Bools:
     """Where the head moves: covered pixels in company, their largest parts, and a margin."""
-    from scipy import ndimage
-
-    if region is not None:
-        x, y, width, height = region
-        inside = np.zeros_like(covered)
-        inside[y : y + height, x : x + width] = True
-        covered = covered & inside
-    company = ndimage.uniform_filter(covered.astype(np.float32), 5, mode="constant") * 25
-    covered = covered & (company >= SPECK_PIXELS)
-    parts, count = ndimage.label(covered, np.ones((3, 3), int))
-    if count == 0:
+    support = _with_margin(_large_parts(covered & _inside(covered, region)))
+    if not support.any():
         raise UnusableClipError("nothing moves in it: no head in view, or a still image")
-    sizes = np.bincount(parts.reshape(-1))[1:]
-    large = np.flatnonzero(sizes >= GLINT_SHARE * sizes.max()) + 1
-    support = np.asarray(ndimage.binary_dilation(np.isin(parts, large), iterations=2), np.bool_)
     if region is None and support.mean() > LARGEST_SUPPORT:
         raise UnusableClipError("all of the picture moves: the camera shakes, or no head is in view")
     return support
+
+
+def _large_parts(covered: Bools) -> Bools:
+    """Covered pixels in company, of their largest parts."""
+    from scipy import ndimage
+
+    company = ndimage.uniform_filter(covered.astype(np.float32), 5, mode="constant") * 25
+    parts, count = ndimage.label(covered & (company >= SPECK_PIXELS), np.ones((3, 3), int))
+    if count == 0:
+        return np.zeros_like(covered)
+    sizes = np.bincount(parts.reshape(-1))[1:]
+    return np.isin(parts, np.flatnonzero(sizes >= GLINT_SHARE * sizes.max()) + 1)
+
+
+def _with_margin(covered: Bools) -> Bools:
+    """With what lies two pixels around."""
+    from scipy import ndimage
+
+    return np.asarray(ndimage.binary_dilation(covered, iterations=2), np.bool_)
+
+
+def _inside(picture: Bools, region: tuple[int, int, int, int] | None) -> Bools:
+    """The pixels of a picture that lie in a region."""
+    if region is None:
+        return np.ones_like(picture)
+    x, y, width, height = region
+    inside = np.zeros_like(picture)
+    inside[y : y + height, x : x + width] = True
+    return inside
 
 
 def _check_steady(residues: F32, level: F32, support: Bools) -> None:
@@ -209,6 +231,42 @@ def _check_steady(residues: F32, level: F32, support: Bools) -> None:
     shake_px = float(np.sqrt((np.median(moves, axis=0) ** 2).sum(axis=1).mean()))
     if shake_px > LARGEST_SHAKE_PX:
         raise UnusableClipError(f"the whole picture moves by {shake_px:.1f} px: the camera shakes")
+
+
+def over(background: Background, support: Bools) -> Background:
+    """A background of which only `refined` knows the levels: over a support that is not yet learnt, in the
+    region."""
+    support = support & _inside(support, background.region)
+    count = int(support.sum())
+    still = ~support.reshape(-1)[background.lamp_at]
+    if still.sum() < LEAST_LAMP_PIXELS:
+        still[:] = True
+    return replace(
+        background,
+        support=support,
+        level=np.zeros(count, np.float32),
+        slope=np.zeros(count, np.float32),
+        noise=np.ones(count, np.float32),
+        plain=np.full(count, PLAIN_SIGMAS, np.float32),
+        lamp_at=background.lamp_at[still],
+        lamp_level=background.lamp_level[still],
+    )
+
+
+def covered(background: Background, survey: Survey, before: Bools) -> Background:
+    """The background over the support that it had before and what else the head covers in two frames.
+
+    What never shows the head's full contrast, as a dark hub under a dark arm, would count as its edge in
+    every frame."""
+    second = np.zeros((2, len(background.level)), np.float32)  # the two largest departures
+    for frames in (survey.diverse, survey.spread):
+        if len(frames):
+            departures = np.abs(background.departures(frames))
+            second = np.partition(np.concatenate([second, departures]), -2, axis=0)[-2:]
+    seen = np.zeros_like(background.support)
+    seen.reshape(-1)[background.pixels] = second[0] >= background.plain
+    support = before | _with_margin(seen & _large_parts(seen | before))
+    return background.within(support.reshape(-1)[background.pixels])
 
 
 def refined(background: Background, survey: Survey, frame_rad: F64, pixel_rad: F64) -> Background:

@@ -80,7 +80,8 @@ def summary(
         "seeks": [
             {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2),
              "ms": ms(one.end - one.start),
-             "from": round(one.source, 4), "to": round(one.target, 4), "whole": one.whole}
+             "from": round(one.source, 4), "to": round(one.target, 4), "whole": one.whole,
+             "within_frames": round(one.doubt, 2)}
             for one in reading.seeks
         ],
         "cycle": None if cycle is None else {
@@ -98,7 +99,7 @@ def summary(
              "position": round(one.position, 4)}
             for one in reading.cleaning
         ],
-        "notes": list(found.notes),
+        "notes": [*found.notes, *reading.notes],
     }  # fmt: skip
     if io is not None:
         commands, aligned = io

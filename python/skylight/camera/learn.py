@@ -15,12 +15,15 @@ import contextlib
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skylight.camera import arm as arms
 from skylight.camera import background as backgrounds
 from skylight.camera import scale as scales
 from skylight.camera.background import Background, UnusableClipError
 from skylight.camera.keyframes import F32, Survey
+
+F64 = NDArray[np.float64]
 
 # Learning rounds: from the second on the background is from frames in which the head is known to be
 # elsewhere.
@@ -143,9 +146,11 @@ def _from(found: Survey, background: Background, pivot: arms.Point | None) -> Le
             break
         seen = background.masks(samples)
         shift, _, _ = appearance.match(polar.sums(seen), seen)
-        angles = appearance.frame_rad(shift), appearance.pixel_rad()
-        background = backgrounds.refined(background, found, *angles)
-        background = background if round_ else _outer(background, pivot)
+        if round_:
+            angles = appearance.frame_rad(shift), appearance.pixel_rad()
+            background = backgrounds.refined(background, found, *angles)
+        else:
+            background = _outer(_grown(background, found, appearance, shift), pivot)
     masks = background.masks(samples)
     shift, explained, pixels = appearance.match(polar.sums(masks), masks)
     usual = float(np.median(pixels))
@@ -158,6 +163,18 @@ def _from(found: Survey, background: Background, pivot: arms.Point | None) -> Le
     low, high = scales.extremes(appearance.frame_rad(shift[spread]), sure) if sure.any() else (0.0, 0.0)
     learnt_explained = float(np.median(explained[shown]))
     return Learnt(background, polar, appearance, usual, learnt_explained, high - low)
+
+
+def _grown(background: Background, found: Survey, appearance: arms.Appearance, shift: F64) -> Background:
+    """The background over all that the arm covers. Where the arm is often, its first background is a mixture,
+    from which the arm does not depart; between the angles seen a pixel is known from when the arm is away."""
+    rows, columns = np.indices(background.support.shape, np.float64).reshape(2, -1)
+    within, angle, ring = appearance.polar.around(columns, rows)
+    within |= background.support.reshape(-1)
+    wide = backgrounds.over(background, within.reshape(background.support.shape))
+    pixels = wide.pixels
+    angles = appearance.frame_rad(shift), appearance.pixel_rad(angle[pixels], ring[pixels])
+    return backgrounds.covered(backgrounds.refined(wide, found, *angles), found, background.support)
 
 
 def _check_moving(masks: F32) -> None:

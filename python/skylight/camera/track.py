@@ -45,6 +45,7 @@ SURELY_EXPLAINED = 0.83
 VISIBLE_SHARE = 0.25
 # The head moves by this much at least, px of the film: below it positions are mostly noise.
 LEAST_MOVE_PX = 4.0
+CUT = "the clip is cut: it declares to be longer than it is"
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,8 @@ def track(path: Path, options: Options | None = None, advance: Advance | None = 
             fine = Fine(learnt, found)
             return _follow(clip, view, options, learnt, fine, _counted(again, surveyed, clip.frames))
     except UnusableClipError as error:
-        raise UsageError(f"{path}: {error}") from error
+        cut = f"; {CUT}" if clip.cut else ""
+        raise UsageError(f"{path}: {error}{cut}") from error
 
 
 def _check(clip: Clip, options: Options) -> None:
@@ -248,7 +250,7 @@ def _follow(
 def _clip_notes(clip: Clip, decoded: int, sure: NDArray[np.bool_]) -> list[str]:
     notes = []
     if clip.cut:
-        notes.append("the clip is cut: it declares to be longer than it is")
+        notes.append(CUT)
     if decoded < clip.frames:
         notes.append(f"the clip is damaged or cut: {decoded} of its {clip.frames} frames can be decoded")
     if clip.variable:

@@ -34,6 +34,9 @@ INTERVAL_TOLERANCE = 0.25
 # Errors of ffmpeg that follow from an earlier one, which says more.
 GENERIC = (
     "Error opening",
+    "Error parsing options",
+    "Failed to set value",
+    "To ignore this",
     "Conversion failed",
     "Error sending",
     "Terminating",

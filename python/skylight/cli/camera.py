@@ -241,16 +241,17 @@ def _print(found: Track, captured: Rate, reading: Reading, aligned: Io | None) -
     if reading.seeks:
         commands = [""] * len(reading.seeks) if aligned is None else _commands(*aligned)
         table(
-            ("Seek", "Start", "End", "Takes", "From", "To", *(("I/O",) if aligned else ())),
-            [(str(number + 1), f"{one.start:.1f}", f"{one.end:.1f}", long(one.end - one.start),
+            ("Seek", "Start", "End", "± frames", "Takes", "From", "To", *(("I/O",) if aligned else ())),
+            [(str(number + 1), f"{one.start:.1f}", f"{one.end:.1f}", f"{one.doubt:.1f}",
+              long(one.end - one.start),
               f"{one.source:.3f}", f"{one.target:.3f}" + ("" if one.whole else " (cut)"),
               *((commands[number],) if aligned else ()))
              for number, one in enumerate(reading.seeks[:SHOWN_SEEKS])],
-            right=(0, 1, 2, 3, 4),
+            right=(0, 1, 2, 3, 4, 5),
         )  # fmt: skip
     if len(reading.seeks) > SHOWN_SEEKS:
         line(f"{len(reading.seeks) - SHOWN_SEEKS} more seeks are in the output of --json")
-    for note in found.notes:
+    for note in (*found.notes, *reading.notes):
         line(f"note: {note}")
 
 
