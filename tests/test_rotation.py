@@ -226,7 +226,7 @@ def test_larger_tracks_all_over_the_drive_show_that_the_start_was_moved(
     found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, at_home=at_home)
     near, middle = tracks_of(1e6, [1.0] * 9), tracks_of(8e5, [1.0] * 9)
     elsewhere = [tracks_of(1.15e6, [1.0] * 3) for _ in range(larger)]
-    vars(found).update(near=near, middle=middle, track_fit=[near, *elsewhere, middle])
+    vars(found).update(near=near, middle=middle, places=[near, *elsewhere, middle])
     assert found.start_at_home == home
 
 
@@ -242,7 +242,7 @@ def test_tracks_that_are_cut_up_at_the_end_alone_lie_in_a_log(
 ) -> None:
     found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, at_home=at_home)
     vars(found).update(
-        near=tracks_of(1e6, WHOLE), middle=tracks_of(8e5, middle), last=tracks_of(6e5, last), track_fit=[],
+        near=tracks_of(1e6, WHOLE), middle=tracks_of(8e5, middle), last=tracks_of(6e5, last), places=[],
         rough=tracks_of(1e6, WHOLE), turn=track_fit.Turn(TURN_NS, NONE, 1e-6, 1e-6),
     )  # fmt: skip
     assert found.ends_in_log == logged
