@@ -14,12 +14,13 @@ from matplotlib.figure import Figure as Drawing
 
 from fake_drives import GIB, MIB, FakeDrive, Traits, random_traits, spoilt
 from skylight.errors import UsageError
-from skylight.evidence import Op
+from skylight.evidence import IoBatch, IoLog, Op
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.phase import Coherence
 from skylight.probe.drive_type import DriveType
 from skylight.probe.drive_type.landing import Observed, land
 from skylight.probe.drive_type.readback import FEWEST_PLACES, ReadBack
+from skylight.probe.drive_type.writes import LARGE_BYTES, Sustained
 from skylight.probe.session import ProgressReport
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, run_suite
 
@@ -206,6 +207,31 @@ class TestReadBack:
 
     def test_half_as_far_may_be_some_at_home(self) -> None:
         assert self.where(0.55, 1e-9) == "unknown"
+
+
+@pytest.mark.parametrize(("each_ns", "held_mib"), [(200_000, 867), (1_500_000, 0), (2_200_000, 0)])
+def test_what_a_disk_has_time_to_write_out_need_be_in_no_cache(each_ns: int, held_mib: int) -> None:
+    """16,000 writes of 64 KiB: a host that takes as long for each as a disk does shows no large cache."""
+    at = np.arange(16_000, dtype=np.uint64)
+    done_ns = (at + np.uint64(1)) * np.uint64(each_ns)
+    io = IoBatch.writes(at * np.uint64(LARGE_BYTES), LARGE_BYTES)
+    log = IoLog(io.op, io.offset, io.size, at * np.uint64(each_ns), done_ns)
+    assert Sustained.of([log]).held_bytes // MIB == pytest.approx(held_mib, abs=1)
+
+
+def read_back(early_ns: int, late_ns: int, *, others_read: bool) -> ReadBack:
+    """32 places of which the block written last is read so, and the one before it so."""
+    late = np.tile([late_ns, early_ns], 32)
+    turning = Coherence(1e7, 0.9, 0.1, 0.0, 1.0)
+    alone = late[::2] if others_read else np.empty(0, np.int64)
+    return ReadBack(late, Coherence(0.0, 0.0, 0.0, 1.0, 0.0), 12e6, turning, 0, alone)
+
+
+def test_what_is_kept_of_the_last_writes_is_in_flash_only_behind_other_reads() -> None:
+    assert read_back(12_000_000, 200_000, others_read=True).where == "flash"
+    assert not read_back(12_000_000, 200_000, others_read=True).all_unseen
+    assert read_back(12_000_000, 200_000, others_read=False).where == "unknown"
+    assert read_back(200_000, 200_000, others_read=False).all_unseen
 
 
 class TestWithoutLeaveToWrite:

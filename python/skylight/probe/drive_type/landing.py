@@ -414,7 +414,7 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
     if back.where == "home" and not contradicts:
         confidence *= back.tied.confidence * (1 - back.tied.p_value)
         why = f"{start} are read at one angle where they are neighbours: written in place, behind a cache."
-        return Landing("home", confidence, why, rows, between >= LARGE_VOLATILE_BYTES)
+        return Landing("home", confidence, why, rows, seen.sustained.held_bytes >= LARGE_VOLATILE_BYTES)
     if back.where == "log":
         why = (
             f"{start} are read from a platter, but neighbours at no common angle: they are written to a log."

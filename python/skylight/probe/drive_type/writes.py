@@ -25,6 +25,9 @@ LARGE_BYTES = 64 << 10  # size of a sustained write
 FAST_LARGE_NS = 1_500_000  # the same for these, which spend up to half a millisecond on the way to the drive
 MOST_VOLATILE_BYTES = 1 << 30  # what a volatile write cache may hold, and write out while it is filled
 LEAST_VOLATILE_BYTES, LONG_NS = 128 << 20, 30_000_000_000  # more than most hold, for longer than they take
+QUICKEST_OUT_NS = 1_500_000
+"""A disk writes a random 64 KiB out of its cache in no less, also where it chooses among thousands: a step of
+the arm and settling take a millisecond, and as much data a third of one to pass."""
 SLOWEST_WRITE_NS = 25_000_000  # a disk's random write within 2 GiB, with room to spare
 FEWEST_SHARE = 64  # writes of which a share means anything
 FEWEST_SINCE_STALL = 8
@@ -86,6 +89,8 @@ class Sustained:
     tail_ns: I64
     total_bytes: int
     pieces: int
+    span_ns: int = 0
+    """From the first submission to the last completion of each piece, together."""
 
     @staticmethod
     def of(pieces: Sequence[IoLog]) -> Sustained:
@@ -96,12 +101,18 @@ class Sustained:
         latency_ns = np.concatenate([piece.latency_ns for piece in pieces])
         total = sum(int(piece.size.sum(dtype=np.uint64)) for piece in pieces)
         last = max(len(pieces[-1].latency_ns), FEWEST_LAST)
-        return Sustained(latency_ns, latency_ns[-last:], total, len(pieces))
+        span_ns = sum(piece.span_ns for piece in pieces)
+        return Sustained(latency_ns, latency_ns[-last:], total, len(pieces), span_ns)
 
     @staticmethod
     def name(number: int) -> str:
         """The step of a piece, counted from 1."""
         return f"writes-sustained-{number}"
+
+    @property
+    def held_bytes(self) -> int:
+        """What was in a cache at the end at least, if a disk behind it wrote out meanwhile."""
+        return max(self.total_bytes - LARGE_BYTES * (self.span_ns // QUICKEST_OUT_NS), 0)
 
     @property
     def rows(self) -> tuple[str, ...]:

@@ -32,7 +32,9 @@ from skylight.probe.procedure import Steps
 BLOCK = 4096
 MIB = 1 << 20
 PLACES, UNIT = 12, 1 << 30
-ZONE_PLACES = 8
+ZONE_PLACES = PART_PLACES = 8
+"""Of a lazy drive whose cache has parts: a full part takes half an hour to clean where it holds blocks of a
+thousand data bands, so fewer than else."""
 PARTNER, REFERENCE = 64 << 10, 600 * MIB
 READINGS = 7  # as many as bring jitter of 3 % of a latency below what tells angles apart
 GAP = 768 << 10  # between what fills a zone
@@ -161,7 +163,7 @@ def _places(steps: Steps, kind: Kind, lazy: bool) -> Places | None:
         if kind == "zones":  # the first bands of the first zone, between what will fill it
             middles = (np.arange(ZONE_PLACES, dtype=np.int64) * band + band // 2) // MIB * MIB
             return Places(middles + GAP, 40 * band // MIB * MIB)
-        numbers = np.unique(spread(steps.size, PLACES, UNIT, phase=0.2).astype(np.int64) // band)
+        numbers = np.unique(spread(steps.size, PART_PLACES, UNIT, phase=0.2).astype(np.int64) // band)
         return Places(numbers * band + band // 2 // MIB * MIB + GAP, 3 * band // MIB * MIB)
     behind = max(REFERENCE, 2 * (band or 0) // MIB * MIB)
     blocks = spread(steps.size, PLACES, UNIT, phase=0.2).astype(np.int64)
