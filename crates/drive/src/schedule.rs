@@ -176,9 +176,9 @@ impl Rows {
     #[inline]
     fn compute_rotations(&mut self, floor: SeekFloor, from: Angle, track: u32) -> f32 {
         let (from, track, index_mask) = ((from.0 >> 32) as u32, track as f32, self.index_mask);
-        let mut first = NORMAL;
-        let mut firsts = [TOO_LATE; LANES];
+        let (mut first, mut firsts) = (NORMAL, [TOO_LATE; LANES]);
         for row in &mut self.rows {
+            #[expect(clippy::needless_range_loop, reason = "the lanes of five arrays go together")]
             for lane in 0..LANES {
                 let ahead = row.angle[lane].wrapping_sub(from);
                 let in_time =
@@ -193,8 +193,8 @@ impl Rows {
         least(firsts)
     }
 
-    /// The first rotation after another one. No two are equal, for each has an index. That the rows stay as they are is
-    /// faster than to clear the one that was looked at: they are read in wider words, which waits for such a write.
+    /// The first rotation after another one; no two are equal. To clear the one that was looked at would be slower: the
+    /// rows are read in wider words, which waits for such a write.
     #[inline]
     fn first_after(&self, after: f32) -> f32 {
         let mut firsts = [TOO_LATE; LANES];
