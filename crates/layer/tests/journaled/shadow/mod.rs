@@ -8,13 +8,12 @@ mod cleaning;
 use std::collections::VecDeque;
 
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent, Sectors};
-use skylight_layer::journaled::CleaningOrder;
 use skylight_layer::{
     Command, CommandId, Journaled, MapChange, Medium, Op, Piece, Plan, Purpose, Queue, Step, StretchSpec,
 };
 
 use crate::common::pair::Shadow;
-use crate::common::truth::{JUNK, NOBODY, Spot, Truth, written};
+use crate::common::truth::{JUNK, Spot, Truth, written};
 use crate::shape::Shape;
 use cleaning::Cleaning;
 
