@@ -8,7 +8,6 @@ import json
 import os
 import signal
 import subprocess
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ import pytest
 from nbd_client import TRIM, WRITE_ZEROES, NbdClient
 from serving import SKYLIGHT, SMALL, Served, need_native, rounds, run, small_profile, wait_for
 from skylight.cli.serve import HBUFFER_POLICIES, status_words
-from test_serve_kill import Load, Promises
+from test_serve_kill import Promises, kill_under_load
 
 MIB = 1 << 20
 ZONE = 4 * MIB
@@ -170,13 +169,7 @@ def test_killed_under_load(
     for _ in range(rounds("SKYLIGHT_KILLS", 2)):
         with Served(tmp_path, drive, *options) as served:
             promises.check(served.client())
-            load = Load(served.client(), promises, rng)
-            thread = threading.Thread(target=load.run)
-            thread.start()
-            time.sleep(float(rng.uniform(0.05, 0.6)))
-            os.kill(served.process.pid, signal.SIGKILL)
-            thread.join(60)
-            assert not thread.is_alive()
+            kill_under_load(served, promises, rng)
     assert len(promises.sent) > 10, "hardly anything was asked before the kills"
     with Served(tmp_path, "-", *options) as served:
         promises.check(served.client())

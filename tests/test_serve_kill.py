@@ -129,6 +129,17 @@ class Load:
             _raise(promises.durable, versions)
 
 
+def kill_under_load(served: Served, promises: Promises, rng: np.random.Generator) -> None:
+    """Kills the server at a random moment of a load, whose promises are kept."""
+    load = Load(served.client(), promises, rng)
+    thread = threading.Thread(target=load.run)
+    thread.start()
+    time.sleep(float(rng.uniform(0.05, 0.6)))
+    os.kill(served.process.pid, signal.SIGKILL)
+    thread.join(60)
+    assert not thread.is_alive()
+
+
 def _raise(promised: dict[int, int], versions: dict[int, int]) -> None:
     """Answers need not come in the order in which commands took effect."""
     for block, version in versions.items():
@@ -160,13 +171,7 @@ def test_killed_under_load(
             destroys = ["--destroy-data"] if timing == "native" and not killed else []
             with Served(tmp_path, drive, *options, *destroys, image=image) as served:
                 promises.check(served.client())
-                load = Load(served.client(), promises, rng)
-                thread = threading.Thread(target=load.run)
-                thread.start()
-                time.sleep(float(rng.uniform(0.05, 0.6)))
-                os.kill(served.process.pid, signal.SIGKILL)
-                thread.join(60)
-                assert not thread.is_alive()
+                kill_under_load(served, promises, rng)
         # In model time a lone write takes a turn of the platters.
         assert len(promises.sent) > 10, "hardly anything was asked before the kills"
         with Served(tmp_path, "-", *options, image=image) as served:

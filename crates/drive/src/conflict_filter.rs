@@ -65,36 +65,33 @@ impl Footprint {
         Self { counters: Box::new([0; COUNTERS]), wide: 0, reads: 0, zones }
     }
 
-    /// Whether an outstanding command may conflict with `command`.
+    /// Adds a command on submission; returns whether one that was outstanding may conflict with it.
     #[inline]
-    pub(crate) fn may_conflict(&self, command: &Command) -> bool {
-        self.wide > 0
-            || self.reads > 0 && command.op.is_ordered()
-            || match Granules::of(command, self.zones.as_ref()) {
-                Granules::One(one) => self.counters[one] > 0,
-                Granules::Two(one, other) => self.counters[one] | self.counters[other] > 0,
-                Granules::Wide => true,
-            }
-    }
-
-    /// Adds a command on submission.
-    #[inline]
-    pub(crate) fn add(&mut self, command: &Command) {
-        self.count(command, |counter| *counter += 1);
+    pub(crate) fn add(&mut self, command: &Command) -> bool {
+        let granules = Granules::of(command, self.zones.as_ref());
+        let is_ordered = command.op.is_ordered();
+        let touched = match granules {
+            Granules::One(one) => self.counters[one] > 0,
+            Granules::Two(one, other) => self.counters[one] | self.counters[other] > 0,
+            Granules::Wide => true,
+        };
+        let conflicts = touched || self.wide > 0 || is_ordered && self.reads > 0;
+        self.count(granules, is_ordered, |counter| *counter += 1);
+        conflicts
     }
 
     /// Removes a command on completion.
     #[inline]
     pub(crate) fn remove(&mut self, command: &Command) {
-        self.count(command, |counter| *counter -= 1);
+        let is_ordered = command.op.is_ordered();
+        self.count(Granules::of(command, self.zones.as_ref()), is_ordered, |counter| *counter -= 1);
     }
 
+    /// Counts a command where it belongs.
     #[inline]
-    fn count(&mut self, command: &Command, mut count: impl FnMut(&mut u32)) {
-        if !command.op.is_ordered() {
-            return count(&mut self.reads);
-        }
-        match Granules::of(command, self.zones.as_ref()) {
+    fn count(&mut self, granules: Granules, is_ordered: bool, mut count: impl FnMut(&mut u32)) {
+        match granules {
+            _ if !is_ordered => count(&mut self.reads),
             Granules::One(one) => count(&mut self.counters[one]),
             Granules::Two(one, other) => {
                 count(&mut self.counters[one]);
@@ -129,8 +126,9 @@ mod tests {
         ] {
             let mut footprint = Footprint::new(None);
             footprint.add(&outstanding);
-            assert!(footprint.may_conflict(&asked), "{outstanding:?} and {asked:?}");
+            assert!(footprint.add(&asked), "{outstanding:?} and {asked:?}");
             footprint.remove(&outstanding);
+            footprint.remove(&asked);
             assert!(footprint.counters.iter().all(|&counter| counter == 0));
             assert_eq!((footprint.wide, footprint.reads), (0, 0));
         }
@@ -140,8 +138,8 @@ mod tests {
     fn distant_extents_and_concurrent_reads_do_not_conflict() {
         let mut footprint = Footprint::new(None);
         footprint.add(&command(Op::Write, 0, 8));
-        assert!(!footprint.may_conflict(&command(Op::Write, 2048, 8)), "another granule");
-        footprint.add(&command(Op::Read, 2048, 8));
-        assert!(!footprint.may_conflict(&command(Op::Read, 2048, 8)), "both are reads");
+        assert!(!footprint.add(&command(Op::Write, 2048, 8)), "another granule");
+        assert!(!footprint.add(&command(Op::Read, 4096, 8)), "another granule");
+        assert!(!footprint.add(&command(Op::Read, 4096, 8)), "both are reads");
     }
 }

@@ -123,6 +123,19 @@ fn lesser(a: f32, b: f32) -> f32 {
     if a < b { a } else { b }
 }
 
+/// The least of the lanes. They are halved, since in a chain each comparison would wait for the one before.
+#[inline]
+fn least(mut lanes: [f32; LANES]) -> f32 {
+    let mut width = LANES;
+    while width > 1 {
+        width /= 2;
+        for lane in 0..width {
+            lanes[lane] = lesser(lanes[lane + width], lanes[lane]);
+        }
+    }
+    lanes[0]
+}
+
 /// A row without candidates.
 const EMPTY: Row = Row {
     angle: [0; LANES],
@@ -159,41 +172,45 @@ impl Rows {
         self.rows[index / LANES].track[index % LANES] = SeekFloor::OUT_OF_REACH;
     }
 
-    /// Computes the rotations from an angle on, with the heads on `track`.
+    /// Computes the rotations from an angle on, with the heads on `track`; returns the first.
     #[inline]
-    fn compute_rotations(&mut self, floor: SeekFloor, from: Angle, track: u32) {
+    fn compute_rotations(&mut self, floor: SeekFloor, from: Angle, track: u32) -> f32 {
         let (from, track, index_mask) = ((from.0 >> 32) as u32, track as f32, self.index_mask);
-        let mut first = NORMAL;
+        let (mut first, mut firsts) = (NORMAL, [TOO_LATE; LANES]);
         for row in &mut self.rows {
+            #[expect(clippy::needless_range_loop, reason = "the lanes of five arrays go together")]
             for lane in 0..LANES {
                 let ahead = row.angle[lane].wrapping_sub(from);
                 let in_time =
                     (ahead >> 8) as i32 as f32 >= floor.between(track, row.track[lane], row.settle[lane]);
                 let rotation = f32::from_bits(((ahead >> 3) & !index_mask) | (first + lane as u32));
-                row.rotation[lane] = if in_time { rotation } else { TOO_LATE };
+                let rotation = if in_time { rotation } else { TOO_LATE };
+                row.rotation[lane] = rotation;
+                firsts[lane] = lesser(rotation, firsts[lane]);
             }
             first += LANES as u32;
         }
+        least(firsts)
     }
 
-    /// Takes the candidate that passes first, with the rotation until then. Truncated angles make the
-    /// rotation slightly too small, or very slightly too large.
+    /// The first rotation after another one; no two are equal. To clear the one that was looked at would be slower: the
+    /// rows are read in wider words, which waits for such a write.
     #[inline]
-    fn next(&mut self) -> Option<(usize, Angle)> {
+    fn first_after(&self, after: f32) -> f32 {
         let mut firsts = [TOO_LATE; LANES];
         for row in &self.rows {
             for (first, &rotation) in firsts.iter_mut().zip(&row.rotation) {
-                *first = lesser(rotation, *first);
+                *first = lesser(if rotation > after { rotation } else { TOO_LATE }, *first);
             }
         }
-        let first = firsts.into_iter().fold(TOO_LATE, lesser);
-        if first == TOO_LATE {
-            return None;
-        }
-        let first = first.to_bits() - NORMAL;
-        let index = (first & self.index_mask) as usize;
-        self.rows[index / LANES].rotation[index % LANES] = TOO_LATE;
-        Some((index, Angle(u64::from(first & !self.index_mask) << 35)))
+        least(firsts)
+    }
+
+    /// The candidate that has a rotation, and the angle until it passes: slightly too small, or very slightly too large.
+    #[inline]
+    fn candidate_at(&self, rotation: f32) -> Option<(usize, Angle)> {
+        let (bits, mask) = (rotation.to_bits() - NORMAL, self.index_mask);
+        (rotation != TOO_LATE).then_some(((bits & mask) as usize, Angle(u64::from(bits & !mask) << 35)))
     }
 }
 
@@ -310,11 +327,12 @@ impl SptfQueue {
             rotation.rotation_in(duration).0.saturating_add(caught.0)
         };
         let from = rotation.phase(now).since(caught);
-        self.rows.compute_rotations(media.disk.seek_floor(), from, media.head.track);
+        let mut first = self.rows.compute_rotations(media.disk.seek_floor(), from, media.head.track);
         let mut until = last(best);
         while let Some((index, until_pass)) =
-            self.rows.next().filter(|&(_, until_pass)| until_pass.0 <= until)
+            self.rows.candidate_at(first).filter(|&(_, until_pass)| until_pass.0 <= until)
         {
+            first = self.rows.first_after(first);
             let candidate = &self.candidates[index];
             let Some((head, angle)) = candidate.start.as_ref().map(target_position) else {
                 continue;

@@ -1,20 +1,16 @@
 //! Images whose making was interrupted: made again by the next try, and nobody else's file with them.
 
+#[path = "common/packaged.rs"]
+mod packaged;
+
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
-use skylight_drive::profile::Profile;
+use packaged::profile;
 use skylight_image::store::file::FileStore;
 use skylight_image::{Image, ImageError, Options, Store};
-
-fn profile(name: &str) -> Profile {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../python/skylight/profiles/{name}.toml"));
-    let text = fs::read_to_string(&path).expect("a profile");
-    Profile::from_toml(&text, name).expect("a drive")
-}
 
 /// A file whose writes and syncs succeed so many times.
 struct Interrupted {

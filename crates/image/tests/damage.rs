@@ -1,12 +1,18 @@
 //! Images that lost what was durable: refused with nothing written, told by a check, and used again only by a repair that
 //! was asked to accept the loss. Parts of an image that are not the ones that belong there. Looking writes nothing.
 
+#[path = "common/folder.rs"]
+mod folder;
+#[path = "common/packaged.rs"]
+mod packaged;
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use folder::{Folder, beside};
+use packaged::profile;
 use rustix::fs::IFlags;
-use skylight_drive::profile::Profile;
 use skylight_image::format::superblock::{COPY, Superblock};
 use skylight_image::offline_tools::{check, info, repair};
 use skylight_image::planted::Plants;
@@ -29,25 +35,6 @@ const CACHED: Options = Options {
     sums: SumOptions { boot_id: None, region_bytes: None, clears_after: None, plants: Plants::NONE },
     plants: Plants::NONE,
 };
-
-fn profile(name: &str) -> Profile {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../python/skylight/profiles/{name}.toml"));
-    let text = fs::read_to_string(&path).expect("a profile");
-    Profile::from_toml(&text, name).expect("a drive")
-}
-
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().expect("a folder"))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-}
 
 fn block(number: u8) -> Vec<u8> {
     vec![number; 4096]
@@ -273,10 +260,6 @@ fn a_write_protected_image_can_be_looked_at() {
 
 /// Larger than all that is not data, so that the first file has it.
 const PART: u64 = 24 << 30;
-
-fn beside(path: &Path, number: u64) -> PathBuf {
-    PathBuf::from(format!("{}.{number}", path.display()))
-}
 
 /// An image in files of 24 GiB that has something in the first of them.
 fn in_parts(folder: &Folder) -> PathBuf {

@@ -1,16 +1,20 @@
 //! Images in files: made, opened, locked, refused, small where nothing was written, and quick to open.
 
+#[path = "common/folder.rs"]
+mod folder;
 mod media;
+#[path = "common/packaged.rs"]
+mod packaged;
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use folder::{Folder, beside};
 use media::fault::FaultStore;
 use media::ram::RamStore;
+use packaged::profile;
 use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
-use skylight_drive::profile::Profile;
 use skylight_image::format::superblock::COPY;
 use skylight_image::offline_tools::{check, compact, info};
 use skylight_image::planted::Plants;
@@ -24,25 +28,6 @@ use skylight_layer::{
     Bands, Conventional, Journaled, JournaledSpec, Layer, Medium, SetAssociative, SetAssociativeSpec,
     StretchSpec,
 };
-
-fn profile(name: &str) -> Profile {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../python/skylight/profiles/{name}.toml"));
-    let text = fs::read_to_string(&path).expect("a profile");
-    Profile::from_toml(&text, name).expect("a drive")
-}
-
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().expect("a folder"))
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-}
 
 fn block(number: u8) -> Vec<u8> {
     vec![number; 4096]
@@ -427,10 +412,6 @@ fn direct_io_writes_what_is_not_aligned() {
 
 /// Length of a part of an image where one file cannot hold it.
 const PART: u64 = 8 << 40;
-
-fn beside(path: &Path, number: u64) -> PathBuf {
-    PathBuf::from(format!("{}.{number}", path.display()))
-}
 
 /// An image in parts, then one in their place that needs none, or fewer: nothing of the old one is left over.
 #[test]
