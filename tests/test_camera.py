@@ -372,6 +372,15 @@ def test_the_ends_of_a_slow_seek(accelerating: float, rng: np.random.Generator) 
     assert np.abs(wrong).mean() < 0.5
 
 
+def test_a_seek_of_three_frames_is_not_made_shorter() -> None:
+    # As tracked in film 1010, at 342 frames/s, where the arm moves from 84.74 to 87.32.
+    way = [0.5590, 0.5586, 0.5588, 0.5574, 0.4846, 0.4085, 0.4041, 0.4040, 0.4040]
+    position = np.array([way[0]] * 20 + way + [way[-1]] * 20)
+    (seek,) = readings.read(position, np.ones(len(position)), 342.0).seeks
+    assert seek.start == pytest.approx(84.74 - 62, abs=0.5)
+    assert seek.end == pytest.approx(87.32 - 62, abs=0.5)
+
+
 def test_seeks_held_back_by_encoding_say_so() -> None:
     # As at 8,000 frames/s: 60 frames for 0.15 of the stroke. An encoder that leaves out movements under a
     # hundredth of it shows steps.

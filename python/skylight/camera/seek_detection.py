@@ -58,6 +58,10 @@ ENDS_OFF, LEAST_OFF = 5.0, 0.2
 NEAR_FRAMES = 1.0
 # Bounds of what a fit may find: frames of a seek, and the share of its time that it accelerates.
 LEAST_FRAMES, LEAST_ACCELERATING, MOST_ACCELERATING = 1.0, 0.05, 0.5
+# A seek lasts at least this share of its rough length, which is that of an arm that never coasts; one that
+# only coasts takes 0.59 of it. Frames before and after a seek do not draw its ends, so a fit that once makes
+# it shorter does not come back.
+LEAST_ROUGH = 0.5
 # A fit starts from the frames a quarter of the way in and before the end; the time of that quarter.
 QUARTER, QUARTER_TIME = 0.25, 0.125**0.5
 # Dwells closer together than this are in one place: the width of a region that a cache or a map has, and
@@ -338,8 +342,9 @@ class _Way:
             accelerating = guess[2] if shape is None else shape
             return way_done(np.clip((self.frames - start) / length, 0, 1), accelerating) - self.done
 
-        guess = [self.seek.start, max(self.seek.end - self.seek.start, LEAST_FRAMES), 0.4]
-        low, high = [-np.inf, LEAST_FRAMES / 2, LEAST_ACCELERATING], [np.inf, np.inf, MOST_ACCELERATING]
+        rough = max(self.seek.end - self.seek.start, LEAST_FRAMES)
+        guess = [self.seek.start, rough, 0.4]
+        low, high = [-np.inf, LEAST_ROUGH * rough, LEAST_ACCELERATING], [np.inf, np.inf, MOST_ACCELERATING]
         free = 3 if shape is None else 2
         fit = least_squares(
             wrong,
