@@ -265,19 +265,20 @@ def test_sizes_of_host_aware_drives_nobody_tuned_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "writes", "limits"),
+    ("entries", "writes", "quantum", "limits"),
     [
-        (1, 31 * 900, (1_000, 27_900)),  # 900 places of 1,000: the map
-        (1, 31 * 1_000, (1_000, None)),  # all places
-        (2, 31 * 900, (1_000, None)),  # perhaps all: a group may have taken two
+        (1, 31 * 900, 1 << 20, (1_000, 27_900)),  # 900 places of 1,000: the map
+        (1, 31 * 1_000, 1 << 20, (1_000, None)),  # all places
+        (2, 31 * 900, 1 << 20, (1_000, None)),  # perhaps all: a group may have taken two
+        (1, 31 * 500, 64 << 10, (1_000, None)),  # 124 KiB take two of 64 KiB (host-aware, seed 98812)
     ],
 )
 def test_what_a_flushed_group_takes_says_which_limit_was_met(
-    entries: int, writes: int, limits: tuple[int, int | None]
+    entries: int, writes: int, quantum: int, limits: tuple[int, int | None]
 ) -> None:
     places = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 1.0)
     blocks = Fill("map", 4096, 0, writes, writes, True, 8.0, 1e7, 31.0, group=31, entries_a_group=entries)
-    assert _limits([places], [blocks], 1 << 20) == limits
+    assert _limits([places], [blocks], quantum) == limits
 
 
 @pytest.mark.parametrize(("entries", "shared"), [(1, True), (10, True), (31, False)])

@@ -21,6 +21,7 @@ to S8a.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -375,7 +376,7 @@ def measured(steps: Steps) -> Journal:
         # What a fill writes is out of order in any zone: from here on none is filled ahead of its writes.
         steps.written(np.zeros(1, np.uint64), BLOCK)
     fills = _filled(steps, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
-    deep = _map_fill(steps, quantum, lone.median_ns)
+    deep = _map_fill(steps, quantum, quantum_ns)
     places, in_map = _limits(fills, deep, quantum, flushed=flushed)
     alone = in_map
     if places is None and in_map is not None:
@@ -391,21 +392,24 @@ def measured(steps: Steps) -> Journal:
     )
 
 
-def _map_fill(steps: Steps, quantum: int, lone_ns: float) -> list[Fill]:
+def _map_fill(steps: Steps, quantum: int, quantum_ns: float) -> list[Fill]:
     """A fill with blocks that share entries: those that wait together; of a host-aware drive, where a waiting
     write has an entry of its own, those that leave the volatile cache with one FLUSH."""
     if isinstance(steps, FlushedSteps) or not told_bytes(steps, "cached-zones"):
         return _filled(steps, "map", ((0, MAP_WRITES),), quantum)
     with steps.settings("map-settings", write_cache=True, look_ahead=False) as settings:
         cached = FlushedSteps(steps) if settings.write_cache else steps
-        return [_entries_told(fill, lone_ns) for fill in _filled(cached, "map", ((0, MAP_WRITES),), quantum)]
+        return [
+            _entries_told(fill, quantum_ns) for fill in _filled(cached, "map", ((0, MAP_WRITES),), quantum)
+        ]
 
 
-def _entries_told(fill: Fill, lone_ns: float) -> Fill:
-    """With how many entries a group takes at most: an entry of its own takes a lone write `lone_ns`."""
-    if fill.group == 1 or not fill.entry_ns or not lone_ns:
+def _entries_told(fill: Fill, quantum_ns: float) -> Fill:
+    """With how many entries a group takes at most. The cache may hand its writes on while more of the group
+    come, but each entry passes the head for a quantum at least; one more may end when the group begins."""
+    if fill.group == 1 or not fill.entry_ns or quantum_ns <= 0:
         return fill
-    return replace(fill, entries_a_group=min(max(round(fill.entry_ns / lone_ns), 1), fill.group))
+    return replace(fill, entries_a_group=min(math.ceil(fill.entry_ns / quantum_ns) + 1, fill.group))
 
 
 def _entries(steps: Steps, quantum: int) -> Entries | None:
@@ -489,7 +493,9 @@ def _largest(steps: Steps, quanta: Quanta, quantum: int) -> int:
 def _used(blocks: Fill, quantum: int, *, flushed: bool) -> float:
     """How many places a fill with blocks used at most."""
     if blocks.entries_a_group:
-        return -(-blocks.writes // blocks.group) * blocks.entries_a_group
+        # So many entries hold a group together, and each may begin a place of its own.
+        places = -(-blocks.group * BLOCK // quantum) + blocks.entries_a_group - 1
+        return -(-blocks.writes // blocks.group) * places
     if flushed:
         return blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
     an_entry = max(round(blocks.writes_an_entry), 1)

@@ -287,10 +287,12 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
             " out-of-band data lies before each is not known.",
             rows,
         )
-    low, high = (writes * each for each in entry)
+    # Where its time may be none, there may be none, and what was taken for it is a gap behind each entry.
+    least = min(entry[0], quantum) if time_ns is not None and time_ns[0] <= 0 else entry[0]
+    low, high = (writes * each for each in (least, entry[1]))
     middle, apart = (low + high) / 2, (high - low) / 2
     if apart > WIDEST * middle:
-        bounds = " or ".join(format_size(round(each - quantum)) for each in entry)
+        bounds = " or ".join(format_size(round(each - quantum)) for each in (least, entry[1]))
         return RAW.unknown(f"Out-of-band data may be {bounds}.", rows)
     why = (
         f"Lone 4 KiB writes take a place of {format_size(quantum)} each, with"
