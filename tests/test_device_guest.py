@@ -6,7 +6,8 @@ SCSI disk, whose caching page cannot be changed but for the write cache; the ker
 
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ DISK_BYTES = 128 << 20
 NAMES = ("ata", "qemu", "debug")
 
 
-def disks(folder: Path) -> list[str]:
+@contextmanager
+def disks(folder: Path, is_long: bool) -> Iterator[Sequence[str]]:
     """QEMU's words for a SATA and a SCSI disk."""
+    del is_long
     words = ["-device", "virtio-scsi-pci,id=scsi"]
     for name, device in (
         ("ata", "ide-hd,bus=ide.0,model=SKYLIGHT SATA,ver=7,serial=SKY-1,rotation_rate=5900"),
@@ -31,7 +34,7 @@ def disks(folder: Path) -> list[str]:
         with path.open("wb") as file:
             file.truncate(DISK_BYTES)
         words += ["-drive", f"file={path},format=raw,if=none,id={name}", "-device", f"{device},drive={name}"]
-    return words
+    yield words
 
 
 def steps(is_long: bool) -> list[Step]:

@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,7 +34,12 @@ def test_the_files_that_begin_first_are_there() -> None:
     assert LONG_FILES_S.keys() <= here
 
 
-DISKS = Guest("disks", lambda _: [{"name": "look"}], (), hardware=lambda folder: ["-device", folder.name])
+DISKS = Guest(
+    "disks",
+    lambda _: [{"name": "look"}],
+    (),
+    hardware=lambda folder, _: nullcontext(["-device", folder.name]),
+)
 ZONES = Guest("zones", lambda is_long: [{"name": "look"}, {"name": "reset"}] if is_long else [], ())
 
 

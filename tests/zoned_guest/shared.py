@@ -5,7 +5,8 @@ first process of the run that asks boots the guest, the others wait for it and r
 """
 
 import fcntl
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,21 +17,23 @@ PACKAGES = Path(__file__).parent.parent.parent / "build/burn-in"
 TOOLS = ("qemu-system-x86_64", "cpio", "depmod", "dpkg-deb")
 
 
-def no_hardware(folder: Path) -> Sequence[str]:
+@contextmanager
+def no_hardware(folder: Path, is_long: bool) -> Iterator[Sequence[str]]:
     """No words for QEMU, and nothing in the folder."""
-    del folder
-    return ()
+    del folder, is_long
+    yield ()
 
 
 @dataclass(frozen=True)
 class Guest:
-    """The steps of a module, by whether long tests are run too; the tools of the host that they need besides
-    `TOOLS`; and QEMU's words for their hardware, with its files in a folder."""
+    """The steps of a module, by whether long tests are run too, asked for when the hardware is there; the
+    tools of the host that they need besides `TOOLS`; and QEMU's words for their hardware, with its files in a
+    folder, for as long as the guest has it."""
 
     name: str
     steps: Callable[[bool], Sequence[Step]]
     tools: tuple[str, ...]
-    hardware: Callable[[Path], Sequence[str]] = no_hardware
+    hardware: Callable[[Path, bool], AbstractContextManager[Sequence[str]]] = no_hardware
 
 
 def booted_once(guests: Iterable[Guest], folder: Path, *, is_long: bool) -> dict[str, dict[str, Said]]:
@@ -43,12 +46,14 @@ def booted_once(guests: Iterable[Guest], folder: Path, *, is_long: bool) -> dict
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not run.exists():
             run.mkdir()
-            steps = [
-                {**step, "name": f"{guest.name}/{step['name']}"}
-                for guest in ordered
-                for step in guest.steps(is_long)
-            ]
-            boot(run, PACKAGES, steps, [word for guest in ordered for word in guest.hardware(run)])
+            with ExitStack() as hardware:
+                words = [w for guest in ordered for w in hardware.enter_context(guest.hardware(run, is_long))]
+                steps = [
+                    {**step, "name": f"{guest.name}/{step['name']}"}
+                    for guest in ordered
+                    for step in guest.steps(is_long)
+                ]
+                boot(run, PACKAGES, steps, words)
     try:
         said = said_in(run)
     except FileNotFoundError as error:
