@@ -19,7 +19,7 @@ from zoned_guest.boot import Said, Step
 from zoned_guest.shared import Guest
 
 # A drive that must not be called shingled, and one that must. The user network adds milliseconds that vary
-# on a busy machine, which hide a rotation; so by default the kernel's client shows that data is kept, no more.
+# on a busy machine, which hide a rotation; by default the kernel's client shows that data is kept, no more.
 BY_DEFAULT = (("virtio", "st4000nc001"), ("virtio", "emulated-smr-1"))
 KEPT = "emulated-smr-2"
 DRIVES = ("st4000nc001", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011")
