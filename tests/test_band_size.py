@@ -231,6 +231,24 @@ def test_a_cut_of_weights_that_say_nothing_is_not_sure() -> None:
     assert unsure == 8
 
 
+@pytest.mark.parametrize(
+    ("sizes", "known"),
+    [
+        ((64, 64, 64), True),
+        ((64, 30, 3), True),
+        ((2, 2, 2), False),
+        ((64, 64, 2), False),
+        ((400, 64, 64), False),
+    ],
+)
+def test_a_size_at_the_end_of_the_search_is_no_size(sizes: tuple[int, ...], known: bool) -> None:
+    fits = [
+        random_order.Fit(place, size * MIB, 0, 30.0)
+        for place, size in zip(cache_parts.PLACES, sizes, strict=True)
+    ]
+    assert verdict.of_fits(fits, ()).known == known
+
+
 @pytest.mark.parametrize("side", [-1, 0, 1])
 def test_bands_that_change_near_the_middle_are_told_apart(side: int) -> None:
     """The band of the middle address is of the stretch that it is in, wherever in the window that ends."""

@@ -36,6 +36,9 @@ WINDOW = 160 * COARSE
 COPIES, FINE_COPIES, MOST_EDGES = 2, 2, 5
 # MiB: more than the bands of known drives, and of those that are drawn, to both sides.
 LEAST_BAND, MOST_BAND = 2, 400
+SMALLEST, LARGEST = LEAST_BAND * MIB, MOST_BAND * MIB
+"""Sizes at which the search ends. One that fits best there is no size: the fewer blocks share a piece, the
+better pieces fit blocks that went home each for itself."""
 SMALL_BAND = 2 * COARSE // MIB  # below, the coarse grid has no two points in a band
 # Edges show between a clean band and a cached one: 2 p (1 - p) of them where a part p is clean, most at a
 # half, and three quarters of that between these. Wanted is a little less, for nothing makes it less again.

@@ -114,6 +114,12 @@ def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
             rows,
         )
     first, middle, last = (fit.size for fit in fits)
+    if not random_order.SMALLEST < last <= max(first, middle) < random_order.LARGEST:
+        return BAND_SIZE.unknown(
+            f"Blocks went home in pieces that bands of {listed} fit best, which is where the search ends:"
+            " blocks that go home one by one, in bands of no one size, look like that too.",
+            rows,
+        )
     if not last <= middle <= first:
         return BAND_SIZE.unknown(
             f"Blocks that went home together fit bands of {listed}, which do not shrink towards the ID: a"
