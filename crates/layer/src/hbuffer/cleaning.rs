@@ -200,9 +200,10 @@ impl HBuffer {
             .flat_map(|member| contents.older(contents.extent_of(member.home), until, log))
             .map(|(_, place)| place.start)
             .collect();
-        pass.gathers.retain(|action| {
-            matches!(action, Action::Gather { keep, .. } if keep.iter().any(|place| needed.contains(&place.start)))
-        });
+        // Of a place that was overwritten in part, the rest begins further on.
+        let is_needed = |place: &LbaExtent| needed.range(place.start..place.end()).next().is_some();
+        pass.gathers
+            .retain(|action| matches!(action, Action::Gather { keep, .. } if keep.iter().any(is_needed)));
     }
 
     /// A home zone changes, so what was read of it may be stale.
