@@ -19,6 +19,7 @@
 mod conditions;
 mod conflict_filter;
 mod pending;
+mod rotations;
 mod schedule;
 mod submitter;
 mod write_cache;

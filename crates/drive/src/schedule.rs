@@ -1,8 +1,7 @@
 //! The SPTF queue: finds the waiting command that the heads reach first (shortest positioning time first).
 //!
-//! The located candidates are stored in rows, in no order. A choice processes all rows, several candidates at
-//! a time and without branches that could be mispredicted: it computes the rotation until each candidate
-//! passes the heads, provided that the arm can be there in time. It then examines the candidates exactly, in
+//! Of all located candidates a choice computes first when they pass the heads, provided that the arm can be there in
+//! time (`rotations.rs`). It then examines the candidates exactly, in
 //! the order in which they pass, until the heads reach one: a later one cannot be reached earlier. A location
 //! stays valid until a change of the map may have moved it. The layer divides the drive into groups that
 //! change independently ([`Layer::location_group`]), so that a write invalidates few locations.
@@ -15,9 +14,10 @@
 use std::ops::RangeInclusive;
 
 use skylight_command::{Command, Op};
-use skylight_disk::{AccessStart, Angle, Direction, Head, Nanos, Pba, SeekFloor, Time};
+use skylight_disk::{AccessStart, Angle, Direction, Head, Nanos, Pba, Time};
 use skylight_layer::{Layer, Medium, Plan, Step};
 
+use crate::rotations::Rotations;
 use crate::service_times::Media;
 
 /// Margin between angles and times, each rounded to nanoseconds.
@@ -93,127 +93,6 @@ struct Best {
 
 const NONE_YET: Best = Best { duration: Nanos(u64::MAX), age: u64::MAX };
 
-/// Candidates per row: a fixed length, so that the compiler can use SIMD instructions.
-const LANES: usize = 8;
-
-/// The data of some candidates that a choice processes.
-#[derive(Clone, Copy)]
-struct Row {
-    /// The upper half of the angle.
-    angle: [u32; LANES],
-    /// The track; [`SeekFloor::OUT_OF_REACH`] for a candidate that is unused or not on the platters.
-    track: [f32; LANES],
-    /// The settling of a write: see [`SeekFloor::settle`].
-    settle: [f32; LANES],
-    /// Output of a choice: the rotation until the candidate passes, in 29 bits of a revolution, with the
-    /// candidate's index in the low bits; [`TOO_LATE`] if the arm is not there in time. They are the bits of a
-    /// float: positive floats are in the order of their bits, and all of x86-64 has an instruction for the
-    /// lesser of floats, but not for that of integers.
-    rotation: [f32; LANES],
-}
-
-/// Set in all bits of `rotation`, so that none is a denormal float, which a processor may take for zero.
-const NORMAL: u32 = 1 << 29;
-
-/// Above all others: the bits of 2.0 are 2^30.
-const TOO_LATE: f32 = 2.0;
-
-#[inline]
-fn lesser(a: f32, b: f32) -> f32 {
-    if a < b { a } else { b }
-}
-
-/// The least of the lanes. They are halved, since in a chain each comparison would wait for the one before.
-#[inline]
-fn least(mut lanes: [f32; LANES]) -> f32 {
-    let mut width = LANES;
-    while width > 1 {
-        width /= 2;
-        for lane in 0..width {
-            lanes[lane] = lesser(lanes[lane + width], lanes[lane]);
-        }
-    }
-    lanes[0]
-}
-
-/// A row without candidates.
-const EMPTY: Row = Row {
-    angle: [0; LANES],
-    track: [SeekFloor::OUT_OF_REACH; LANES],
-    settle: [0.0; LANES],
-    rotation: [TOO_LATE; LANES],
-};
-
-/// The rows of all candidates.
-#[derive(Default)]
-struct Rows {
-    rows: Vec<Row>,
-    /// Mask of the bits of `rotation` that contain the index.
-    index_mask: u32,
-}
-
-impl Rows {
-    /// Stores where a candidate passes the heads, and the settling of a write.
-    #[inline]
-    fn set(&mut self, index: usize, angle: Angle, track: f32, settle: f32) {
-        if index / LANES >= self.rows.len() {
-            self.rows.resize(index / LANES + 1, EMPTY);
-            self.index_mask = ((self.rows.len() * LANES).next_power_of_two() - 1) as u32;
-        }
-        let (row, lane) = (&mut self.rows[index / LANES], index % LANES);
-        row.angle[lane] = (angle.0 >> 32) as u32;
-        row.track[lane] = track;
-        row.settle[lane] = settle;
-    }
-
-    /// Removes a candidate.
-    #[inline]
-    fn clear(&mut self, index: usize) {
-        self.rows[index / LANES].track[index % LANES] = SeekFloor::OUT_OF_REACH;
-    }
-
-    /// Computes the rotations from an angle on, with the heads on `track`; returns the first.
-    #[inline]
-    fn compute_rotations(&mut self, floor: SeekFloor, from: Angle, track: u32) -> f32 {
-        let (from, track, index_mask) = ((from.0 >> 32) as u32, track as f32, self.index_mask);
-        let (mut first, mut firsts) = (NORMAL, [TOO_LATE; LANES]);
-        for row in &mut self.rows {
-            #[expect(clippy::needless_range_loop, reason = "the lanes of five arrays go together")]
-            for lane in 0..LANES {
-                let ahead = row.angle[lane].wrapping_sub(from);
-                let in_time =
-                    (ahead >> 8) as i32 as f32 >= floor.between(track, row.track[lane], row.settle[lane]);
-                let rotation = f32::from_bits(((ahead >> 3) & !index_mask) | (first + lane as u32));
-                let rotation = if in_time { rotation } else { TOO_LATE };
-                row.rotation[lane] = rotation;
-                firsts[lane] = lesser(rotation, firsts[lane]);
-            }
-            first += LANES as u32;
-        }
-        least(firsts)
-    }
-
-    /// The first rotation after another one; no two are equal. To clear the one that was looked at would be slower: the
-    /// rows are read in wider words, which waits for such a write.
-    #[inline]
-    fn first_after(&self, after: f32) -> f32 {
-        let mut firsts = [TOO_LATE; LANES];
-        for row in &self.rows {
-            for (first, &rotation) in firsts.iter_mut().zip(&row.rotation) {
-                *first = lesser(if rotation > after { rotation } else { TOO_LATE }, *first);
-            }
-        }
-        least(firsts)
-    }
-
-    /// The candidate that has a rotation, and the angle until it passes: slightly too small, or very slightly too large.
-    #[inline]
-    fn candidate_at(&self, rotation: f32) -> Option<(usize, Angle)> {
-        let (bits, mask) = (rotation.to_bits() - NORMAL, self.index_mask);
-        (rotation != TOO_LATE).then_some(((bits & mask) as usize, Angle(u64::from(bits & !mask) << 35)))
-    }
-}
-
 /// See the module documentation.
 #[derive(Default)]
 pub(crate) struct SptfQueue {
@@ -222,7 +101,7 @@ pub(crate) struct SptfQueue {
     /// Commands still to be located.
     unknown: usize,
     candidates: Vec<Candidate>,
-    rows: Rows,
+    rotations: Rotations,
     /// Indices of unused candidates.
     free: Vec<u32>,
     /// Indices of candidates that are not on the platters.
@@ -327,12 +206,13 @@ impl SptfQueue {
             rotation.rotation_in(duration).0.saturating_add(caught.0)
         };
         let from = rotation.phase(now).since(caught);
-        let mut first = self.rows.compute_rotations(media.disk.seek_floor(), from, media.head.track);
+        let [mut first, second] = self.rotations.compute(media.disk.seek_floor(), from, media.head.track);
+        let mut second = Some(second);
         let mut until = last(best);
         while let Some((index, until_pass)) =
-            self.rows.candidate_at(first).filter(|&(_, until_pass)| until_pass.0 <= until)
+            self.rotations.candidate_at(first).filter(|&(_, until_pass)| until_pass.0 <= until)
         {
-            first = self.rows.first_after(first);
+            first = second.take().unwrap_or_else(|| self.rotations.first_after(first));
             let candidate = &self.candidates[index];
             let Some((head, angle)) = candidate.start.as_ref().map(target_position) else {
                 continue;
@@ -373,7 +253,7 @@ impl SptfQueue {
         target.candidate = self.insert(Candidate { age: target.age, ready, direction, start });
         if let Some((head, angle)) = start.as_ref().map(target_position) {
             let settle = media.disk.seek_floor().settle(direction == Direction::Write);
-            self.rows.set(target.candidate as usize, angle, head.track as f32, settle);
+            self.rotations.set(target.candidate as usize, angle, head.track as f32, settle);
         } else {
             self.off_platter.push(target.candidate);
         }
@@ -421,7 +301,7 @@ impl SptfQueue {
         self.free.push(target.candidate);
         *self.group_counts.of(target.group) -= 1;
         if candidate.start.is_some() {
-            self.rows.clear(target.candidate as usize);
+            self.rotations.clear(target.candidate as usize);
         } else {
             self.off_platter.retain(|&other| other != target.candidate);
         }
