@@ -26,6 +26,7 @@ BY_DEFAULT = (("virtio", "st4000nc001"), ("virtio", "emulated-smr-1"))
 KEPT = "emulated-smr-2"
 DRIVES = ("st4000nc001", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011")
 ALL = tuple((way, drive) for way in ("virtio", "nbd") for drive in DRIVES)
+ENGINES = ("own", "fio")
 FINDINGS = ("drive_type", "cache_medium")
 # A disk that syncs more slowly than the model's drive writes would be seen too.
 MEMORY = "/dev/shm"
@@ -81,25 +82,31 @@ def disks(folder: Path, is_long: bool) -> Iterator[Sequence[str]]:
 
 
 def steps(is_long: bool) -> list[Step]:
+    engines = ENGINES if is_long else ENGINES[:1]
+
+    def probes(way: str, drive: str, device: str) -> list[Step]:
+        words = [device, "--quick", "--engine"]
+        return [{"name": f"{way} {drive} {engine}", "waiting": [*words, engine]} for engine in engines]
+
     made: list[Step] = [
         {"name": "modules", "tool": ["modprobe", "--all", "virtio_blk", "virtio_net", "nbd"]},
         {"name": "address", "tool": ["ip", "address", "add", "10.0.2.15/24", "dev", "eth0"]},
         {"name": "link", "tool": ["ip", "link", "set", "eth0", "up"]},
     ]
     for number, drive in enumerate(drives_of("virtio", is_long)):
-        made.append({"name": f"virtio {drive}", "waiting": [f"/dev/vd{chr(ord('a') + number)}", "--quick"]})
+        made += probes("virtio", drive, f"/dev/vd{chr(ord('a') + number)}")
     for drive in drives_of("nbd", is_long):
         client = ["nbd-client", HOST, str(PORTS[drive]), "/dev/nbd0", "-block-size", "512"]
         made.append({"name": f"attach {drive}", "tool": client})
         if ("nbd", drive) in attached(is_long):
-            made.append({"name": f"nbd {drive}", "waiting": ["/dev/nbd0", "--quick"]})
+            made += probes("nbd", drive, "/dev/nbd0")
         if drive == KEPT:
             made.append({"name": "kept", "tool": ["sh", "-ec", KEEP]})
         made.append({"name": f"detach {drive}", "tool": ["nbd-client", "-d", "/dev/nbd0"]})
     return made
 
 
-GUEST = Guest("served", steps, tools=("nbd-client", "ip"), hardware=disks)
+GUEST = Guest("served", steps, tools=("nbd-client", "ip", "fio"), hardware=disks)
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +123,12 @@ def test_the_client_of_the_kernel_gets_back_what_it_wrote(said: dict[str, Said])
 
 
 def answers(
-    way: str, drive: str, said: dict[str, Said], folder: Path
+    way: str, drive: str, engine: str, said: dict[str, Said], folder: Path
 ) -> tuple[dict[str, object], dict[str, object]]:
     """What the probe in the guest found and what one in virtual time does."""
     for name in ("modules", "address", "link", *([f"attach {drive}"] if way == "nbd" else [])):
         assert said[name].code == 0, said[name]
-    probed = said[f"{way} {drive}"]
+    probed = said[f"{way} {drive} {engine}"]
     assert probed.code == 0, probed.err
     there = json.loads(probed.out)["findings"]
     result = run_suite(SimEngine.open(drive), folder, SuiteOptions(quick=True))
@@ -134,17 +141,18 @@ def test_a_quick_probe_in_a_guest_finds_nothing_that_is_not_so(
     way: str, drive: str, said: dict[str, Said], tmp_path: Path
 ) -> None:
     """A host that pauses, as one that runs other tests does, may hide what a drive is, but not change it."""
-    there, here = answers(way, drive, said, tmp_path)
+    there, here = answers(way, drive, "own", said, tmp_path)
     hidden = [name for name in FINDINGS if there[name] == "unknown"]
     print(f"{drive} by {way}: unknown on this machine now: {', '.join(hidden) or 'nothing'}")
     assert there == here | dict.fromkeys(hidden, "unknown")
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize(("way", "drive"), ALL)
 def test_a_quick_probe_in_a_guest_finds_what_one_in_virtual_time_finds(
-    way: str, drive: str, said: dict[str, Said], tmp_path: Path
+    way: str, drive: str, engine: str, said: dict[str, Said], tmp_path: Path
 ) -> None:
     """Wants a machine that does nothing else: model time is the host's."""
-    there, here = answers(way, drive, said, tmp_path)
+    there, here = answers(way, drive, engine, said, tmp_path)
     assert there == here
