@@ -44,6 +44,21 @@ fn greater(a: f32, b: f32) -> f32 {
     if a > b { a } else { b }
 }
 
+/// The rotation, with the heads at an angle and on a track, of a candidate at a place (angle, track, settling), with its
+/// index in the bits of the mask.
+#[inline(always)]
+fn rotation(
+    floor: SeekFloor,
+    (from, track): (u32, f32),
+    (angle, to, settle): (u32, f32, f32),
+    (index_mask, index): (u32, u32),
+) -> f32 {
+    let ahead = angle.wrapping_sub(from);
+    let in_time = (ahead >> 8) as i32 as f32 >= floor.between(track, to, settle);
+    let rotation = f32::from_bits(((ahead >> 3) & !index_mask) | (NORMAL + index));
+    if in_time { rotation } else { TOO_LATE }
+}
+
 /// The least of the lanes. They are halved, since in a chain each comparison would wait for the one before.
 #[inline]
 fn least(mut lanes: [f32; LANES]) -> f32 {
@@ -65,10 +80,21 @@ const EMPTY: Row = Row {
     rotation: [TOO_LATE; LANES],
 };
 
+/// A candidate that came since the last choice.
+#[derive(Clone, Copy)]
+struct Newest {
+    index: usize,
+    angle: u32,
+    track: f32,
+    settle: f32,
+}
+
 /// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Rotations {
     rows: Vec<Row>,
+    /// Not in its row yet: a choice reads rows in wider words than one lane is written in, which waits for the write.
+    newest: Option<Newest>,
     /// Mask of the bits of `rotation` that contain the index.
     index_mask: u32,
 }
@@ -77,12 +103,21 @@ impl Rotations {
     /// Stores where a candidate passes the heads, and the settling of a write.
     #[inline]
     pub(crate) fn set(&mut self, index: usize, angle: Angle, track: f32, settle: f32) {
+        if let Some(before) =
+            self.newest.replace(Newest { index, angle: (angle.0 >> 32) as u32, track, settle })
+        {
+            self.store(before);
+        }
         if index / LANES >= self.rows.len() {
             self.rows.resize(index / LANES + 1, EMPTY);
             self.index_mask = ((self.rows.len() * LANES).next_power_of_two() - 1) as u32;
         }
+    }
+
+    #[inline]
+    fn store(&mut self, Newest { index, angle, track, settle }: Newest) {
         let (row, lane) = (&mut self.rows[index / LANES], index % LANES);
-        row.angle[lane] = (angle.0 >> 32) as u32;
+        row.angle[lane] = angle;
         row.track[lane] = track;
         row.settle[lane] = settle;
     }
@@ -90,6 +125,10 @@ impl Rotations {
     /// Removes a candidate.
     #[inline]
     pub(crate) fn clear(&mut self, index: usize) {
+        if self.newest.is_some_and(|newest| newest.index == index) {
+            self.newest = None;
+            return;
+        }
         self.rows[index / LANES].track[index % LANES] = SeekFloor::OUT_OF_REACH;
     }
 
@@ -97,6 +136,21 @@ impl Rotations {
     /// always shows that no other candidate is as near.
     #[inline]
     pub(crate) fn compute(&mut self, floor: SeekFloor, from: Angle, track: u32) -> [f32; 2] {
+        let [first, second] = self.compute_rows(floor, from, track);
+        let Some(newest) = self.newest.take() else {
+            return [first, second];
+        };
+        self.store(newest);
+        let index = newest.index;
+        let heads = ((from.0 >> 32) as u32, track as f32);
+        let place = (newest.angle, newest.track, newest.settle);
+        let rotation = rotation(floor, heads, place, (self.index_mask, index as u32));
+        self.rows[index / LANES].rotation[index % LANES] = rotation;
+        [lesser(rotation, first), lesser(greater(first, rotation), second)]
+    }
+
+    #[inline]
+    fn compute_rows(&mut self, floor: SeekFloor, from: Angle, track: u32) -> [f32; 2] {
         #[cfg(target_arch = "x86_64")]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has what the function is compiled for.
@@ -105,7 +159,8 @@ impl Rotations {
         self.compute_of_lanes(floor, from, track)
     }
 
-    /// The same with a row's lanes in one register: half the instructions of what all of x86-64 has.
+    /// The same with a row's lanes in one register: a command at depth 31 takes 7 to 12 % fewer instructions than with
+    /// what all of x86-64 has, and 2 to 4 % less time.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
     fn compute_with_avx2(&mut self, floor: SeekFloor, from: Angle, track: u32) -> [f32; 2] {
@@ -115,14 +170,11 @@ impl Rotations {
     #[inline(always)]
     fn compute_of_lanes(&mut self, floor: SeekFloor, from: Angle, track: u32) -> [f32; 2] {
         let (from, track, index_mask) = ((from.0 >> 32) as u32, track as f32, self.index_mask);
-        let (mut first, mut firsts, mut seconds) = (NORMAL, [TOO_LATE; LANES], [TOO_LATE; LANES]);
+        let (mut first, mut firsts, mut seconds) = (0, [TOO_LATE; LANES], [TOO_LATE; LANES]);
         for row in &mut self.rows {
             for lane in 0..LANES {
-                let ahead = row.angle[lane].wrapping_sub(from);
-                let in_time =
-                    (ahead >> 8) as i32 as f32 >= floor.between(track, row.track[lane], row.settle[lane]);
-                let rotation = f32::from_bits(((ahead >> 3) & !index_mask) | (first + lane as u32));
-                let rotation = if in_time { rotation } else { TOO_LATE };
+                let place = (row.angle[lane], row.track[lane], row.settle[lane]);
+                let rotation = rotation(floor, (from, track), place, (index_mask, first + lane as u32));
                 row.rotation[lane] = rotation;
                 seconds[lane] = lesser(greater(firsts[lane], rotation), seconds[lane]);
                 firsts[lane] = lesser(rotation, firsts[lane]);

@@ -154,6 +154,7 @@ impl SetAssociative {
     }
 
     /// Allocates space in a cache band and returns its first sector.
+    #[inline]
     fn allocate(&mut self, cache_band: u64, needed: u64) -> Pba {
         self.cancel_cleaning_of(cache_band);
         let start = self.cache_band_start(cache_band);
@@ -164,6 +165,7 @@ impl SetAssociative {
     }
 
     /// A cache band that is about to be written to; an empty one joins those that fill.
+    #[inline]
     fn filling_band(&mut self, cache_band: u64) -> &mut CacheBand {
         let in_use = &mut self.cache_bands[cache_band as usize];
         if in_use.written == 0 {
