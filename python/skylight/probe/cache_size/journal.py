@@ -61,6 +61,9 @@ ABOVE = 1.1
 give or take jitter, is the same again."""
 MOST_PARTS = 200
 """Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
+LOWEST_WATERMARK = 0.8
+"""Of what there is, the least part in use at which drives begin to clean. Chosen: the paper's two at 0.94 and
+0.91."""
 SAME = 0.03
 """As many, give or take: two counts of one limit differ by an entry's writes at most."""
 
@@ -543,6 +546,8 @@ def _limits(
             # Where it ended is not known well enough for places; but these may be what the blocks used up.
             least = sum(fill.places for fill in fills[:-1]) + fills[-1].earliest * max(fills[-1].quanta, 1)
             return None, (None if used >= (1 - 2 * SAME) * least else blocks.writes)
-    if places is not None and used >= (1 - 2 * SAME) * places:
+    # What leaves a volatile cache with a FLUSH need not take the places above a watermark, as a lone write may.
+    watermark = LOWEST_WATERMARK if blocks.entries_a_group else 1.0
+    if places is not None and used >= (1 - 2 * SAME) * watermark * places:
         return places, None  # places ran out first
     return places, blocks.writes

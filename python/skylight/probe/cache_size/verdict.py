@@ -26,11 +26,11 @@ from skylight.probe.cache_size import advance, lengths
 from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.fill import BLOCK, Fill
 from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
-from skylight.probe.cache_size.journal import LONG_ENTRIES, Entries, Journal
+from skylight.probe.cache_size.journal import LONG_ENTRIES, LOWEST_WATERMARK, Entries, Journal
 from skylight.probe.journal.findings import OUT_OF_BAND_RIGHT
 from skylight.units import format_count, format_size
 
-LOWEST_WATERMARK, USUAL_WATERMARK = 0.8, 0.9092
+USUAL_WATERMARK = 0.9092
 LIKELY_WATERMARKS = (0.805, 0.995)  # 95 % of the even choice between the lowest and all
 RIGHT_WITHIN = SIZE_RIGHT.part
 TIME_TO = OUT_OF_BAND_RIGHT.part  # of a revolution: how well that time is known, where no interval says
