@@ -55,7 +55,41 @@ def test_what_was_slow_alone_is_as_slow_in_a_queue() -> None:
     assert queue.fits(WRITES, 31) > 200 > queue.fits(WRITES, 1)
 
 
+def after(latency_s: int, size: int = 4096) -> Bound:
+    """A bound of 14,000 s of which one command has taken that long, and nothing else."""
+    bound = Bound(14_000 * S, 1 << 40)
+    log = IoLog.of(IoBatch.writes([0], size), np.zeros(1, np.uint64), np.array([latency_s * S], np.uint64))
+    bound.spend(log, 1)
+    return bound
+
+
+def test_more_data_takes_longer_where_a_drive_cleans_before_each_part_of_a_write() -> None:
+    """Seen of a full log: 404 s for a write of 256 KiB, 1,680 s for one of 1 MiB."""
+    large = IoBatch.writes(np.arange(31) << 20, 1 << 20)
+    assert after(400, 1 << 18).fits(large, 31) * 4 * 400 <= 13_600
+    assert after(400, 1 << 20).fits(large, 31) > after(400, 1 << 18).fits(large, 31)
+
+
+def test_time_is_kept_back_for_a_command_that_takes_longer_than_those_before_it() -> None:
+    bound = after(1_000)
+    bound.spend_ns(11_100 * S)
+    assert bound.left_ns == 1_900 * S and bound.fits(WRITES) == 0, "twice as long as the slowest: 2,000 s"
+    assert bound.why == "3 h 53 min of device time"
+    assert after(1_000).fits(WRITES) >= 1
+
+
 class TestSession:
+    def test_a_stop_after_several_slow_commands_does_not_let_minutes_pass_for_each(
+        self, tmp_path: Path
+    ) -> None:
+        """A cache that is full, behind a volatile cache: each read waited for 209 to 352 s, and 8 of 64 such
+        are what the test of the drive type stops at."""
+        with session(Bound(1_800 * S, 1 << 40), tmp_path / "r", 260 * S) as (one, engine):
+            with pytest.raises(BoundReached):
+                one.run("writes", WRITES, until=Stop(S, count=8, within=64))
+                one.run("writes", WRITES)
+            assert 1_000 * S < engine.now_ns <= 1_800 * S
+
     @pytest.mark.parametrize("latency_s", [0.1, 1.0, 9.0])
     def test_device_time_ends_a_run_in_time(self, latency_s: float, tmp_path: Path) -> None:
         with session(Bound(400 * S, 1 << 40), tmp_path / "r", round(latency_s * S)) as (one, engine):

@@ -19,6 +19,7 @@ from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half_band
+from skylight.probe.cleaning.half_band import MOST_OUT_PAUSES
 from skylight.probe.cleaning.rate import BEGUN, ORDER, Round, places
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
 from skylight.probe.cleaning.trials import Controls, Ground, Search, Trial, bracket, most_stay_late
@@ -43,13 +44,15 @@ def known_of(truth: Truth, *names: str) -> Known:
     return Known([Finding(name, truth[name]["value"], None, None, 1.0, "") for name in names])
 
 
-def measured(drive: str, out: Path, conditions: str | None = None) -> tuple[Evidence, Known, Truth]:
+def measured(
+    drive: str, out: Path, conditions: str | None = None, hints: tuple[str, ...] = HINTS
+) -> tuple[Evidence, Known, Truth]:
     """The evidence of the test on an emulated drive, with what the tests before it find known."""
     text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
     sim = _native.SimDrive(text, "drive.toml", 1, conditions)
     facts = TargetFacts("sim", "sim:drive", sim.size_bytes, sim.block_bytes)
     truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
-    known = known_of(truth, *(name for name in HINTS if name in truth))
+    known = known_of(truth, *(name for name in hints if name in truth))
     recording = Recording.create(out / "recording", facts, {}, 1)
     test = CleaningTest()
     with recording.part(test.name) as writer:
@@ -82,6 +85,19 @@ def test_pauses_too_short_for_a_band_show_when_cleaning_begins(drive: str, tmp_p
     findings = CleaningTest().infer(evidence, known)
     marks = score(findings, {name: row for name, row in truth.items() if name in FINDINGS})
     assert {mark.name: mark.outcome for mark in marks} == {mark.name: "right" for mark in marks}
+
+
+@pytest.mark.parametrize("drive", ["97608", "97019"])
+def test_half_a_band_is_not_brought_out_block_by_block(drive: str, tmp_path: Path) -> None:
+    """Reads around each write left each 64 KiB in an entry of its own, so that a band took a third longer, or
+    three stretches did not fit into the cache."""
+    given = conditions_text(DRAWN, int(drive))
+    evidence, known, truth = measured(drive, tmp_path, given, (*HINTS, "rotation_ns"))
+    findings = CleaningTest().infer(evidence, known)
+    marks = score(findings, {name: row for name, row in truth.items() if name in FINDINGS})
+    assert {mark.name: mark.outcome for mark in marks} == {mark.name: "right" for mark in marks}
+    polled = [step.name for step in evidence.steps if step.name.startswith("half-1-1-last")]
+    assert 1 < len(polled) < MOST_OUT_PAUSES
 
 
 class TestShortPauses:

@@ -8,15 +8,21 @@ import numpy as np
 import pytest
 
 from skylight import _native
-from skylight.engines.conditions import engine_over
+from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import TargetFacts
 from skylight.findings import Finding
+from skylight.infer.phase import NONE, Coherence
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type import full_cache
 from skylight.probe.drive_type.full_cache import Looked, _beside
-from skylight.probe.suite import SuiteOptions, run_suite
+from skylight.probe.drive_type.landing import Observed
+from skylight.probe.drive_type.verdict import judge
+from skylight.probe.drive_type.writes import Writes
+from skylight.probe.suite import SuiteOptions, accounts, run_suite
 
 FULL = '[conditions]\nerase = "none"\nprior_use = "full"\nvolatile_cache = "{}"\n'
+TURNING = Coherence(period_ns=8e6, share=0.9, scatter=30.0, p_value=1e-12, confidence=1.0)
+WIDE = Writes("writes-wide", 1 << 30, True, np.array([60 * 10**9] * 9), NONE)
 VOLATILE = pytest.mark.parametrize("volatile", ["ignores-flush", "off"])
 
 
@@ -44,6 +50,37 @@ def test_a_full_cache_of_flash_is_not_taken_for_one_on_a_platter(
     findings, looked = probed(seed, volatile, tmp_path)
     assert looked
     assert findings["cache_medium"].value != "disk" and findings["drive_type"].value == "smr"
+
+
+@pytest.mark.parametrize(
+    ("seed", "medium", "name"),
+    [
+        (99112, "disk", "writes-wide-since"),  # a FLUSH in 14 waits for a minute
+        (97501, "disk", "writes-after-reads-flushed-since"),  # reads wait for minutes, looks too
+    ],
+)
+def test_two_waits_of_minutes_are_enough_where_each_entry_from_volatile_memory_waits(
+    seed: int, medium: str, name: str, tmp_path: Path
+) -> None:
+    """Such a drive took the half hour that the test may take, and then nothing was known of it."""
+    drive = _native.SimDrive(
+        _native.random_profile(seed, None), "drive.toml", seed, conditions_text(DRAWN, seed) or ""
+    )
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    findings = {finding.name: finding.value for finding in result.findings}
+    assert findings["drive_type"] == "smr" and findings["cache_medium"] == medium
+    assert name in {step.name for step in result.evidence[0].steps}
+    assert all(account.within for account in accounts(result))
+
+
+def test_what_a_full_cache_showed_stands_where_the_bound_ends_what_came_after_it_was_emptied() -> None:
+    reads_ns = np.array([14 * 10**6] * 64)
+    crowded = Observed(reads_ns=reads_ns, reads=TURNING, wide=WIDE, crowded_ns=WIDE.latency_ns)
+    crowded.write_anew()
+    assert judge(crowded, "sim").drive_type != "smr"
+    crowded.why_cut = "The test reached its bound of 30 min of device time before writes-sustained-11."
+    assert judge(crowded, "sim").drive_type == "smr"
 
 
 @pytest.mark.parametrize(

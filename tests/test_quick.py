@@ -52,7 +52,8 @@ class Slow:
             submit[row] = self.now_ns
             self.now_ns += self.latency_ns
             done = row + 1
-            if self.stops and until is not None and self.latency_ns >= until.latency_ns:
+            log = IoLog.of(io.part(0, done), submit[:done], submit[:done] + np.uint64(self.latency_ns))
+            if self.stops and until is not None and until.reached(log):
                 break
         self.sent += done
         latency = np.full(done, self.latency_ns, np.uint64)

@@ -151,11 +151,12 @@ class SimDrive:
         offset: NDArray[np.uint64],
         size: NDArray[np.uint32],
         depth: int,
-        stop: tuple[int, int, int] | None = None,
+        stop: tuple[int, int, int, int | None] | None = None,
     ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """Runs a batch; answers when each command was submitted and completed, ns. Raises ValueError.
 
-        With a stop (latency_ns, count, within) it ends early: the columns are as long as what was done."""
+        With a stop (latency_ns, count, within, alone_ns) it ends early: the columns are then as long as
+        what was done."""
     def results(self) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
         """The rows of the last batch that failed or were appends, and the result of each: a number below 512
         is a failure (`skylight.evidence.FAILURES`), any other the byte at which an append's data begins."""

@@ -223,11 +223,12 @@ EMPTY_LOG = IoLog(
 @dataclass(frozen=True, slots=True)
 class Stop:
     """Ends a run of I/O early: nothing more is submitted once `count` of the last `within` completions (at
-    most 64) took `latency_ns` or longer."""
+    most 64) took `latency_ns` or longer, or one took `alone_ns`."""
 
     latency_ns: int
     count: int = 1
     within: int = 1
+    alone_ns: int | None = None
 
     def __post_init__(self) -> None:
         """Checks that the numbers are valid."""
@@ -237,6 +238,8 @@ class Stop:
     def reached(self, log: IoLog) -> bool:
         """Whether the I/Os of a log reach the stop, in completion order."""
         is_slow = log.latency_ns >= self.latency_ns
+        if self.alone_ns is not None and np.any(log.latency_ns >= self.alone_ns):
+            return True
         if np.count_nonzero(is_slow) < self.count:
             return False
         slow = np.concatenate([[0], np.cumsum(is_slow[np.argsort(log.complete_ns, kind="stable")])])

@@ -95,7 +95,7 @@ fn the_clock_is_coarse_and_stops_see_it() {
     let (codes, offset, size) = (vec![op::READ; 200], random_offsets(200), vec![4096; 200]);
     let batch = Batch { op: &codes, offset: &offset, size: &size };
     let (mut submit, mut complete) = (vec![0; 200], vec![0; 200]);
-    let stop = Stop { latency: skylight_disk::Nanos(shown), count: 1, within: 1 };
+    let stop = Stop { latency: skylight_disk::Nanos(shown), count: 1, within: 1, alone: None };
     let done = drive(&clock).run_until(&batch, 1, Some(stop), &mut submit, &mut complete).expect("valid");
     assert_eq!(complete[done - 1] - submit[done - 1], shown);
 }

@@ -20,7 +20,7 @@ fn a_stop_condition_ends_the_batch() {
         let latency: Vec<u64> = complete.iter().zip(&submit).map(|(c, s)| c - s).collect();
         let worst = *latency[40..].iter().max().expect("some");
         let (mut submit_2, mut complete_2) = (vec![0; 400], vec![0; 400]);
-        let stop = Stop { latency: Nanos(worst), count: 1, within: 1 };
+        let stop = Stop { latency: Nanos(worst), count: 1, within: 1, alone: None };
         let mut drive = Drive::new(&profile, 1).expect("builds");
         let done = drive.run_until(&batch, depth, Some(stop), &mut submit_2, &mut complete_2).expect("runs");
         let slow = (0..400).filter(|&row| latency[row] >= worst).min_by_key(|&row| complete[row]);
@@ -29,7 +29,7 @@ fn a_stop_condition_ends_the_batch() {
         assert_eq!(done, before, "depth {depth}: what was submitted before the slow completion, no more");
         assert_eq!(submit_2[..done], submit[..done]);
         assert!(complete_2[..done].iter().all(|&at| at > 0));
-        let unsound = Stop { latency: Nanos(1), count: 2, within: 1 };
+        let unsound = Stop { latency: Nanos(1), count: 2, within: 1, alone: None };
         assert!(drive.run_until(&batch, depth, Some(unsound), &mut submit_2, &mut complete_2).is_err());
     }
 }

@@ -98,8 +98,8 @@ impl SimDrive {
     }
 
     /// Runs a batch with `depth` commands outstanding; gives (submit_ns, complete_ns). With a stop (latency_ns,
-    /// count, within) nothing more is submitted once `count` of the last `within` completions took that long:
-    /// the columns are then those of the commands that were done. Raises ValueError with one line when a
+    /// count, within, alone_ns) nothing more is submitted once `count` of the last `within` completions took that
+    /// long, or one took `alone_ns`: the columns are then those of the commands that were done. Raises ValueError with one line when a
     /// column, command or stop is not of this drive.
     #[pyo3(signature = (op, offset, size, depth, stop=None))]
     fn run<'py>(
@@ -109,14 +109,19 @@ impl SimDrive {
         offset: PyReadonlyArray1<'py, u64>,
         size: PyReadonlyArray1<'py, u32>,
         depth: usize,
-        stop: Option<(u64, u32, u32)>,
+        stop: Option<(u64, u32, u32, Option<u64>)>,
     ) -> PyResult<Times<'py>> {
         let (op, offset, size) =
             (op.as_slice()?.to_vec(), offset.as_slice()?.to_vec(), size.as_slice()?.to_vec());
         let mut submit_ns = vec![0; op.len()];
         let mut complete_ns = vec![0; op.len()];
         let batch = Batch { op: &op, offset: &offset, size: &size };
-        let stop = stop.map(|(latency_ns, count, within)| Stop { latency: Nanos(latency_ns), count, within });
+        let stop = stop.map(|(latency_ns, count, within, alone_ns)| Stop {
+            latency: Nanos(latency_ns),
+            count,
+            within,
+            alone: alone_ns.map(Nanos),
+        });
         let done = self
             .with(py, |drive| drive.run_until(&batch, depth, stop, &mut submit_ns, &mut complete_ns))?
             .map_err(|error| PyValueError::new_err(error.to_string()))?;

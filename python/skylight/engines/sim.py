@@ -43,7 +43,7 @@ class Drive(Protocol):
         ...
 
     def run(
-        self, op: U8, offset: U64, size: U32, depth: int, stop: tuple[int, int, int] | None = None
+        self, op: U8, offset: U64, size: U32, depth: int, stop: tuple[int, int, int, int | None] | None = None
     ) -> tuple[U64, U64]:
         """Runs the I/O; submission and completion time (ns) of each command up to a stop (latency_ns, count,
         within)."""
@@ -185,7 +185,7 @@ class SimEngine:
 
     def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         """Runs the batch in virtual time, up to the command that reaches the stop."""
-        stop = None if until is None else (until.latency_ns, until.count, until.within)
+        stop = None if until is None else (until.latency_ns, until.count, until.within, until.alone_ns)
         try:
             submit_ns, complete_ns = self._drive.run(io.op, io.offset, io.size, depth, stop)
         except ValueError as error:

@@ -7,6 +7,8 @@ Source: docs/architecture.md, idea 3.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from skylight.evidence import IoBatch, IoLog, Op, Stop
@@ -29,7 +31,7 @@ SLOW_MARGIN = 2
 write of a drive that cleans for each has waited 1.3 times as long."""
 
 MOST_LATE = 0.25
-"""Of a short bound, at most this share is kept back."""
+"""Of a bound, at most this share is kept back, but for what the slowest command so far took."""
 
 
 class BoundReached(Exception):
@@ -55,6 +57,8 @@ class Bound:
         self._late_ns = min(LATE_NS, round(MOST_LATE * device_ns))
         self._slowest_ns: dict[int, int] = {}
         """The slowest command, ns, by the number of commands that waited together."""
+        self._slow_bytes = 0
+        """The largest command that took longer than any is thought to."""
         self.why = ""
         """What did not suffice for the last command or pause that was asked for, in words."""
 
@@ -63,23 +67,40 @@ class Bound:
         slow as commands may be without reaching the stop; 0 when nothing is left."""
         if not self.fits_pause(0):
             return 0
-        io = io.part(0, max(1, self._left_ns // self._worst_ns(depth, until)))
+        growth = self._growth(io)
+        if self._left_ns <= self._kept_back_ns(growth):
+            self.why = f"{format_seconds(self.device_ns / 1e9)} of device time"
+            return 0
+        io = io.part(0, max(1, round(self._left_ns // (growth * self._worst_ns(depth, until)))))
         written = np.cumsum(np.where(io.op == int(Op.WRITE), io.size, 0), dtype=np.int64)
         count = int(np.searchsorted(written, self._left_bytes, side="right"))
         if count == 0:
             self.why = f"{format_size(self.bytes_written)} written"
         return count
 
+    def _seen_ns(self, depth: int) -> int:
+        """What the slowest command took for itself. Of what it took in a queue it spent a share on others,
+        but one alone may take all of it; and one that was slow alone is as slow in a queue."""
+        return max((slow // min(alike, depth) for alike, slow in self._slowest_ns.items()), default=0)
+
     def _worst_ns(self, depth: int, until: Stop | None) -> int:
         """The slowest pace that commands can keep without reaching the stop, ns a command."""
-        # Of what a command took in a queue it spent a share on others, but one alone may take all of it; and
-        # one that was slow alone is as slow in a queue.
-        seen_ns = max((slow // min(alike, depth) for alike, slow in self._slowest_ns.items()), default=0)
+        seen_ns = self._seen_ns(depth)
         worst_ns = SLOW_MARGIN * seen_ns if seen_ns > SLOWEST_NS else SLOWEST_NS
         if until is None:
             return worst_ns
         slow = (until.count - 1) / until.within
         return max(1, round(slow * worst_ns + (1 - slow) * min(until.latency_ns / depth, worst_ns)))
+
+    def _growth(self, io: IoBatch) -> float:
+        """How many times as long as the slow ones so far the next commands may take for being larger: a drive
+        that cleans before each part of a write takes four times as long for four times the data."""
+        return max(1.0, float(io.size.max(initial=0)) / self._slow_bytes) if self._slow_bytes else 1.0
+
+    def _kept_back_ns(self, growth: float) -> float:
+        """Device time that is kept for one command more."""
+        likely_ns = max(SLOW_MARGIN, growth) * self._seen_ns(1)
+        return max(self._late_ns, min(likely_ns, MOST_LATE * self.device_ns))
 
     def fits_pause(self, pause_ns: int) -> bool:
         """Whether the target may be left alone for that long, and asked for more afterwards."""
@@ -94,13 +115,16 @@ class Bound:
         self.spend_ns(log.span_ns)
         slowest_ns, together = int(log.latency_ns.max(initial=0)), max(1, min(depth, len(log)))
         self._slowest_ns[together] = max(self._slowest_ns.get(together, 0), slowest_ns)
+        slow = log.size[log.latency_ns > together * SLOWEST_NS]
+        self._slow_bytes = max(self._slow_bytes, int(slow.max(initial=0)))
         self._late_ns = max(self._late_ns, slowest_ns)
 
-    def slow_command(self, depth: int) -> Stop:
-        """A command so slow that the bound is looked at again, whatever was expected of the rest: slower than
-        `fits` allowed for, or a share of what is left."""
+    def stop(self, depth: int, until: Stop | None) -> Stop:
+        """What ends a piece: a stop of its own, or a command so slow that the bound is looked at again,
+        whatever was expected of the rest: slower than `fits` allowed for, or a share of what is left."""
         allowed_ns = depth * self._worst_ns(depth, None)
-        return Stop(max(min(round(SLOW_SHARE * self.left_ns), allowed_ns), 1))
+        alone_ns = max(min(round(SLOW_SHARE * self.left_ns), allowed_ns), 1)
+        return Stop(alone_ns) if until is None else replace(until, alone_ns=alone_ns)
 
     @property
     def left_ns(self) -> int:

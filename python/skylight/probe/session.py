@@ -514,15 +514,13 @@ class Session(StepNames):
         first, piece = 0, self._first_piece() if order.depth == 1 else LARGEST_PIECE_IOS
         recent = EMPTY_LOG
         while asked := self._allowed(order, order.io.part(first, first + piece)):
-            slow = (
-                until if until is not None or self._bound is None else self._bound.slow_command(order.depth)
-            )
-            log = self._piece(order, asked, slow)
+            stop = until if self._bound is None else self._bound.stop(order.depth, until)
+            log = self._piece(order, asked, stop)
             first += len(log)
             logs.append(log)
             if until is not None:
                 recent = IoLog.joined([recent.rows(slice(-until.within, None)), log])
-                if len(log) < len(asked) or until.reached(recent):
+                if until.reached(recent):
                     break
             if order.depth == 1:
                 longer = patient or log.span_ns < piece_ns

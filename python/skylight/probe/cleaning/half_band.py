@@ -8,6 +8,10 @@ length here without any other test. A last, longer pause lets several bands be c
 first band that was finished to the last is divided by their number. Where the stretch begins or ends amid a
 band, that part of it goes home after as long as a whole band: it counts as one, whenever it comes.
 
+Behind a volatile cache that ignores FLUSH the drive is left to write the stretch out by itself, in pauses too
+short for cleaning to begin: a read around each write would bring it out alone, and what lies in many entries
+takes longer to gather.
+
 A cell is looked at by a lone block between two that were never written; it stands for one of the chunks.
 
 Invariant: a stretch of which some is home before the first pause did not fit into the cache, and is halved.
@@ -22,9 +26,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import U64, IoBatch, Op
+from skylight.evidence import U64, IoBatch, IoLog, Op
 from skylight.probe.cleaning.rate import BEGUN, longest_band
 from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, clear, copies_of, joined, without_first
+from skylight.probe.destage_by_read import ReadAround
+from skylight.probe.flushed import TELLING_TURNS
 
 CHUNK = 64 * KIB
 PLACES = (1, 3, 5)
@@ -40,6 +46,11 @@ MOST_AGAINST_ONE = 1.4  # times a band with one block, for how many a long pause
 FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.8
 LENGTH_TO = 0.35  # of a cell: how well the mean length of a few bands is known
 FEWEST_CELLS = 3  # that one look hides or feigns
+OUT_PAUSE, OUT_PAUSE_S, MOST_OUT_PAUSES = 0.4, 2.0, 256
+"""Of the idle time a pause in which a volatile cache is written out, seconds at most, and how many at most:
+256 MiB in 100 s are 2.7 MB/s, less than a disk writes in entries. Chosen."""
+LAST_OUT = 4
+"""So many of the newest writes are looked at; one that is out passes right then in a fifth of cases."""
 HALF = "half-"
 Bools = NDArray[np.bool_]
 
@@ -172,7 +183,13 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         name = f"{HALF}{place}-{shorter + 1}"
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
-        steps.run(f"{name}-write", joined(stretch.writes(ground.block, ground.copies), flush), depth=DEPTH)
+        writes = stretch.writes(ground.block, ground.copies)
+        if isinstance(steps, ReadAround):
+            log = steps.run(f"{name}-write", writes, depth=DEPTH)
+            _written_out(ground, name, log, idle_s)
+            steps.run(f"{name}-flush", flush, depth=DEPTH)
+        else:
+            steps.run(f"{name}-write", joined(writes, flush), depth=DEPTH)
         params = {"cell": stretch.cell, "place": place}
         log = steps.run(f"{name}-look-0", ground.looks(stretch.blocks), params=params)
         home = ground.home(log)
@@ -180,6 +197,21 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         if np.count_nonzero(home) <= FEW_HOME * len(home):
             _watch(ground, name, stretch, seen[place], idle_s, one_s)
             return
+
+
+def _written_out(ground: Ground, name: str, log: IoLog, idle_s: float) -> None:
+    """Waits until what was written last is read from the platters, and no longer from a volatile cache, as it
+    is right behind the writes. Each time another block of each chunk is read, the last first, for a drive
+    keeps what it read and reads ahead."""
+    last = log.offset[log.size == CHUNK][-LAST_OUT:]
+    blocks, limit_ns = CHUNK // ground.block, 0.0
+    for number in range(MOST_OUT_PAUSES if len(last) == LAST_OUT else 0):
+        at = last + np.uint64((blocks - 1 - number % blocks) * ground.block)
+        took_ns = ground.steps.run(f"{name}-last", IoBatch.reads(at, ground.block)).latency_ns
+        limit_ns = limit_ns or float(took_ns.min()) + TELLING_TURNS * ground.rotation_ns
+        if np.count_nonzero(took_ns > limit_ns) >= LAST_OUT - 1:
+            return
+        ground.steps.pause(f"{name}-out", min(OUT_PAUSE * idle_s, OUT_PAUSE_S))
 
 
 def _watch(

@@ -47,6 +47,7 @@ from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
 from skylight.probe.drive_type.plan import (
+    CROWDED,
     DECISIVE,
     FLUSHED_BURST,
     FLUSHES,
@@ -54,6 +55,7 @@ from skylight.probe.drive_type.plan import (
     NARROW_BYTES,
     PLACES,
     ROUND_IOS,
+    SINCE_CROWDED,
     STALLING,
     SUSTAINED_REGION_BYTES,
     SUSTAINED_WRITES,
@@ -67,6 +69,7 @@ from skylight.probe.drive_type.write_after_read import MORE_PAIRS, PAIRS, Mixed
 from skylight.probe.drive_type.writes import (
     FEWEST_SHARE,
     LARGE_BYTES,
+    LONGEST_RETRY_NS,
     Sustained,
     Writes,
     cleaned_early,
@@ -191,12 +194,12 @@ class DriveType(ProcedureTest[Observed]):
         where = plan.scattered("writes-wide", region, plan.wide_writes)
         if flushed:
             steps.expect(plan.places * VISITS * 2 + 2 * len(where))
-        until = None if plan.quick else STALLING
-        log = self._write(plan, "writes-wide", where, region, flushed=flushed, until=until)
+        io = plan.writes(where, flushed=flushed)
+        log = self._until_crowded(plan, "writes-wide", io, plan.params(region, flushed=flushed), WIDE_SHARE)
         wide = writes_of("writes-wide", log, region, flushed=flushed)
         if len(wide.latency_ns):
             seen.wide = wide
-        if not plan.quick and STALLING.reached(log) and took_too_long(wide.latency_ns, cached=0):
+        if not plan.quick and CROWDED.reached(log) and took_too_long(wide.latency_ns, cached=0):
             self._crowd(plan, seen, wide.latency_ns, log)
             return
         if steps.spent() or seen.wide is None:
@@ -316,29 +319,37 @@ class DriveType(ProcedureTest[Observed]):
         return log.latency_ns[np.sort(first)], phase.coherence(log.complete_ns, place, ROUND_IOS)
 
     @staticmethod
-    def _write(
-        plan: Plan, name: str, where: U64, region: int, *, flushed: bool, until: Stop | None = None
-    ) -> IoLog:
-        io = (IoBatch.flushed_writes if flushed else IoBatch.writes)(where, plan.io_bytes)
-        params = plan.params(region, flushed=flushed)
-        return plan.steps.run(name, io, until=until, params=params, share=WIDE_SHARE)
+    def _write(plan: Plan, name: str, where: U64, region: int, *, flushed: bool) -> IoLog:
+        io, params = plan.writes(where, flushed=flushed), plan.params(region, flushed=flushed)
+        return plan.steps.run(name, io, params=params, share=WIDE_SHARE)
 
     @staticmethod
-    def _mix(plan: Plan, turning: Coherence, *, flushed: bool, share: float) -> Mixed:
+    def _until_crowded(plan: Plan, name: str, io: IoBatch, params: Params, share: float) -> IoLog:
+        """The batch, which ends where commands wait for bands to be cleaned; behind one that waited longer
+        than for anything else it goes on to another, if there is one soon."""
+        until = None if plan.quick else CROWDED
+        log = plan.steps.run(name, io, until=until, params=params, share=share)
+        if until is None or len(log) == len(io) or STALLING.reached(log):
+            return log
+        few, another = io.part(len(log), len(log) + SINCE_CROWDED), Stop(LONGEST_RETRY_NS)
+        since = plan.steps.run(f"{name}-since", few, until=another, params=params, share=share)
+        return IoLog.joined([log, since])
+
+    @classmethod
+    def _mix(cls, plan: Plan, turning: Coherence, *, flushed: bool, share: float) -> Mixed:
         """Writes with a random read before each; they end where they wait for bands to be cleaned, if that
         takes too long."""
         params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
         name = "writes-after-reads-flushed" if flushed else "writes-after-reads"
         io = plan.pairs("writes-after-reads", PAIRS, flushed=flushed)
-        until = None if plan.quick else STALLING
-        log = plan.steps.run(name, io, until=until, params=params, share=share)
+        log = cls._until_crowded(plan, name, io, params, share)
         mixed = mixed_of(name, log, turning, flushed=flushed)
-        if len(log) < len(io) and until is not None and not took_too_long(mixed.all_ns):
+        if len(log) < len(io) and not plan.quick and not took_too_long(mixed.all_ns):
             on = plan.steps.run(f"{name}-on", io.part(len(log), len(io)), params=params, share=share)
             return mixed_of(name, IoLog.joined([log, on]), turning, flushed=flushed)
         if mixed.doubtful and not plan.quick and len(log) == len(io):
             io = plan.pairs("writes-after-more-reads", MORE_PAIRS, flushed=flushed)
-            more = plan.steps.run(f"{name}-more", io, until=until, params=params, share=share)
+            more = cls._until_crowded(plan, f"{name}-more", io, params, share)
             return mixed_of(name, IoLog.joined([log, more]), turning, flushed=flushed)
         return mixed
 

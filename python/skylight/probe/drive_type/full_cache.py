@@ -16,10 +16,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import U64, IoLog, Op
+from skylight.evidence import U64, IoLog, Op, Stop
 from skylight.infer import cached_or_native
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type.plan import Plan
+from skylight.probe.drive_type.writes import LONGEST_RETRY_NS
 
 NAME = "written-looked-at"
 MOST_LOOKS, CONTROLS = 24, 32
@@ -65,7 +66,8 @@ def look(plan: Plan, writes: IoLog, rotation_ns: float) -> Looked:
     newest = newest[(newest >= 3 * block) & (newest + 3 * block < plan.reach)]
     blocks = rng.permutation(np.concatenate([newest, controls]))
     looks = cached_or_native.looks(blocks, plan.io_bytes, flash=False, backwards=True)
-    log = plan.steps.run(NAME, looks, params={"io_bytes": plan.io_bytes})
+    # Where reads wait for bands to be cleaned as well, looks tell nothing, each of them in minutes.
+    log = plan.steps.run(NAME, looks, until=Stop(LONGEST_RETRY_NS), params={"io_bytes": plan.io_bytes})
     looked_ns = cached_or_native.look_ns(log)
     away = looked_ns > AWAY_TURNS * rotation_ns
     written = np.isin(log.offset[1::2] + block, newest)[: len(away)]

@@ -108,10 +108,13 @@ class Observed:
     """Whether writes waited so, the cache was then emptied, and everything else here was written after."""
     why_cut: str = ""
     """Why the evidence ends before the procedure does, as a sentence."""
+    full: Observed | None = None
+    """What was seen before a cache that was full was emptied."""
 
     def write_anew(self) -> None:
         """Forgets what writes showed: the cache that was full is empty now."""
         begun = Observed()
+        self.full = replace(self)
         for name in OF_WRITES:
             setattr(self, name, getattr(begun, name))
         self.emptied = True

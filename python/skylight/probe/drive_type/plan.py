@@ -5,13 +5,13 @@ Source: Skylight (FAST '15) section 4.3.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skylight.evidence import U64, IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.probe.drive_type.write_after_read import STALL_NS
-from skylight.probe.drive_type.writes import TELLING_NS
+from skylight.probe.drive_type.writes import LONGEST_RETRY_NS, TELLING_NS
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import ZonesSeen
 
@@ -31,6 +31,12 @@ SUSTAINED_REGION_BYTES = 2 << 30  # so wide that a volatile cache cannot write t
 FLUSHES, FLUSHED_BURST = 8, 16
 # Eight of 64 writes this slow are bands being cleaned, not outliers: a piece ends there, for each takes long.
 STALLING = Stop(STALL_NS, count=8, within=64)
+# Nor does any disk take as long as this for one command: a cache that is cleaned whole for each entry that
+# leaves volatile memory stalls one command in dozens, for minutes.
+CROWDED = replace(STALLING, alone_ns=LONGEST_RETRY_NS)
+# Commands behind such a one among which another shows that it was no mishap. Chosen: as entries that leave
+# volatile memory hold 16 small writes or more, each with a FLUSH.
+SINCE_CROWDED = 128
 DECISIVE = Stop(TELLING_NS)  # a quick answer has no time to wait for eight
 
 
@@ -108,6 +114,10 @@ class Plan:
             visit = np.array([np.count_nonzero(order[:row] == place) for row, place in enumerate(order)])
             offsets.append(order * VISITS + (VISITS - 1 - visit))
         return np.concatenate(offsets).astype(np.uint64) * np.uint64(self.io_bytes)
+
+    def writes(self, where: U64, *, flushed: bool) -> IoBatch:
+        """Small writes to these places, with `flushed` each with a FLUSH behind it."""
+        return (IoBatch.flushed_writes if flushed else IoBatch.writes)(where, self.io_bytes)
 
     def elsewhere(self) -> U64:
         """A round in a narrow region of each of some other parts of the addresses."""

@@ -44,7 +44,15 @@ class Verdict:
 
 
 def judge(seen: Observed, kind: str) -> Verdict:
-    """The verdict on what was observed of a target of this kind."""
+    """The verdict on what was observed of a target of this kind. Where the bound cut short what was written
+    once more to an emptied cache, it is that of what was seen while the cache was full."""
+    verdict = _judged(seen, kind)
+    if seen.why_cut and seen.full is not None and verdict.drive_type == UNKNOWN:
+        return _judged(seen.full, kind)
+    return verdict
+
+
+def _judged(seen: Observed, kind: str) -> Verdict:
     found = land(seen, kind)
     if found.where == "unknown":
         return Verdict(UNKNOWN, UNKNOWN, 0.0, found.why, found.rows)
