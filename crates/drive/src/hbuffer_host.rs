@@ -344,6 +344,21 @@ mod tests {
     }
 
     #[test]
+    fn what_was_written_in_order_is_read_from_the_log_without_waiting_for_the_platter() {
+        let mut host = buffered("buffer");
+        let (count, size) = (400_u64, 65_536_u32);
+        let offset: Vec<u64> = (0..count).map(|at| at * u64::from(size)).collect();
+        write(&mut host, &offset, size);
+        let (op, size) = (vec![code::READ; offset.len()], vec![size; offset.len()]);
+        let batch = Batch { op: &op, offset: &offset, size: &size };
+        let mut took = vec![0; offset.len()];
+        host.run(&batch, &vec![0; offset.len()], &mut took).expect("it reads");
+        took.sort_unstable();
+        // A revolution of this drive is 10 ms.
+        assert!(took[offset.len() * 9 / 10] < 2_000_000, "{} ns", took[offset.len() * 9 / 10]);
+    }
+
+    #[test]
     fn what_a_policy_leaves_for_later_is_cleaned_at_the_end() {
         let mut host = buffered("adaptive");
         let chunk = 1_u64 << 20;

@@ -28,10 +28,8 @@ use super::device::{Action, Data, Executor};
 use super::format::{HEADER, Kind, Position};
 use super::policy::{Cleaned, Moved};
 
-/// Gaps in the log that are read along. Chosen: a quarter of a revolution at the OD, less than a seek there and back.
-const READ_ALONG: Sectors = Sectors(1_024);
 /// Most home zones of a pass, so that its lists stay small.
-const HOMES: usize = 1_024;
+pub(super) const HOMES: usize = 1_024;
 /// The log is cleaned ahead when less than one in so many of its zones is free. Chosen: late, because what waits may be written
 /// again, and early enough to spread the cleaning of a zone over the writing of several.
 const AHEAD: u32 = 8;
@@ -40,18 +38,18 @@ const MAP_AHEAD: u64 = 8;
 
 /// A home zone of a pass.
 #[derive(Clone, Copy, Debug)]
-struct Member {
-    home: u32,
+pub(super) struct Member {
+    pub home: u32,
     /// It is written on where it is; otherwise it is rewritten.
-    appends: bool,
+    pub appends: bool,
     /// The zone of the drive that is written: where the home zone is, or a spare once there is one.
-    target: Option<u32>,
+    pub target: Option<u32>,
     /// Sectors of the home zone that the target has.
-    done: Sectors,
+    pub done: Sectors,
     /// Sectors of the home zone that the target will have.
-    end: Sectors,
+    pub end: Sectors,
     /// The log got newer data of the home zone since the pass began, so the zone has to be cleaned again.
-    overwritten: bool,
+    pub overwritten: bool,
 }
 
 impl Member {
@@ -70,20 +68,20 @@ impl Member {
 #[derive(Debug)]
 pub(super) struct Pass {
     /// What the log has from here on stays there.
-    before: Position,
+    pub before: Position,
     /// Reads of the log that are still to do.
-    gathers: VecDeque<Action>,
+    pub gathers: VecDeque<Action>,
     /// The data of the only member is more than the memory, and is gathered chunk by chunk.
-    by_chunk: bool,
+    pub by_chunk: bool,
     /// Home zones that are still to be written, those that are appended to first.
-    members: VecDeque<Member>,
+    pub members: VecDeque<Member>,
     /// Home zones that were appended to, and not recorded yet.
-    appended: Vec<Member>,
+    pub appended: Vec<Member>,
     /// How much of a home zone a step is, on average.
-    share: f64,
-    cost: Cleaned,
+    pub share: f64,
+    pub cost: Cleaned,
     /// Why a home zone was left out.
-    failed: Option<Failure>,
+    pub failed: Option<Failure>,
 }
 
 impl Pass {
@@ -242,103 +240,6 @@ impl HBuffer {
             // It only gives memory back.
             let _ = drive.execute(&Action::Forget);
         }
-    }
-
-    /// Plans a pass over the first of these home zones, and over the next ones as far as the memory holds their data.
-    fn plan_pass(&mut self, homes: Vec<u32>, drive: &mut dyn Executor) -> Result<(), Failure> {
-        let before = self.log.position();
-        let (mut members, mut pieces, mut data) = (Vec::new(), Vec::new(), Sectors(0));
-        let mut is_taken = BTreeSet::new();
-        for home in homes {
-            if members.len() == HOMES || !is_taken.insert(home) {
-                continue;
-            }
-            let Some(zone) = self.contents.homes.get(home as usize).map(|home| home.zone) else { continue };
-            if self.view.of(zone).non_sequential {
-                self.refresh(zone..zone + 1, drive)?;
-            }
-            let Some((member, found)) = self.member(home, before) else { continue };
-            let more: Sectors = Sectors(found.iter().map(|piece| piece.len.get()).sum());
-            if !members.is_empty() && data + more > self.tuning.memory {
-                break;
-            }
-            data += more;
-            members.push(member);
-            pieces.extend(found);
-        }
-        if members.is_empty() {
-            return Ok(());
-        }
-        members
-            .sort_unstable_by_key(|member| (!member.appends, self.contents.homes[member.home as usize].zone));
-        let by_chunk = data > self.tuning.memory;
-        let gathers = if by_chunk { VecDeque::new() } else { self.gathers(pieces) };
-        let chunk = self.tuning.chunk.get();
-        let writes = members.iter().map(|member| 1 + (member.end - member.done).get().div_ceil(chunk));
-        let steps = gathers.len() as u64 + writes.sum::<u64>();
-        let share = members.len() as f64 / steps as f64;
-        let (appended, cost) = (Vec::new(), Cleaned::default());
-        let members = members.into();
-        self.pass = Some(Pass { before, gathers, by_chunk, members, appended, share, cost, failed: None });
-        Ok(())
-    }
-
-    /// How a home zone is cleaned of what the log has before a place, and where in the log that is; `None` if there is nothing.
-    fn member(&self, home: u32, before: Position) -> Option<(Member, Vec<LbaExtent>)> {
-        let extent = self.contents.extent_of(home);
-        let pieces = self.contents.older(extent, before, &self.log);
-        let (first, last) = (pieces.first()?.0.start, pieces.last()?.0.end());
-        let zone = self.contents.homes[home as usize].zone;
-        let known = *self.view.of(zone);
-        let buffered = last - extent.start;
-        let appends = known.is_writable() && !known.non_sequential && extent.start + known.written <= first;
-        let member = if appends {
-            Member {
-                home,
-                appends,
-                target: Some(zone),
-                done: known.written,
-                end: buffered,
-                overwritten: false,
-            }
-        } else {
-            // Where the drive's cache has data of the zone, its write pointer does not say where data ends.
-            let written = if known.non_sequential { extent.len } else { known.written };
-            Member {
-                home,
-                appends,
-                target: None,
-                done: Sectors(0),
-                end: buffered.max(written),
-                overwritten: false,
-            }
-        };
-        Some((member, pieces.into_iter().map(|(_, place)| place).collect()))
-    }
-
-    /// Reads for places in the log, in its order.
-    fn gathers(&self, mut places: Vec<LbaExtent>) -> VecDeque<Action> {
-        places.sort_unstable_by_key(|place| {
-            let zone = self.contents.position_of(place.start).zone;
-            // The oldest zone first.
-            ((zone + self.sizes.zones - self.log.next()) % self.sizes.zones, place.start)
-        });
-        let mut reads: Vec<(LbaExtent, Vec<LbaExtent>)> = Vec::new();
-        for place in places {
-            match reads.last_mut() {
-                Some((from, keep))
-                    if place.start >= from.end()
-                        && place.start - from.end() <= READ_ALONG
-                        && place.end() - from.start <= self.tuning.chunk
-                        && self.view.layout.zone_of(from.start) == self.view.layout.zone_of(place.start) =>
-                {
-                    from.len = place.end() - from.start;
-                    keep.push(place);
-                }
-                _ => reads.push((place, vec![place])),
-            }
-        }
-        reads.into_iter().map(|(from, keep)| Action::Gather { from, keep }).collect()
     }
 
     /// The next step of the pass, if there is one. If it fails, the home zones of the pass that have no record stay as they were.

@@ -108,10 +108,10 @@ pub enum Action {
     Read {
         /// The command.
         command: CommandId,
-        /// Where in its data.
-        offset: Sectors,
-        /// What.
+        /// What is read.
         from: LbaExtent,
+        /// What of it the host gets: where in the command's data, and the sectors of the drive.
+        keep: Vec<(Sectors, LbaExtent)>,
     },
     /// What the host reads is zeros.
     Zeros {
@@ -235,6 +235,27 @@ impl<D: ZonedDevice, H: HostData> Bytes<D, H> {
         device.write(extent.start, scratch)
     }
 
+    fn read(
+        &mut self,
+        command: CommandId,
+        from: LbaExtent,
+        keep: &[(Sectors, LbaExtent)],
+    ) -> Result<(), Failure> {
+        let buffer = self.host.buffer(command);
+        if let [(offset, kept)] = *keep
+            && kept == from
+        {
+            return self.device.read(from, &mut buffer[range(offset, from.len)]);
+        }
+        self.scratch.resize(from.len.bytes() as usize, 0);
+        self.device.read(from, &mut self.scratch)?;
+        for &(offset, kept) in keep {
+            buffer[range(offset, kept.len)]
+                .copy_from_slice(&self.scratch[range(kept.start - from.start, kept.len)]);
+        }
+        Ok(())
+    }
+
     fn gather(&mut self, from: LbaExtent, keep: &[LbaExtent]) -> Result<(), Failure> {
         self.scratch.resize(from.len.bytes() as usize, 0);
         self.device.read(from, &mut self.scratch)?;
@@ -249,10 +270,7 @@ impl<D: ZonedDevice, H: HostData> Bytes<D, H> {
 impl<D: ZonedDevice, H: HostData> Executor for Bytes<D, H> {
     fn execute(&mut self, action: &Action) -> Result<(), Failure> {
         match action {
-            Action::Read { command, offset, from } => {
-                let buffer = &mut self.host.buffer(*command)[range(*offset, from.len)];
-                self.device.read(*from, buffer)
-            }
+            Action::Read { command, from, keep } => self.read(*command, *from, keep),
             Action::Zeros { command, offset, len } => {
                 self.host.buffer(*command)[range(*offset, *len)].fill(0);
                 Ok(())

@@ -10,8 +10,8 @@
 //! * [`policies`]: the others, by name.
 //! * [`spec`]: the sizes, and which zones of the drive are for what.
 //! * [`format`]: the log's entries and the checkpoints of the map, as bytes.
-//! * `writing`, `cleaning`, `space`: what happens to writes, to home zones, and to the zones of the log. `reading_around`: how
-//!   cleaning goes on where a home zone cannot be read.
+//! * `writing`, `reading`, `cleaning`, `space`: what happens to writes and reads, to home zones, and to the zones of the log.
+//!   `pass_plan`: what is cleaned together. `unreadable_sectors`: how cleaning goes on where something cannot be read.
 //! * `contents`, `log`, `view`: the map with what each zone has, where the log is, and what is known of the drive's zones.
 //! * [`recovery`]: the state of a buffer from what is on its drive.
 //! * `inspect`: what a server asks: where something lies, whether zones are being cleaned.
@@ -31,8 +31,10 @@ mod contents;
 pub mod device;
 pub mod format;
 mod log;
+mod pass_plan;
 pub mod policies;
 pub mod policy;
+mod reading;
 pub mod recovery;
 mod space;
 pub mod spec;
@@ -46,9 +48,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use skylight_command::{Command, Failure, Op, Outcome};
-use skylight_disk::{LbaExtent, Nanos, Sectors, Time};
+use skylight_disk::{Lba, LbaExtent, Nanos, Sectors, Time};
 
-use crate::capabilities::zoned::{ZoneLayout, ZoneModel};
+use crate::capabilities::zoned::ZoneLayout;
 use crate::plan::{Idle, Queue};
 use cleaning::Pass;
 use contents::Contents;
@@ -123,6 +125,8 @@ pub struct HBuffer {
     owed: f64,
     streams: Streams,
     last_command: Option<Time>,
+    /// Where on the drive the host's last read ended.
+    read_to: Lba,
     counters: Counters,
     /// What the log says has to go on from a checkpoint before anything else is written.
     needs_checkpoint: bool,
@@ -186,6 +190,7 @@ impl HBuffer {
             owed: 0.0,
             streams: Streams::default(),
             last_command: None,
+            read_to: Lba(0),
             counters: Counters::default(),
             needs_checkpoint: true,
             failed_flush: None,
@@ -362,50 +367,6 @@ impl HBuffer {
     /// Writes the checkpoint that has to come first, if one has.
     fn start(&mut self, drive: &mut dyn Executor) -> Result<(), Failure> {
         if self.needs_checkpoint { self.checkpoint(drive) } else { Ok(()) }
-    }
-
-    fn read(&mut self, command: &Command, drive: &mut dyn Executor) -> Result<(), Failure> {
-        let LbaExtent { start, .. } = command.extent;
-        let mut pieces = Vec::new();
-        self.contents.visit_pieces(command.extent, |piece, place| pieces.push((piece, place)));
-        for (piece, place) in pieces {
-            let Some(place) = place else {
-                if self.contents.is_unreadable(piece) {
-                    return Err(Failure::Medium);
-                }
-                let mut parts = Vec::new();
-                self.contents.visit_homes(piece, |home, part| parts.push((home, part)));
-                parts.into_iter().try_for_each(|(home, part)| self.read_home(command, home, part, drive))?;
-                continue;
-            };
-            let (offset, from) = (piece.start - start, LbaExtent::new(place, piece.len));
-            self.act(&Action::Read { command: command.id, offset, from }, drive)?;
-        }
-        Ok(())
-    }
-
-    /// Reads a part of a home zone where that is. A host-managed drive may refuse to read what was not written.
-    fn read_home(
-        &mut self,
-        command: &Command,
-        home: u32,
-        part: LbaExtent,
-        drive: &mut dyn Executor,
-    ) -> Result<(), Failure> {
-        let readable = match self.view.layout.model {
-            ZoneModel::HostAware => part.len,
-            ZoneModel::HostManaged => self.written_home(home, part),
-        };
-        let (command, offset) = (command.id, part.start - command.extent.start);
-        if readable > Sectors(0) {
-            let from = LbaExtent::new(self.contents.home_place(part.start), readable);
-            self.act(&Action::Read { command, offset, from }, drive)?;
-        }
-        if readable < part.len {
-            let (offset, len) = (offset + readable, part.len - readable);
-            self.act(&Action::Zeros { command, offset, len }, drive)?;
-        }
-        Ok(())
     }
 
     /// How much of a part of a home zone, from its start on, was ever written at home.

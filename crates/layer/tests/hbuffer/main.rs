@@ -8,6 +8,7 @@ mod common;
 mod faults;
 mod losses;
 mod media;
+mod reads;
 mod session;
 mod shadow;
 mod shape;

@@ -136,6 +136,9 @@ pub struct Media {
     pub fails: Option<fn(Change) -> bool>,
     /// Reads until one fails that would work again at once; then none.
     pub read_fails: Option<u64>,
+    /// The latest read, and the sectors of all.
+    pub latest_read: LbaExtent,
+    pub read_sectors: u64,
     /// Checksums of entries are those of what lies behind their headers, so a torn entry seems whole: a planted bug.
     pub lenient: bool,
 }
@@ -155,6 +158,8 @@ impl Media {
             unreadable: Vec::new(),
             fails: None,
             read_fails: None,
+            latest_read: LbaExtent::default(),
+            read_sectors: 0,
             lenient: false,
         }
     }
@@ -322,6 +327,8 @@ impl ZonedDevice for Media {
 
     fn read(&mut self, extent: LbaExtent, buffer: &mut [u8]) -> Result<(), Failure> {
         self.command(None)?;
+        self.latest_read = extent;
+        self.read_sectors += extent.len.get();
         let left = self.read_fails.take();
         self.read_fails = left.and_then(|left| left.checked_sub(1));
         if left == Some(0) {

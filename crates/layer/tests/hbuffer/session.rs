@@ -165,7 +165,8 @@ impl Faulty {
                     self.smear(LbaExtent::new(extent.start + *offset, piece.len));
                 }
             }
-            (Some(Bug::ReadBeside), Action::Read { command, offset, from }) if from.len > Sectors(1) => {
+            (Some(Bug::ReadBeside), Action::Read { command, keep, .. }) if keep[0].1.len > Sectors(1) => {
+                let (offset, _) = keep[0];
                 let (at, sector) = (offset.bytes() as usize, SECTOR_BYTES as usize);
                 self.bytes.host.buffer(*command).copy_within(at..at + sector, at + sector);
             }
