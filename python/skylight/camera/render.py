@@ -118,26 +118,58 @@ def through_window(
     clip: Clip, view: View, look: Look | None = None, arm: Arm | None = None
 ) -> Iterator[U8Frames]:
     """Frames as a camera takes them, grey or in colour."""
-    cv2 = opencv()
     look, arm, film = Look() if look is None else look, Arm() if arm is None else arm, clip.film
     rng = np.random.default_rng(film.seed)
     ground, window = scene.filmed_ground(view, look, arm)
     ground += _glare(view, film, rng)
-    phase, lamp_hz = rng.uniform(0, 2 * np.pi), LAMP_HZ
+    phase = rng.uniform(0, 2 * np.pi)
     # Lamps light one side more than the other.
     lit = 1 + 0.5 * np.linspace(-1, 1, view.width, dtype=np.float32)[None]
     tint = rng.uniform(0.9, 1.1, 3).astype(np.float32)
+    camera = _Camera(view, film, tint, rng)
+    drawn, shown = np.empty(0), ground.copy()
     for time_s in clip.times_s():
-        picture = _with_arm(ground, window, clip, view, look, arm, float(time_s))
-        picture *= 1 + film.flicker * float(np.sin(2 * np.pi * lamp_hz * time_s + phase)) * lit
+        positions = _positions(clip, view, arm, float(time_s))
+        if not np.array_equal(positions, drawn):  # a resting arm is drawn once
+            np.copyto(shown, ground)
+            _draw_arm(shown, window, view, look, arm, positions)
+            drawn = positions
+        light = 1 + film.flicker * float(np.sin(2 * np.pi * LAMP_HZ * time_s + phase)) * lit
+        yield camera.taken(shown, light)
+
+
+class _Camera:
+    """What a camera makes of a scene: blur, colour, noise and whole grey levels.
+
+    It works in arrays that it keeps: ten new ones for each frame of a large picture take longer to get than
+    to fill.
+    """
+
+    def __init__(self, view: View, film: Film, tint: F32, rng: np.random.Generator) -> None:
+        self._film, self._tint, self._rng = film, tint, rng
+        grey = (view.height, view.width)
+        self._lit, self._blurred = np.empty(grey, np.float32), np.empty(grey, np.float32)
+        shape = (*grey, 3) if film.colour else grey
+        self._picture, self._noise, self._sigma = (np.empty(shape, np.float32) for _ in range(3))
+
+    def taken(self, shown: F32, light: F32) -> U8Frames:
+        """The frame of a scene under lamps of that brightness, a row for all rows."""
+        film, picture = self._film, np.multiply(shown, light, out=self._lit)
         if film.blur_px > 0:
-            picture = cv2.GaussianBlur(picture, (0, 0), film.blur_px)
+            picture = opencv().GaussianBlur(picture, (0, 0), film.blur_px, dst=self._blurred)
         if film.colour:
-            picture = np.asarray(picture[:, :, None] * tint, np.float32)
+            picture = np.multiply(picture[:, :, None], self._tint, out=self._picture)
         if film.noise > 0:
-            noise = rng.standard_normal(picture.shape, np.float32)
-            picture += noise * (film.noise * np.sqrt(0.5 + picture.clip(0) / 128))
-        yield np.asarray(np.clip(np.rint(picture), 0, 255), np.uint8)
+            sigma = np.maximum(picture, 0, out=self._sigma)
+            sigma /= 128
+            sigma += 0.5
+            np.sqrt(sigma, out=sigma)
+            sigma *= film.noise
+            noise = self._rng.standard_normal(dtype=np.float32, out=self._noise)
+            noise *= sigma
+            picture += noise
+        whole = np.rint(picture, out=picture)
+        return np.asarray(np.clip(whole, 0, 255, out=whole), np.uint8)
 
 
 def _glare(view: View, film: Film, rng: np.random.Generator) -> F32:
@@ -153,14 +185,17 @@ def _glare(view: View, film: Film, rng: np.random.Generator) -> F32:
     return light
 
 
-def _with_arm(ground: F32, window: F32, clip: Clip, view: View, look: Look, arm: Arm, time_s: float) -> F32:
-    """The ground with the arm over it, for as long as the exposure lasts."""
+def _positions(clip: Clip, view: View, arm: Arm, time_s: float) -> F64:
+    """Where the head is when the arm is drawn for an exposure: the more often, the farther it moves."""
     half_s = clip.film.exposure / clip.film.rate_hz / 2
     ends = clip.motion.at(np.linspace(time_s - half_s, time_s + half_s, 9))
     swing = float(np.ptp(arm.angle(ends))) * arm.arm_mm * view.scale
     drawings = int(np.clip(np.ceil(swing / PX_A_DRAWING), 1, MOST_DRAWINGS))
-    moments = time_s + half_s * (2 * (np.arange(drawings) + 0.5) / drawings - 1)
-    positions = clip.motion.at(moments)
+    return clip.motion.at(time_s + half_s * (2 * (np.arange(drawings) + 0.5) / drawings - 1))
+
+
+def _draw_arm(picture: F32, window: F32, view: View, look: Look, arm: Arm, positions: F64) -> None:
+    """Draws the arm over the ground, blurred over the positions that it takes during an exposure."""
     corners = np.concatenate(
         [
             points
@@ -170,16 +205,14 @@ def _with_arm(ground: F32, window: F32, clip: Clip, view: View, look: Look, arm:
     )
     low = np.clip(np.floor(corners.min(axis=0)).astype(int) - 2, 0, None)
     high = np.minimum(np.ceil(corners.max(axis=0)).astype(int) + 3, [view.width, view.height])
-    picture = ground.copy()
     if (high <= low).any():
-        return picture
+        return
     part = (slice(int(low[1]), int(high[1])), slice(int(low[0]), int(high[0])))
     layers = np.zeros((2, high[1] - low[1], high[0] - low[0]), np.float32)
     for position in positions:
         scene.add_filmed_arm(layers, arm, view, look, float(position), part)
-    layers *= window[part] / drawings
+    layers *= window[part] / len(positions)
     picture[part] = picture[part] * (1 - layers[0]) + layers[1]
-    return picture
 
 
 def film_trace(
