@@ -21,6 +21,7 @@ from skylight.camera import seek_detection as readings
 from skylight.camera.keyframes import survey
 from skylight.camera.learn import learn
 from skylight.camera.render import write
+from skylight.camera.seek_fit import way_done
 from skylight.camera.track import Options, capture_rate, track
 from skylight.cli.app import run
 from skylight.errors import UsageError
@@ -385,7 +386,7 @@ def test_seeks_held_back_by_encoding_say_so() -> None:
     # As at 8,000 frames/s: 60 frames for 0.15 of the stroke. An encoder that leaves out movements under a
     # hundredth of it shows steps.
     time = np.clip((np.arange(300.0) - 120) / 60, 0, 1)
-    moved = 0.2 + 0.15 * readings.way_done(time, 0.4)
+    moved = 0.2 + 0.15 * way_done(time, 0.4)
     held = moved.copy()
     for frame in range(1, len(held)):
         held[frame] = moved[frame] if abs(moved[frame] - held[frame - 1]) > 0.01 else held[frame - 1]

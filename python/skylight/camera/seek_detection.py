@@ -2,8 +2,7 @@
 
 A seek is fast (15 ms from end to end), everything else is slow: a sequential read crosses the platter in an
 hour. So a movement is a seek where its speed is that of an arm under acceleration. Where it starts and ends
-follows from a fit, since the first and last frames of a slow start look like rest: under a constant
-acceleration the root of the way is a line in time.
+follows from a fit (`seek_fit`).
 
 Invariants: times are in frames, with fractions, of the frame grid of the clip; seeks and dwells alternate
 and do not overlap; positions are 0 (OD) to 1 (ID).
@@ -18,7 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression, least_squares
+
+from skylight.camera.seek_fit import NEAR_FRAMES, Way, fitted
 
 F64 = NDArray[np.float64]
 
@@ -47,21 +47,6 @@ SMOOTHED_WAY, CLEAR_SHARE, MOST_SMOOTHED_WAY = 0.03, 0.25, 0.1
 UNSEEN_WAY, LEAST_SEEN_WAY = 0.06, 0.1
 # Seeks over more frames are fitted without these parts: a film's compression holds small movements back.
 LONG_FRAMES = 40
-# A frame that is off by more of the stroke than this counts less in a fit.
-FAR_OFF = 0.003
-# How far off a seek's ends are: the time in which it makes the way that its fit leaves unexplained (root
-# mean square), times the first figure, at least the second, frames. Of 296 seeks in 37 films (34 of seeds
-# 950 to 999, and 749, 873 and 906, in which 11 were missed) 98.6 % are within that, of the 54 with more than
-# 0.4 frames 94 %.
-ENDS_OFF, LEAST_OFF = 5.0, 0.2
-# Farther off than this an end is said to be in doubt, frames.
-NEAR_FRAMES = 1.0
-# Bounds of what a fit may find: frames of a seek, and the share of its time that it accelerates.
-LEAST_FRAMES, LEAST_ACCELERATING, MOST_ACCELERATING = 1.0, 0.05, 0.5
-# A seek lasts at least this share of its rough length, which is that of an arm that never coasts; one that
-# only coasts takes 0.59 of it. Frames before and after a seek do not draw its ends, so a fit that once makes
-# it shorter does not come back.
-LEAST_ROUGH = 0.5
 # A fit starts from the frames a quarter of the way in and before the end; the time of that quarter.
 QUARTER, QUARTER_TIME = 0.25, 0.125**0.5
 # Dwells closer together than this are in one place: the width of a region that a cache or a map has, and
@@ -280,10 +265,17 @@ def _of_runs(
         if abs(target - source) >= LEAST_SEEK:
             whole = first > 0 and last < len(position) - width
             seek = Seek(0, 0, source, target, whole)
-            rough.append(_rough(position, (first, last), seek, width, noise))
+            rough.append((seek, _rough(position, (first, last), seek, width, noise)))
             taken.append((first, last))
-    fitted = iter(_fitted([way for way in rough if isinstance(way, _Way)]))
-    return [next(fitted) if isinstance(way, _Way) else way for way in rough], taken
+    ends = iter(fitted([way for _, way in rough if isinstance(way, Way)]))
+    found = []
+    for seek, way in rough:
+        if isinstance(way, Way):
+            one = next(ends)
+            found.append(replace(seek, start=one.start, end=one.end, doubt=one.doubt))
+        else:
+            found.append(way)
+    return found, taken
 
 
 def _runs(speed: F64, least: float, join: int) -> list[tuple[int, int]]:
@@ -316,50 +308,7 @@ def _level(position: F64, first: int, last: int, width: int, *, last_part: bool)
     return float(np.median(part))
 
 
-def way_done(time: F64, accelerating: float) -> F64:
-    """The share of the way after a share of the time, for an arm that accelerates, coasts and brakes."""
-    early, late = np.minimum(time, accelerating), np.maximum(time - (1 - accelerating), 0)
-    coast = np.clip(time - accelerating, 0, None)
-    return np.asarray(((early**2 - late**2) / (2 * accelerating) + coast) / (1 - accelerating), np.float64)
-
-
-@dataclass(frozen=True)
-class _Way:
-    """The frames around a seek, the share of its way that is done in each, and roughly when it was."""
-
-    frames: F64
-    done: F64
-    seek: Seek
-
-    def fit(self, shape: float | None) -> tuple[Seek, float]:
-        """The seek of least error, in that shape or in the best; and the shape.
-
-        One frame that is far off, as at a key frame of the film, counts little.
-        """
-
-        def wrong(guess: F64) -> F64:
-            start, length = guess[:2]
-            accelerating = guess[2] if shape is None else shape
-            return way_done(np.clip((self.frames - start) / length, 0, 1), accelerating) - self.done
-
-        rough = max(self.seek.end - self.seek.start, LEAST_FRAMES)
-        guess = [self.seek.start, rough, 0.4]
-        low, high = [-np.inf, LEAST_ROUGH * rough, LEAST_ACCELERATING], [np.inf, np.inf, MOST_ACCELERATING]
-        free = 3 if shape is None else 2
-        fit = least_squares(
-            wrong,
-            guess[:free],
-            bounds=(low[:free], high[:free]),
-            loss="soft_l1",
-            f_scale=FAR_OFF / abs(self.seek.way),
-        )
-        start, length = fit.x[:2]
-        doubt = max(ENDS_OFF * float(np.sqrt(np.mean(fit.fun**2))) * float(length), LEAST_OFF)
-        seek = replace(self.seek, start=float(start), end=float(start + length), doubt=doubt)
-        return seek, float(fit.x[2]) if shape is None else shape
-
-
-def _rough(position: F64, run: tuple[int, int], seek: Seek, width: int, noise: float) -> _Way | Seek:
+def _rough(position: F64, run: tuple[int, int], seek: Seek, width: int, noise: float) -> Way | Seek:
     """What a seek is fitted to; or the seek, if it is too fast to be seen on its way."""
     low, high = max(0, run[0] - 2 * width), min(len(position), run[1] + 2 * width)
     done = (position[low:high] - seek.source) / (seek.target - seek.source)
@@ -378,7 +327,7 @@ def _rough(position: F64, run: tuple[int, int], seek: Seek, width: int, noise: f
     margin = (last - first) * QUARTER_TIME / (1 - 2 * QUARTER_TIME)
     if last - first + 2 * margin > LONG_FRAMES:
         frames, done = frames[clear], done[clear]
-    return _Way(frames, done, replace(seek, start=float(first - margin), end=float(last + margin)))
+    return Way(frames, done, abs(seek.way), float(first - margin), float(last + margin), seek.whole)
 
 
 def _crossed(done: F64, share: float, before: int) -> float:
@@ -390,23 +339,6 @@ def _crossed(done: F64, share: float, before: int) -> float:
     if at + 1 == len(done):
         return float(at)
     return float(at + (share - done[at]) / (done[at + 1] - done[at]))
-
-
-def _fitted(ways: list[_Way]) -> list[Seek]:
-    """Seeks with their starts and ends, all in the shapes of one arm.
-
-    An arm accelerates up to its top speed: the longer the way, the longer it coasts. A short way alone shows
-    its shape badly, and a wrong shape misplaces the ends.
-    """
-    if not ways:
-        return []
-    lengths = np.array([abs(way.seek.way) for way in ways])
-    alone = np.array([way.fit(None)[1] for way in ways])
-    weights = np.array([len(way.frames) for way in ways]) * lengths**2
-    order = np.argsort(lengths)
-    shared = np.empty(len(ways))
-    shared[order] = isotonic_regression(alone[order], weights=weights[order], increasing=False).x
-    return [way.fit(float(shape))[0] for way, shape in zip(ways, shared, strict=True)]
 
 
 def _ordered(seeks: list[Seek]) -> list[Seek]:
