@@ -295,7 +295,11 @@ def test_an_arm_that_goes_to_and_fro_fast_makes_no_strokes() -> None:
     frames = np.arange(2000)
     position = 0.4 + 0.03 * np.abs(1 - (frames / 20) % 2)
     position += np.random.default_rng(1).normal(0, 0.0005, len(frames))
-    assert len(read(position, np.ones(len(frames)), 1000.0).strokes) > 50
+    ones = np.ones(len(frames))
+    assert len(read(position, ones, LAPSE_HZ).strokes) > 50
+    for fast in (read(position, ones, 1000.0), read(position, ones)):
+        assert (fast.strokes, fast.pattern) == ((), None)
+        assert not any(dwell.stroke for dwell in fast.dwells)
     graph = Graph("head", position, np.ones(len(frames)), frames / 1000, 1000.0, "given", 2, 29.0)
     assert [one.value for one in judge(graph)[2:4]] == [UNKNOWN, UNKNOWN]
     lapse_s = frames / LAPSE_HZ

@@ -54,6 +54,11 @@ QUARTER, QUARTER_TIME = 0.25, 0.125**0.5
 PLACE_SHARE = 0.04
 # A dwell that drifts by this much in one direction is a stroke.
 LEAST_STROKE = 0.008
+# A stroke is slow and steady. The fastest pass: 20,000 tracks, fewer than any drive of this century has, at
+# one a revolution of 4 ms take 80 s. A head that jumps about within a narrow region draws no line. Without a
+# rate of capture nothing is known to be as slow: what lamps do to a resting head's place looks like it.
+MOST_STROKE_HZ = 1 / 80
+LEAST_STROKE_FRAMES, LEAST_STEADY = 16, 0.8
 # Between strokes in one direction the head jumps back, between two frames or during one: within so many.
 JUMP_FRAMES = 2
 LEAST_CYCLES = 3
@@ -93,13 +98,8 @@ class Dwell:
     drift: float
     place: int = 0
     """Number of the place, from the OD."""
-
-    @property
-    def stroke(self) -> str | None:
-        """`inward` or `outward` if the head drifts."""
-        if abs(self.drift) < LEAST_STROKE:
-            return None
-        return "inward" if self.drift > 0 else "outward"
+    stroke: str | None = None
+    """`inward` or `outward` if the head drifts as slowly as in a sequential pass."""
 
 
 @dataclass(frozen=True)
@@ -170,9 +170,9 @@ def read(position: F64, confidence: F64, capture_hz: float | None = None) -> Rea
     steady, gaps = _bridged(position, confidence)
     noise = _noise(steady)
     seeks = [seek for seek in _seeks(steady, noise, capture_hz) if not gaps[_inside(seek, len(gaps))].any()]
-    dwells = _dwells(steady, gaps, seeks)
+    dwells = _dwells(steady, gaps, seeks, capture_hz)
     places, dwells = _places(dwells)
-    strokes = _strokes(steady, gaps, dwells, noise)
+    strokes = _strokes(steady, gaps, dwells, noise, capture_hz)
     return Reading(
         tuple(seeks),
         tuple(dwells),
@@ -352,7 +352,9 @@ def _ordered(seeks: list[Seek]) -> list[Seek]:
     return seeks
 
 
-def _dwells(position: F64, gaps: NDArray[np.bool_], seeks: list[Seek]) -> list[Dwell]:
+def _dwells(
+    position: F64, gaps: NDArray[np.bool_], seeks: list[Seek], capture_hz: float | None
+) -> list[Dwell]:
     """What lies between seeks."""
     edges = [0.0, *(edge for seek in seeks for edge in (seek.start, seek.end)), float(len(position) - 1)]
     dwells = []
@@ -364,7 +366,10 @@ def _dwells(position: F64, gaps: NDArray[np.bool_], seeks: list[Seek]) -> list[D
         drift = 0.0
         if len(rest) >= 8:
             drift = float(np.polyfit(np.arange(len(rest)), rest, 1)[0]) * (len(rest) - 1)
-        dwells.append(Dwell(start, end, float(np.median(rest)), drift))
+        stroke = None
+        if abs(drift) >= LEAST_STROKE and _is_slow(drift, end - start, capture_hz):
+            stroke = "inward" if drift > 0 else "outward"
+        dwells.append(Dwell(start, end, float(np.median(rest)), drift, stroke=stroke))
     return dwells
 
 
@@ -417,7 +422,14 @@ def _cycle(seeks: list[Seek], places: tuple[float, ...]) -> Cycle | None:
     return Cycle(count, float(regular.mean()), float(regular.std()), (min(there), max(there)))
 
 
-def _strokes(position: F64, gaps: NDArray[np.bool_], dwells: list[Dwell], noise: float) -> tuple[Stroke, ...]:
+def _is_slow(way: float, frames: float, capture_hz: float | None) -> bool:
+    """Whether a movement is as slow as that of a sequential pass."""
+    return capture_hz is not None and abs(way) <= MOST_STROKE_HZ * frames / capture_hz
+
+
+def _strokes(
+    position: F64, gaps: NDArray[np.bool_], dwells: list[Dwell], noise: float, capture_hz: float | None
+) -> tuple[Stroke, ...]:
     """The slow ways between seeks, without the jumps back between them."""
     found = []
     for dwell in dwells:
@@ -429,7 +441,10 @@ def _strokes(position: F64, gaps: NDArray[np.bool_], dwells: list[Dwell], noise:
             source, target = float(position[one]), float(position[two])
             way = position[one : two + 1]
             jump = float(np.abs(way[JUMP_FRAMES:] - way[:-JUMP_FRAMES]).max(initial=0.0))
-            if two - one > JUMP_FRAMES and abs(target - source) - jump >= LEAST_STROKE:
+            if abs(target - source) - jump < LEAST_STROKE or two - one + 1 < LEAST_STROKE_FRAMES:
+                continue
+            steady = abs(float(np.corrcoef(np.arange(len(way)), way)[0, 1]))
+            if steady >= LEAST_STEADY and _is_slow(target - source, two - one, capture_hz):
                 found.append(Stroke(one, two, source, target))
     return tuple(found)
 
