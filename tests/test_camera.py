@@ -18,6 +18,7 @@ from skylight.camera import rate as rates
 from skylight.camera import scale as scales
 from skylight.camera import scene, video
 from skylight.camera import seek_detection as readings
+from skylight.camera.files import lasts_ms
 from skylight.camera.keyframes import survey
 from skylight.camera.learn import learn
 from skylight.camera.render import write
@@ -283,6 +284,14 @@ def test_a_varying_rate(case: Case, film: Frames, keep: Keep, tmp_path: Path) ->
     assert found.clip.times_s == pytest.approx(
         (np.array(kept) - kept[0]) / case.clip.film.playback_hz, abs=2e-3
     )
+    # Lamps, cycles and seeks have the clock of the file, not that of its frames.
+    flickering = replace(found, lamp=0.02 * np.sin(2 * np.pi * np.array(kept) * 120 / 480))
+    captured = capture_rate(flickering, Options(), None)
+    assert captured.capture_hz == 480, captured.why
+    last = len(kept) - 1
+    assert lasts_ms(found, captured, 0, last) == pytest.approx(1e3 * (kept[-1] - kept[0]) / 480, rel=0.01)
+    period = capture_rate(found, Options(io_period_s=0.05), 24 * last / (kept[-1] - kept[0]))
+    assert period.capture_hz == pytest.approx(480, rel=0.01)
 
 
 # --- Rate, scale, reading.

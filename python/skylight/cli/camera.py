@@ -207,10 +207,11 @@ def _keep(
 
 def _print(found: Track, captured: Rate, reading: Reading, aligned: Io | None) -> None:
     """Prints what the clip shows."""
-    each_ms = None if captured.capture_hz is None else 1e3 / captured.capture_hz
+    from skylight.camera.files import cycle_ms, lasts_ms
 
-    def long(frames: float) -> str:
-        return f"{frames:.1f} frames" if each_ms is None else f"{frames * each_ms:.2f} ms"
+    def long(start: float, end: float) -> str:
+        lasts = lasts_ms(found, captured, start, end)
+        return f"{end - start:.1f} frames" if lasts is None else f"{lasts:.2f} ms"
 
     seeks = f"{format_count(len(reading.seeks))} seek{'s' if len(reading.seeks) != 1 else ''}"
     places = ", ".join(f"{place:.2f}" for place in reading.places[:8])
@@ -225,12 +226,14 @@ def _print(found: Track, captured: Rate, reading: Reading, aligned: Io | None) -
     ]
     if reading.cycle is not None:
         one, two = (reading.places[place] for place in reading.cycle.places)
-        each = f"{reading.cycle.frames:.2f} frames ({long(reading.cycle.frames)}) each"
+        each_ms = cycle_ms(found, captured, reading.cycle)
+        lasts = "" if each_ms is None else f" ({each_ms:.2f} ms)"
+        each = f"{reading.cycle.frames:.2f} frames{lasts} each"
         rows.append(("Cycle", f"{reading.cycle.count} between {one:.2f} and {two:.2f}, {each}"))
     if reading.pattern is not None:
         rows.append(("Strokes", f"{reading.pattern}: {', '.join(_strokes(reading))}"))
     rows += [
-        (f"Cleaning: {phase.name}", f"{long(phase.end - phase.start)} at {phase.position:.2f}")
+        (f"Cleaning: {phase.name}", f"{long(phase.start, phase.end)} at {phase.position:.2f}")
         for phase in reading.cleaning
     ]
     if aligned is not None:
@@ -243,7 +246,7 @@ def _print(found: Track, captured: Rate, reading: Reading, aligned: Io | None) -
         table(
             ("Seek", "Start", "End", "± frames", "Takes", "From", "To", *(("I/O",) if aligned else ())),
             [(str(number + 1), f"{one.start:.1f}", f"{one.end:.1f}", f"{one.doubt:.1f}",
-              long(one.end - one.start),
+              long(one.start, one.end),
               f"{one.source:.3f}", f"{one.target:.3f}" + ("" if one.whole else " (cut)"),
               *((commands[number],) if aligned else ()))
              for number, one in enumerate(reading.seeks[:SHOWN_SEEKS])],
