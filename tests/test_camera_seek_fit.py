@@ -91,3 +91,30 @@ def test_seeks_that_are_seen_well_keep_their_own_times(rng: np.random.Generator)
     seen = read(positions(motion, rate_hz), np.ones(int((motion.end_s[-1] + 0.02) * rate_hz)), rate_hz)
     assert off(seen.seeks, truth).max() < 0.5
     assert max(seek.doubt for seek in seen.seeks) < 1
+
+
+@pytest.mark.parametrize("rest", [1.4, 3.1])
+def test_two_seeks_one_way_with_a_short_rest(rest: float, rng: np.random.Generator) -> None:
+    # As when a drive cleans, at 480 frames/s: the arm goes from 0.65 over 0.39 to 0.27.
+    ways, times = np.array([0.26, 0.12]), np.array([3.3, 2.3])
+    for phase in rng.uniform(0, 1, 10):
+        start = 20 + phase + np.array([0, times[0] + rest])
+        motion = Motion(
+            start, start + times, np.array([0.65, 0.39]), np.array([0.39, 0.27]), np.ones(2, np.bool_)
+        )
+        exposed = [motion.at(np.arange(60.0) + part) for part in np.linspace(-0.45, 0.45, 19)]
+        position = np.mean(exposed, axis=0) + rng.normal(0, 0.001, 60)
+        seeks = read(position, np.ones(60), 480.0).seeks
+        assert off(seeks, np.stack([start, start + times], axis=1)).max() < 1
+        assert np.allclose([seek.way for seek in seeks], -ways, atol=0.04)
+
+
+def test_a_frame_that_is_shown_twice_is_no_rest(rng: np.random.Generator) -> None:
+    motion = Motion(
+        np.array([20.3]), np.array([27.9]), np.array([0.0]), np.array([1.0]), np.ones(1, np.bool_)
+    )
+    position = motion.at(np.arange(60.0))
+    for frame in range(22, 27):
+        seen = position.copy()
+        seen[frame] = seen[frame - 1]
+        assert len(read(seen + rng.normal(0, 0.001, 60), np.ones(60), 480.0).seeks) == 1

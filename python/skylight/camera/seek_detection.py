@@ -45,6 +45,10 @@ LONGEST_BRIDGE = 5
 SMOOTHED_WAY, CLEAR_SHARE, MOST_SMOOTHED_WAY = 0.03, 0.25, 0.1
 # A part of the way that noise can pass for, and the least way between frames that shows a speed.
 UNSEEN_WAY, LEAST_SEEN_WAY = 0.06, 0.1
+# A movement that slows down to this share of its speed before and after is two seeks, with a rest between,
+# where frames are not averaged: an arm on its way only accelerates, coasts and brakes. Two seeks of four
+# frames, the second right after the first, slow down to a quarter, two of three to 0.4.
+STOP_SHARE = 0.4
 # Seeks over more frames are fitted without these parts: a film's compression holds small movements back.
 LONG_FRAMES = 40
 # A fit starts from the frames a quarter of the way in and before the end; the time of that quarter.
@@ -238,7 +242,10 @@ def _seeks(position: F64, noise: float, capture_hz: float | None) -> list[Seek]:
     else:
         least = max(SPEED_SHARE * float(np.abs(speed).max()), SPEED_BOUNDS[0])
     least = max(min(least, SPEED_BOUNDS[1]), SIGMAS * doubt)
-    found, runs = _of_runs(position, _runs(speed, least, 2 * width), width, noise)
+    moving = _runs(speed, least, 2 * width)
+    if width == 1:
+        moving = [part for run in moving for part in _parted(speed, run, SIGMAS * doubt)]
+    found, runs = _of_runs(position, moving, width, noise)
     # What was slower than noise was taken for rest: the levels are those before the start and after the end.
     slower = [
         (max(0, int(seek.start)), min(len(position), int(np.ceil(seek.end)))) if _is_long(seek) else run
@@ -265,7 +272,9 @@ def _of_runs(
         if abs(target - source) >= LEAST_SEEK:
             whole = first > 0 and last < len(position) - width
             seek = Seek(0, 0, source, target, whole)
-            rough.append((seek, _rough(position, (first, last), seek, width, noise)))
+            # Not the frames of the movements before and after it.
+            shown = max(first - 2 * width, before), min(last + 2 * width, after + 1, len(position))
+            rough.append((seek, _rough(position, shown, seek, noise)))
             taken.append((first, last))
     ends = iter(fitted([way for _, way in rough if isinstance(way, Way)]))
     found = []
@@ -294,6 +303,21 @@ def _runs(speed: F64, least: float, join: int) -> list[tuple[int, int]]:
     return runs
 
 
+def _parted(speed: F64, run: tuple[int, int], clear: float) -> list[tuple[int, int]]:
+    """The movements of a run in one direction, which stops between them; differences of speed are clear from
+    that on."""
+    first, last = run
+    size = np.abs(speed[first:last])
+    beside = np.minimum(np.maximum.accumulate(size), np.maximum.accumulate(size[::-1])[::-1])
+    done = np.cumsum(size)
+    ways = np.minimum(done - size, done[-1] - done)
+    stops = (size <= STOP_SHARE * beside) & (beside - size >= clear) & (ways >= LEAST_SEEK)
+    if not stops.any():
+        return [run]
+    stop = first + int(np.argmin(np.where(stops, size / beside, np.inf)))
+    return [part for one in ((first, stop), (stop + 1, last)) for part in _parted(speed, one, clear)]
+
+
 def _level(position: F64, first: int, last: int, width: int, *, last_part: bool) -> float:
     """The median over the part next to a seek of the frames between two movements; where these are fewer than
     speed is averaged over, the position half-way, where the head is likeliest to be at rest."""
@@ -308,9 +332,9 @@ def _level(position: F64, first: int, last: int, width: int, *, last_part: bool)
     return float(np.median(part))
 
 
-def _rough(position: F64, run: tuple[int, int], seek: Seek, width: int, noise: float) -> Way | Seek:
+def _rough(position: F64, shown: tuple[int, int], seek: Seek, noise: float) -> Way | Seek:
     """What a seek is fitted to; or the seek, if it is too fast to be seen on its way."""
-    low, high = max(0, run[0] - 2 * width), min(len(position), run[1] + 2 * width)
+    low, high = shown
     done = (position[low:high] - seek.source) / (seek.target - seek.source)
     frames = np.arange(low, high, dtype=np.float64)
     half = int(np.argmax(done > 0.5))
