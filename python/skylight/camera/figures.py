@@ -52,9 +52,13 @@ def graph(path: Path, found: Track, rate: Rate, reading: Reading) -> None:
         axes.legend(loc="upper right", bbox_to_anchor=(1, 1.12), frameon=False, fontsize=8)
     for place in reading.places if len(reading.places) <= MOST_NAMES else ():
         axes.axhline(place, color="#b8b2a6", linewidth=0.6, zorder=0)
-    for phase in reading.cleaning:
+    for number, phase in enumerate(reading.cleaning):
         middle = np.interp((phase.start + phase.end) / 2, np.arange(found.frames), at) * scale
-        lower = phase.position < 0.15
+        beside = [
+            one.position for one in reading.cleaning[max(0, number - 1) : number + 2] if one is not phase
+        ]
+        # Below the line at the OD, where there is no room above, and between two lines that come from above.
+        lower = phase.position < 0.15 or (len(beside) == 2 and phase.position > max(beside))
         axes.annotate(
             phase.name, (middle, phase.position), (0, -11 if lower else 7), textcoords="offset points",
             ha="center", va="center", fontsize=8,

@@ -101,7 +101,8 @@ def plain(
     arm = Arm() if arm is None else arm
     ground = scene.plain_ground(view, drive, arm)
     size = view.width / 900
-    edge = round(12 * size)
+    edge, letters = round(12 * size), max(0.42, 0.7 * size)
+    scene.draw_legend(ground, drive, (edge + 2, edge + 3), letters)
     for time_s, position in zip(clip.times_s(), clip.truth(), strict=True):
         picture = ground.copy()
         scene.draw_plain_arm(picture, arm, view, float(position))
@@ -109,7 +110,7 @@ def plain(
         words = f"{drive.name}  {1e3 * time_s:9.2f} ms  position {position:.3f}  {doing}"
         cv2.putText(
             picture, words, (edge + 2, view.height - edge - 3), cv2.FONT_HERSHEY_SIMPLEX,
-            max(0.35, 0.7 * size), scene.INK, 1, cv2.LINE_AA,
+            letters, scene.INK, max(1, round(size)), cv2.LINE_AA,
         )  # fmt: skip
         yield picture
 

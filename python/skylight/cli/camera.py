@@ -1,5 +1,5 @@
-"""``skylight camera track|findings|render``: head positions from a slow-motion clip, what they show of the
-drive, and a clip of an emulated drive's head.
+"""``skylight camera track|findings|trace|render``: head positions from a slow-motion clip, what they show of
+the drive, and a clip of an emulated drive's head.
 
 ``skylight.camera`` does the work; this verb checks the options, shows progress and prints the result.
 """
@@ -43,7 +43,7 @@ Examples:
   skylight camera track clip.mp4 --known 0=1 --known 212=0     known positions
   skylight camera track clip.mp4 --io recording:found     command of each seek
   skylight camera findings found --recording run -o joined    what it shows
-  skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
+  skylight camera trace st5000as0011 cleaning -o head.arrows    to film it
   skylight camera render head.arrows -o window.mp4 --start 3.2 --seconds 2
   skylight camera render head.arrows -o filmed.mp4 --filmed --size 224x160
 """
@@ -112,7 +112,7 @@ def _number(
 )
 @click.option(
     "--rate",
-    type=Number(1, 1e6),
+    type=Number(0.001, 1e6),
     metavar="HZ",
     help="Frames/s when it was shot. Default: inferred.",
 )
@@ -333,6 +333,31 @@ def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None,
         line(f"note: {note}")
     if out is not None:
         line(f"Report: {out / 'report.html'}")
+
+
+@camera.command(epilog=_EPILOG, short_help="Let an emulated drive do what is worth filming.")
+@click.argument("drive")
+@click.argument("scene", type=click.Choice(["cleaning", "passes"]))
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), default="head.arrows", metavar="FILE",
+    show_default=True, help="The head trace, which render films.",
+)  # fmt: skip
+@_number(
+    "--at", Number(0, 0.99), 0.75, "SHARE", "With cleaning: where the band lies, as a share of the drive."
+)
+def trace(drive: str, scene: str, out: Path, at: float) -> None:
+    """Trace the head of an emulated drive while it cleans a band, or is read over long ways at its outer,
+    middle and inner diameter, and say how to film that."""
+    from skylight.camera.filmed_scenes import play
+
+    done = play(drive.removeprefix("sim:"), scene, out, at)
+    line(f"Head trace: {done.kept}")
+    video = out.with_suffix(".mp4")
+    line(
+        f"Film it: skylight camera render {out} -o {video} --filmed --start {done.start_s:g}"
+        f" --seconds {done.seconds:g} --rate {done.rate_hz:g}"
+    )
+    line(f"Track it: skylight camera track {video} --rate {done.rate_hz:g} -o found")
 
 
 @camera.command(epilog=_EPILOG, short_help="Film the head of an emulated drive.")
