@@ -346,10 +346,8 @@ def filmed_and_tracked(
     trace, found = folder / "head.arrows", folder / "found"
     assert run(["camera", "trace", "sim:st5000as0011", scene, "-o", str(trace)]) == 0
     printed = capsys.readouterr().out
-    film_it, track_it = (
-        shlex.split(re.search(rf"{what} it: skylight (.*)", printed)[1])  # type: ignore[index]
-        for what in ("Film", "Track")
-    )
+    told = dict(re.findall(r"(Film|Track) it: skylight (.*)", printed))
+    film_it, track_it = (shlex.split(told[what]) for what in ("Film", "Track"))
     assert run([*film_it, *more]) == 0
     assert run([*track_it[:-1], str(found), "--no-video"]) == 0
     capsys.readouterr()
