@@ -28,6 +28,8 @@ F64 = NDArray[np.float64]
 
 # The arm is drawn once for this many pixels that its end moves during an exposure, and at most so often.
 PX_A_DRAWING, MOST_DRAWINGS = 1.5, 24
+# Rows of a picture are exposed together up to this size: a fraction of a processor's second cache.
+CACHED_BYTES = 1 << 17
 # Lamps flicker at twice the mains frequency.
 LAMP_HZ = 120.0
 
@@ -142,35 +144,50 @@ def through_window(
 class _Camera:
     """What a camera makes of a scene: blur, colour, noise and whole grey levels.
 
-    It works in arrays that it keeps: ten new ones for each frame of a large picture take longer to get than
-    to fill.
+    It works on some rows at a time, which stay in the processor's cache, in arrays that it keeps.
     """
 
     def __init__(self, view: View, film: Film, tint: F32, rng: np.random.Generator) -> None:
         self._film, self._tint, self._rng = film, tint, rng
         grey = (view.height, view.width)
         self._lit, self._blurred = np.empty(grey, np.float32), np.empty(grey, np.float32)
-        shape = (*grey, 3) if film.colour else grey
-        self._picture, self._noise, self._sigma = (np.empty(shape, np.float32) for _ in range(3))
+        self._shape = (*grey, 3) if film.colour else grey
+        self._rows = max(1, CACHED_BYTES * view.height // (4 * int(np.prod(self._shape))))
+        some = (self._rows, *self._shape[1:])
+        self._picture, self._noise, self._sigma = (np.empty(some, np.float32) for _ in range(3))
 
     def taken(self, shown: F32, light: F32) -> U8Frames:
         """The frame of a scene under lamps of that brightness, a row for all rows."""
-        film, picture = self._film, np.multiply(shown, light, out=self._lit)
-        if film.blur_px > 0:
-            picture = opencv().GaussianBlur(picture, (0, 0), film.blur_px, dst=self._blurred)
+        picture = np.multiply(shown, light, out=self._lit)
+        if self._film.blur_px > 0:
+            picture = opencv().GaussianBlur(picture, (0, 0), self._film.blur_px, dst=self._blurred)
+        frame = np.empty(self._shape, np.uint8)
+        for first in range(0, len(picture), self._rows):
+            part = slice(first, first + self._rows)
+            self._expose(picture[part], frame[part])
+        return frame
+
+    def _expose(self, light: F32, levels: U8Frames) -> None:
+        """Writes the grey levels of some rows, of one after the other."""
+        film, tint, count = self._film, self._tint, len(light)
+        picture, sigma, noise = self._picture[:count], self._sigma[:count], self._noise[:count]
         if film.colour:
-            picture = np.multiply(picture[:, :, None], self._tint, out=self._picture)
+            for channel in range(3):
+                np.multiply(light, tint[channel], out=picture[..., channel])
+        else:
+            np.copyto(picture, light)
         if film.noise > 0:
-            sigma = np.maximum(picture, 0, out=self._sigma)
+            np.maximum(picture, 0, out=sigma)
             sigma /= 128
             sigma += 0.5
             np.sqrt(sigma, out=sigma)
             sigma *= film.noise
-            noise = self._rng.standard_normal(dtype=np.float32, out=self._noise)
+            self._rng.standard_normal(dtype=np.float32, out=noise)
             noise *= sigma
             picture += noise
-        whole = np.rint(picture, out=picture)
-        return np.asarray(np.clip(whole, 0, 255, out=whole), np.uint8)
+        np.rint(picture, out=picture)
+        np.clip(picture, 0, 255, out=picture)
+        np.copyto(levels, picture, casting="unsafe")
 
 
 def _glare(view: View, film: Film, rng: np.random.Generator) -> F32:
