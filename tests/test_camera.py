@@ -18,9 +18,11 @@ from skylight.camera import rate as rates
 from skylight.camera import scale as scales
 from skylight.camera import scene, video
 from skylight.camera import seek_detection as readings
+from skylight.camera.files import lasts_ms
 from skylight.camera.keyframes import survey
 from skylight.camera.learn import learn
 from skylight.camera.render import write
+from skylight.camera.seek_fit import way_done
 from skylight.camera.track import Options, capture_rate, track
 from skylight.cli.app import run
 from skylight.errors import UsageError
@@ -61,6 +63,9 @@ def test_band_size_of_the_real_drive(data_dir: Path) -> None:
     assert there.end == pytest.approx(141, abs=1)
     assert back.end == pytest.approx(242, abs=1)
     assert [dwell.place for dwell in seen.dwells] == [0, 1, 0]
+    # At the OD its place wanders by 1 % while the lamps flicker: that is no pass to and fro.
+    assert seen.strokes == ()
+    assert seen.pattern is None
 
 
 # --- Films with a known truth.
@@ -279,6 +284,14 @@ def test_a_varying_rate(case: Case, film: Frames, keep: Keep, tmp_path: Path) ->
     assert found.clip.times_s == pytest.approx(
         (np.array(kept) - kept[0]) / case.clip.film.playback_hz, abs=2e-3
     )
+    # Lamps, cycles and seeks have the clock of the file, not that of its frames.
+    flickering = replace(found, lamp=0.02 * np.sin(2 * np.pi * np.array(kept) * 120 / 480))
+    captured = capture_rate(flickering, Options(), None)
+    assert captured.capture_hz == 480, captured.why
+    last = len(kept) - 1
+    assert lasts_ms(found, captured, 0, last) == pytest.approx(1e3 * (kept[-1] - kept[0]) / 480, rel=0.01)
+    period = capture_rate(found, Options(io_period_s=0.05), 24 * last / (kept[-1] - kept[0]))
+    assert period.capture_hz == pytest.approx(480, rel=0.01)
 
 
 # --- Rate, scale, reading.
@@ -385,7 +398,7 @@ def test_seeks_held_back_by_encoding_say_so() -> None:
     # As at 8,000 frames/s: 60 frames for 0.15 of the stroke. An encoder that leaves out movements under a
     # hundredth of it shows steps.
     time = np.clip((np.arange(300.0) - 120) / 60, 0, 1)
-    moved = 0.2 + 0.15 * readings.way_done(time, 0.4)
+    moved = 0.2 + 0.15 * way_done(time, 0.4)
     held = moved.copy()
     for frame in range(1, len(held)):
         held[frame] = moved[frame] if abs(moved[frame] - held[frame - 1]) > 0.01 else held[frame - 1]

@@ -1,6 +1,8 @@
 """The camera and a run of an emulated drive: the command of each seek, and what a film of the drive shows."""
 
 import json
+import re
+import shlex
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -295,7 +297,11 @@ def test_an_arm_that_goes_to_and_fro_fast_makes_no_strokes() -> None:
     frames = np.arange(2000)
     position = 0.4 + 0.03 * np.abs(1 - (frames / 20) % 2)
     position += np.random.default_rng(1).normal(0, 0.0005, len(frames))
-    assert len(read(position, np.ones(len(frames)), 1000.0).strokes) > 50
+    ones = np.ones(len(frames))
+    assert len(read(position, ones, LAPSE_HZ).strokes) > 50
+    for fast in (read(position, ones, 1000.0), read(position, ones)):
+        assert (fast.strokes, fast.pattern) == ((), None)
+        assert not any(dwell.stroke for dwell in fast.dwells)
     graph = Graph("head", position, np.ones(len(frames)), frames / 1000, 1000.0, "given", 2, 29.0)
     assert [one.value for one in judge(graph)[2:4]] == [UNKNOWN, UNKNOWN]
     lapse_s = frames / LAPSE_HZ
@@ -328,3 +334,53 @@ def test_an_arm_that_turns_too_far_is_refused(
     monkeypatch.setattr("skylight.camera.scale.LARGEST_SWING_RAD", 0.2)
     with pytest.raises(UsageError, match=r"degrees, and the arm of a drive by less than 11: .*--region"):
         film(lapse.trace, tmp_path / "film.mp4", 300.0, 120, LAPSE_HZ)
+
+
+# --- From the command line.
+
+
+def filmed_and_tracked(
+    scene: str, folder: Path, capsys: pytest.CaptureFixture[str], *more: str
+) -> dict[str, dict[str, object]]:
+    """The findings of a film made with the commands that `camera trace` prints."""
+    trace, found = folder / "head.arrows", folder / "found"
+    assert run(["camera", "trace", "sim:st5000as0011", scene, "-o", str(trace)]) == 0
+    printed = capsys.readouterr().out
+    told = dict(re.findall(r"(Film|Track) it: skylight (.*)", printed))
+    film_it, track_it = (shlex.split(told[what]) for what in ("Film", "Track"))
+    assert run([*film_it, *more]) == 0
+    assert run([*track_it[:-1], str(found), "--no-video"]) == 0
+    capsys.readouterr()
+    assert run(["camera", "findings", str(found), "--json"]) == 0
+    findings: dict[str, dict[str, object]] = json.loads(capsys.readouterr().out)["findings"]
+    return findings
+
+
+def test_a_cleaning_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    findings = filmed_and_tracked("cleaning", tmp_path, capsys, "--size", "224x160")
+    assert findings["cache_location"]["value"] == "od"
+    assert findings["map_location"]["value"] == "md"
+    phases = findings["cleaning_phases"]["value"]
+    assert isinstance(phases, dict)
+    assert phases["band_read"] == pytest.approx(180e6, rel=0.2)
+    assert phases["cache"] == pytest.approx(1210e6, rel=0.2)
+
+
+@pytest.mark.long
+def test_passes_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    findings = filmed_and_tracked("passes", tmp_path, capsys)
+    assert findings["shingling_direction"]["value"] == {"od": "inward", "id": "outward"}
+    region = findings["serpentine_region"]["value"]
+    assert isinstance(region, dict)
+    assert 0.3 < region["from"] < region["to"] < 0.6
+
+
+def test_a_drive_that_does_not_clean_when_idle(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "head.arrows"
+    assert run(["camera", "trace", "emulated-smr-1", "cleaning", "-o", str(trace)]) == 2
+    assert "does not clean within 10 s" in capsys.readouterr().err
+    assert not trace.exists()
+    trace.write_text("mine")
+    assert run(["camera", "trace", "st5000as0011", "cleaning", "-o", str(trace)]) == 2
+    assert "already exists" in capsys.readouterr().err
+    assert trace.read_text() == "mine"

@@ -20,6 +20,8 @@ from skylight.errors import KeepError
 GRAPH_NAME = "head.png"
 SIZE_INCHES = (9.0, 3.6)
 DPI = 130
+# Blue and vermilion of Okabe and Ito's palette, which the colour-blind tell apart.
+LINE, DOUBTFUL = "#0072b2", "#d55e00"
 # Phases of a cleaning and dwells at places are named in the graph while there is room for so many.
 MOST_NAMES = 8
 
@@ -42,15 +44,21 @@ def graph(path: Path, found: Track, rate: Rate, reading: Reading) -> None:
         scale, unit = (1e3, "ms") if times_s[-1] < 10 else (1.0, "s")
         at = times_s
     shown = np.where(found.confidence >= LEAST_CONFIDENCE, found.position, np.nan)
-    axes.plot(at * scale, shown, color="C0", linewidth=1.1, marker=".", markersize=2.5, markeredgewidth=0)
+    axes.plot(at * scale, shown, color=LINE, linewidth=1.1, marker=".", markersize=2.5, markeredgewidth=0)
     doubtful = np.flatnonzero(found.confidence < LEAST_CONFIDENCE)
     if len(doubtful):
-        axes.plot(at[doubtful] * scale, np.full(len(doubtful), -0.06), "|", color="C3", markersize=5)
+        marks = np.full(len(doubtful), -0.06)
+        axes.plot(at[doubtful] * scale, marks, "|", color=DOUBTFUL, markersize=5, label="low confidence")
+        axes.legend(loc="upper right", bbox_to_anchor=(1, 1.12), frameon=False, fontsize=8)
     for place in reading.places if len(reading.places) <= MOST_NAMES else ():
         axes.axhline(place, color="#b8b2a6", linewidth=0.6, zorder=0)
-    for phase in reading.cleaning:
+    for number, phase in enumerate(reading.cleaning):
         middle = np.interp((phase.start + phase.end) / 2, np.arange(found.frames), at) * scale
-        lower = phase.position < 0.15
+        beside = [
+            one.position for one in reading.cleaning[max(0, number - 1) : number + 2] if one is not phase
+        ]
+        # Below the line at the OD, where there is no room above, and between two lines that come from above.
+        lower = phase.position < 0.15 or (len(beside) == 2 and phase.position > max(beside))
         axes.annotate(
             phase.name, (middle, phase.position), (0, -11 if lower else 7), textcoords="offset points",
             ha="center", va="center", fontsize=8,

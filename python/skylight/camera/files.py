@@ -18,7 +18,7 @@ import numpy as np
 from skylight.camera.align import Alignment
 from skylight.camera.filmed_io import Commands
 from skylight.camera.rate import Rate
-from skylight.camera.seek_detection import Reading
+from skylight.camera.seek_detection import Cycle, Reading
 from skylight.camera.track import Track
 from skylight.errors import KeepError, reason_of
 
@@ -42,15 +42,34 @@ def frame_times_s(found: Track, rate: Rate) -> np.ndarray[tuple[int], np.dtype[n
     return np.asarray(play_s * found.clip.playback_hz / rate.capture_hz, np.float64)
 
 
+def lasts_ms(found: Track, rate: Rate, start: float, end: float) -> float | None:
+    """How long it is from one frame to another, with fractions, on the drive's clock; None while the rate is
+    unknown."""
+    if rate.capture_hz is None:
+        return None
+    times_s = frame_times_s(found, rate)
+    if times_s is None or not found.clip.variable:
+        return 1e3 * (end - start) / rate.capture_hz
+    first_s, last_s = np.interp([start, end], np.arange(found.frames), times_s)
+    return 1e3 * float(last_s - first_s)
+
+
+def cycle_ms(found: Track, rate: Rate, cycle: Cycle) -> float | None:
+    """How long a cycle is on the drive's clock; None while the rate is unknown."""
+    if rate.capture_hz is None:
+        return None
+    return round(1e3 * cycle.frames * found.clip.interval_frames / rate.capture_hz, 4)
+
+
 def summary(
     found: Track, rate: Rate, reading: Reading, io: tuple[Commands, Alignment] | None = None
 ) -> dict[str, Any]:
     """All that was found but the columns, as JSON has it; with `io`, the command of each seek."""
     clip = found.clip
-    milliseconds = None if rate.capture_hz is None else 1e3 / rate.capture_hz
 
-    def ms(frames: float) -> float | None:
-        return None if milliseconds is None else round(frames * milliseconds, 4)
+    def ms(start: float, end: float) -> float | None:
+        lasts = lasts_ms(found, rate, start, end)
+        return None if lasts is None else round(lasts, 4)
 
     cycle = reading.cycle
     facts: dict[str, Any] = {
@@ -72,20 +91,20 @@ def summary(
         "places": [round(place, 4) for place in reading.places],
         "dwells": [
             {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2),
-             "ms": ms(one.end - one.start),
+             "ms": ms(one.start, one.end),
              "position": round(one.position, 4), "place": one.place, "drift": round(one.drift, 4),
              "stroke": one.stroke}
             for one in reading.dwells
         ],
         "seeks": [
             {"start_frame": round(one.start, 2), "end_frame": round(one.end, 2),
-             "ms": ms(one.end - one.start),
+             "ms": ms(one.start, one.end),
              "from": round(one.source, 4), "to": round(one.target, 4), "whole": one.whole,
              "within_frames": round(one.doubt, 2)}
             for one in reading.seeks
         ],
         "cycle": None if cycle is None else {
-            "count": cycle.count, "frames": round(cycle.frames, 3), "ms": ms(cycle.frames),
+            "count": cycle.count, "frames": round(cycle.frames, 3), "ms": cycle_ms(found, rate, cycle),
             "scatter_frames": round(cycle.scatter, 3), "places": list(cycle.places),
         },
         "stroke_pattern": reading.pattern,
@@ -95,7 +114,7 @@ def summary(
             for one in reading.strokes
         ],
         "cleaning": [
-            {"phase": one.name, "start_frame": round(one.start, 2), "ms": ms(one.end - one.start),
+            {"phase": one.name, "start_frame": round(one.start, 2), "ms": ms(one.start, one.end),
              "position": round(one.position, 4)}
             for one in reading.cleaning
         ],

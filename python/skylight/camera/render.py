@@ -28,6 +28,8 @@ F64 = NDArray[np.float64]
 
 # The arm is drawn once for this many pixels that its end moves during an exposure, and at most so often.
 PX_A_DRAWING, MOST_DRAWINGS = 1.5, 24
+# Rows of a picture are exposed together up to this size: a fraction of a processor's second cache.
+CACHED_BYTES = 1 << 17
 # Lamps flicker at twice the mains frequency.
 LAMP_HZ = 120.0
 
@@ -101,7 +103,8 @@ def plain(
     arm = Arm() if arm is None else arm
     ground = scene.plain_ground(view, drive, arm)
     size = view.width / 900
-    edge = round(12 * size)
+    edge, letters = round(12 * size), max(0.42, 0.7 * size)
+    scene.draw_legend(ground, drive, (edge + 2, edge + 3), letters)
     for time_s, position in zip(clip.times_s(), clip.truth(), strict=True):
         picture = ground.copy()
         scene.draw_plain_arm(picture, arm, view, float(position))
@@ -109,7 +112,7 @@ def plain(
         words = f"{drive.name}  {1e3 * time_s:9.2f} ms  position {position:.3f}  {doing}"
         cv2.putText(
             picture, words, (edge + 2, view.height - edge - 3), cv2.FONT_HERSHEY_SIMPLEX,
-            max(0.35, 0.7 * size), scene.INK, 1, cv2.LINE_AA,
+            letters, scene.INK, max(1, round(size)), cv2.LINE_AA,
         )  # fmt: skip
         yield picture
 
@@ -118,26 +121,73 @@ def through_window(
     clip: Clip, view: View, look: Look | None = None, arm: Arm | None = None
 ) -> Iterator[U8Frames]:
     """Frames as a camera takes them, grey or in colour."""
-    cv2 = opencv()
     look, arm, film = Look() if look is None else look, Arm() if arm is None else arm, clip.film
     rng = np.random.default_rng(film.seed)
     ground, window = scene.filmed_ground(view, look, arm)
     ground += _glare(view, film, rng)
-    phase, lamp_hz = rng.uniform(0, 2 * np.pi), LAMP_HZ
+    phase = rng.uniform(0, 2 * np.pi)
     # Lamps light one side more than the other.
     lit = 1 + 0.5 * np.linspace(-1, 1, view.width, dtype=np.float32)[None]
     tint = rng.uniform(0.9, 1.1, 3).astype(np.float32)
+    camera = _Camera(view, film, tint, rng)
+    drawn, shown = np.empty(0), ground.copy()
     for time_s in clip.times_s():
-        picture = _with_arm(ground, window, clip, view, look, arm, float(time_s))
-        picture *= 1 + film.flicker * float(np.sin(2 * np.pi * lamp_hz * time_s + phase)) * lit
-        if film.blur_px > 0:
-            picture = cv2.GaussianBlur(picture, (0, 0), film.blur_px)
+        positions = _positions(clip, view, arm, float(time_s))
+        if not np.array_equal(positions, drawn):  # a resting arm is drawn once
+            np.copyto(shown, ground)
+            _draw_arm(shown, window, view, look, arm, positions)
+            drawn = positions
+        light = 1 + film.flicker * float(np.sin(2 * np.pi * LAMP_HZ * time_s + phase)) * lit
+        yield camera.taken(shown, light)
+
+
+class _Camera:
+    """What a camera makes of a scene: blur, colour, noise and whole grey levels.
+
+    It works on some rows at a time, which stay in the processor's cache, in arrays that it keeps.
+    """
+
+    def __init__(self, view: View, film: Film, tint: F32, rng: np.random.Generator) -> None:
+        self._film, self._tint, self._rng = film, tint, rng
+        grey = (view.height, view.width)
+        self._lit, self._blurred = np.empty(grey, np.float32), np.empty(grey, np.float32)
+        self._shape = (*grey, 3) if film.colour else grey
+        self._rows = max(1, CACHED_BYTES * view.height // (4 * int(np.prod(self._shape))))
+        some = (self._rows, *self._shape[1:])
+        self._picture, self._noise, self._sigma = (np.empty(some, np.float32) for _ in range(3))
+
+    def taken(self, shown: F32, light: F32) -> U8Frames:
+        """The frame of a scene under lamps of that brightness, a row for all rows."""
+        picture = np.multiply(shown, light, out=self._lit)
+        if self._film.blur_px > 0:
+            picture = opencv().GaussianBlur(picture, (0, 0), self._film.blur_px, dst=self._blurred)
+        frame = np.empty(self._shape, np.uint8)
+        for first in range(0, len(picture), self._rows):
+            part = slice(first, first + self._rows)
+            self._expose(picture[part], frame[part])
+        return frame
+
+    def _expose(self, light: F32, levels: U8Frames) -> None:
+        """Writes the grey levels of some rows, of one after the other."""
+        film, tint, count = self._film, self._tint, len(light)
+        picture, sigma, noise = self._picture[:count], self._sigma[:count], self._noise[:count]
         if film.colour:
-            picture = np.asarray(picture[:, :, None] * tint, np.float32)
+            for channel in range(3):
+                np.multiply(light, tint[channel], out=picture[..., channel])
+        else:
+            np.copyto(picture, light)
         if film.noise > 0:
-            noise = rng.standard_normal(picture.shape, np.float32)
-            picture += noise * (film.noise * np.sqrt(0.5 + picture.clip(0) / 128))
-        yield np.asarray(np.clip(np.rint(picture), 0, 255), np.uint8)
+            np.maximum(picture, 0, out=sigma)
+            sigma /= 128
+            sigma += 0.5
+            np.sqrt(sigma, out=sigma)
+            sigma *= film.noise
+            self._rng.standard_normal(dtype=np.float32, out=noise)
+            noise *= sigma
+            picture += noise
+        np.rint(picture, out=picture)
+        np.clip(picture, 0, 255, out=picture)
+        np.copyto(levels, picture, casting="unsafe")
 
 
 def _glare(view: View, film: Film, rng: np.random.Generator) -> F32:
@@ -153,14 +203,17 @@ def _glare(view: View, film: Film, rng: np.random.Generator) -> F32:
     return light
 
 
-def _with_arm(ground: F32, window: F32, clip: Clip, view: View, look: Look, arm: Arm, time_s: float) -> F32:
-    """The ground with the arm over it, for as long as the exposure lasts."""
+def _positions(clip: Clip, view: View, arm: Arm, time_s: float) -> F64:
+    """Where the head is when the arm is drawn for an exposure: the more often, the farther it moves."""
     half_s = clip.film.exposure / clip.film.rate_hz / 2
     ends = clip.motion.at(np.linspace(time_s - half_s, time_s + half_s, 9))
     swing = float(np.ptp(arm.angle(ends))) * arm.arm_mm * view.scale
     drawings = int(np.clip(np.ceil(swing / PX_A_DRAWING), 1, MOST_DRAWINGS))
-    moments = time_s + half_s * (2 * (np.arange(drawings) + 0.5) / drawings - 1)
-    positions = clip.motion.at(moments)
+    return clip.motion.at(time_s + half_s * (2 * (np.arange(drawings) + 0.5) / drawings - 1))
+
+
+def _draw_arm(picture: F32, window: F32, view: View, look: Look, arm: Arm, positions: F64) -> None:
+    """Draws the arm over the ground, blurred over the positions that it takes during an exposure."""
     corners = np.concatenate(
         [
             points
@@ -170,16 +223,14 @@ def _with_arm(ground: F32, window: F32, clip: Clip, view: View, look: Look, arm:
     )
     low = np.clip(np.floor(corners.min(axis=0)).astype(int) - 2, 0, None)
     high = np.minimum(np.ceil(corners.max(axis=0)).astype(int) + 3, [view.width, view.height])
-    picture = ground.copy()
     if (high <= low).any():
-        return picture
+        return
     part = (slice(int(low[1]), int(high[1])), slice(int(low[0]), int(high[0])))
     layers = np.zeros((2, high[1] - low[1], high[0] - low[0]), np.float32)
     for position in positions:
         scene.add_filmed_arm(layers, arm, view, look, float(position), part)
-    layers *= window[part] / drawings
+    layers *= window[part] / len(positions)
     picture[part] = picture[part] * (1 - layers[0]) + layers[1]
-    return picture
 
 
 def film_trace(

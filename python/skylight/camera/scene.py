@@ -164,6 +164,23 @@ def plain_ground(view: View, drive: Drive, arm: Arm) -> NDArray[np.uint8]:
     return picture
 
 
+def draw_legend(picture: NDArray[np.uint8], drive: Drive, corner: tuple[int, int], letters: float) -> None:
+    """Says which colour is what, from a corner down; `letters` is their size for OpenCV."""
+    cv2 = opencv()
+    named = [("bands", GREENS[1], drive.bands), ("cache", ORANGE, drive.cache), ("map", BLUE, drive.map)]
+    side = round(24 * letters)
+    x, y = corner
+    for name, colour, is_there in named:
+        if not is_there:
+            continue
+        cv2.rectangle(picture, (x, y), (x + side, y + side), colour, cv2.FILLED)
+        spot = (x + round(1.5 * side), y + round(0.85 * side))
+        cv2.putText(
+            picture, name, spot, cv2.FONT_HERSHEY_SIMPLEX, letters, INK, max(1, round(letters)), cv2.LINE_AA
+        )
+        y += round(1.6 * side)
+
+
 def draw_plain_arm(picture: NDArray[np.uint8], arm: Arm, view: View, position: float) -> None:
     """Draws the arm of a slide."""
     cv2 = opencv()

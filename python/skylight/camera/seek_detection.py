@@ -2,8 +2,7 @@
 
 A seek is fast (15 ms from end to end), everything else is slow: a sequential read crosses the platter in an
 hour. So a movement is a seek where its speed is that of an arm under acceleration. Where it starts and ends
-follows from a fit, since the first and last frames of a slow start look like rest: under a constant
-acceleration the root of the way is a line in time.
+follows from a fit (`seek_fit`).
 
 Invariants: times are in frames, with fractions, of the frame grid of the clip; seeks and dwells alternate
 and do not overlap; positions are 0 (OD) to 1 (ID).
@@ -18,7 +17,8 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression, least_squares
+
+from skylight.camera.seek_fit import NEAR_FRAMES, Way, fitted
 
 F64 = NDArray[np.float64]
 
@@ -45,23 +45,12 @@ LONGEST_BRIDGE = 5
 SMOOTHED_WAY, CLEAR_SHARE, MOST_SMOOTHED_WAY = 0.03, 0.25, 0.1
 # A part of the way that noise can pass for, and the least way between frames that shows a speed.
 UNSEEN_WAY, LEAST_SEEN_WAY = 0.06, 0.1
+# A movement that slows down to this share of its speed before and after is two seeks, with a rest between,
+# where frames are not averaged: an arm on its way only accelerates, coasts and brakes. Two seeks of four
+# frames, the second right after the first, slow down to a quarter, two of three to 0.4.
+STOP_SHARE = 0.4
 # Seeks over more frames are fitted without these parts: a film's compression holds small movements back.
 LONG_FRAMES = 40
-# A frame that is off by more of the stroke than this counts less in a fit.
-FAR_OFF = 0.003
-# How far off a seek's ends are: the time in which it makes the way that its fit leaves unexplained (root
-# mean square), times the first figure, at least the second, frames. Of 296 seeks in 37 films (34 of seeds
-# 950 to 999, and 749, 873 and 906, in which 11 were missed) 98.6 % are within that, of the 54 with more than
-# 0.4 frames 94 %.
-ENDS_OFF, LEAST_OFF = 5.0, 0.2
-# Farther off than this an end is said to be in doubt, frames.
-NEAR_FRAMES = 1.0
-# Bounds of what a fit may find: frames of a seek, and the share of its time that it accelerates.
-LEAST_FRAMES, LEAST_ACCELERATING, MOST_ACCELERATING = 1.0, 0.05, 0.5
-# A seek lasts at least this share of its rough length, which is that of an arm that never coasts; one that
-# only coasts takes 0.59 of it. Frames before and after a seek do not draw its ends, so a fit that once makes
-# it shorter does not come back.
-LEAST_ROUGH = 0.5
 # A fit starts from the frames a quarter of the way in and before the end; the time of that quarter.
 QUARTER, QUARTER_TIME = 0.25, 0.125**0.5
 # Dwells closer together than this are in one place: the width of a region that a cache or a map has, and
@@ -69,6 +58,11 @@ QUARTER, QUARTER_TIME = 0.25, 0.125**0.5
 PLACE_SHARE = 0.04
 # A dwell that drifts by this much in one direction is a stroke.
 LEAST_STROKE = 0.008
+# A stroke is slow and steady. The fastest pass: 20,000 tracks, fewer than any drive of this century has, at
+# one a revolution of 4 ms take 80 s. A head that jumps about within a narrow region draws no line. Without a
+# rate of capture nothing is known to be as slow: what lamps do to a resting head's place looks like it.
+MOST_STROKE_HZ = 1 / 80
+LEAST_STROKE_FRAMES, LEAST_STEADY = 16, 0.8
 # Between strokes in one direction the head jumps back, between two frames or during one: within so many.
 JUMP_FRAMES = 2
 LEAST_CYCLES = 3
@@ -108,13 +102,8 @@ class Dwell:
     drift: float
     place: int = 0
     """Number of the place, from the OD."""
-
-    @property
-    def stroke(self) -> str | None:
-        """`inward` or `outward` if the head drifts."""
-        if abs(self.drift) < LEAST_STROKE:
-            return None
-        return "inward" if self.drift > 0 else "outward"
+    stroke: str | None = None
+    """`inward` or `outward` if the head drifts as slowly as in a sequential pass."""
 
 
 @dataclass(frozen=True)
@@ -185,9 +174,9 @@ def read(position: F64, confidence: F64, capture_hz: float | None = None) -> Rea
     steady, gaps = _bridged(position, confidence)
     noise = _noise(steady)
     seeks = [seek for seek in _seeks(steady, noise, capture_hz) if not gaps[_inside(seek, len(gaps))].any()]
-    dwells = _dwells(steady, gaps, seeks)
+    dwells = _dwells(steady, gaps, seeks, capture_hz)
     places, dwells = _places(dwells)
-    strokes = _strokes(steady, gaps, dwells, noise)
+    strokes = _strokes(steady, gaps, dwells, noise, capture_hz)
     return Reading(
         tuple(seeks),
         tuple(dwells),
@@ -253,7 +242,10 @@ def _seeks(position: F64, noise: float, capture_hz: float | None) -> list[Seek]:
     else:
         least = max(SPEED_SHARE * float(np.abs(speed).max()), SPEED_BOUNDS[0])
     least = max(min(least, SPEED_BOUNDS[1]), SIGMAS * doubt)
-    found, runs = _of_runs(position, _runs(speed, least, 2 * width), width, noise)
+    moving = _runs(speed, least, 2 * width)
+    if width == 1:
+        moving = [part for run in moving for part in _parted(speed, run, SIGMAS * doubt)]
+    found, runs = _of_runs(position, moving, width, noise)
     # What was slower than noise was taken for rest: the levels are those before the start and after the end.
     slower = [
         (max(0, int(seek.start)), min(len(position), int(np.ceil(seek.end)))) if _is_long(seek) else run
@@ -280,10 +272,19 @@ def _of_runs(
         if abs(target - source) >= LEAST_SEEK:
             whole = first > 0 and last < len(position) - width
             seek = Seek(0, 0, source, target, whole)
-            rough.append(_rough(position, (first, last), seek, width, noise))
+            # Not the frames of the movements before and after it.
+            shown = max(first - 2 * width, before), min(last + 2 * width, after + 1, len(position))
+            rough.append((seek, _rough(position, shown, seek, noise)))
             taken.append((first, last))
-    fitted = iter(_fitted([way for way in rough if isinstance(way, _Way)]))
-    return [next(fitted) if isinstance(way, _Way) else way for way in rough], taken
+    ends = iter(fitted([way for _, way in rough if isinstance(way, Way)]))
+    found = []
+    for seek, way in rough:
+        if isinstance(way, Way):
+            one = next(ends)
+            found.append(replace(seek, start=one.start, end=one.end, doubt=one.doubt))
+        else:
+            found.append(way)
+    return found, taken
 
 
 def _runs(speed: F64, least: float, join: int) -> list[tuple[int, int]]:
@@ -302,6 +303,21 @@ def _runs(speed: F64, least: float, join: int) -> list[tuple[int, int]]:
     return runs
 
 
+def _parted(speed: F64, run: tuple[int, int], clear: float) -> list[tuple[int, int]]:
+    """The movements of a run in one direction, which stops between them; differences of speed are clear from
+    that on."""
+    first, last = run
+    size = np.abs(speed[first:last])
+    beside = np.minimum(np.maximum.accumulate(size), np.maximum.accumulate(size[::-1])[::-1])
+    done = np.cumsum(size)
+    ways = np.minimum(done - size, done[-1] - done)
+    stops = (size <= STOP_SHARE * beside) & (beside - size >= clear) & (ways >= LEAST_SEEK)
+    if not stops.any():
+        return [run]
+    stop = first + int(np.argmin(np.where(stops, size / beside, np.inf)))
+    return [part for one in ((first, stop), (stop + 1, last)) for part in _parted(speed, one, clear)]
+
+
 def _level(position: F64, first: int, last: int, width: int, *, last_part: bool) -> float:
     """The median over the part next to a seek of the frames between two movements; where these are fewer than
     speed is averaged over, the position half-way, where the head is likeliest to be at rest."""
@@ -316,52 +332,9 @@ def _level(position: F64, first: int, last: int, width: int, *, last_part: bool)
     return float(np.median(part))
 
 
-def way_done(time: F64, accelerating: float) -> F64:
-    """The share of the way after a share of the time, for an arm that accelerates, coasts and brakes."""
-    early, late = np.minimum(time, accelerating), np.maximum(time - (1 - accelerating), 0)
-    coast = np.clip(time - accelerating, 0, None)
-    return np.asarray(((early**2 - late**2) / (2 * accelerating) + coast) / (1 - accelerating), np.float64)
-
-
-@dataclass(frozen=True)
-class _Way:
-    """The frames around a seek, the share of its way that is done in each, and roughly when it was."""
-
-    frames: F64
-    done: F64
-    seek: Seek
-
-    def fit(self, shape: float | None) -> tuple[Seek, float]:
-        """The seek of least error, in that shape or in the best; and the shape.
-
-        One frame that is far off, as at a key frame of the film, counts little.
-        """
-
-        def wrong(guess: F64) -> F64:
-            start, length = guess[:2]
-            accelerating = guess[2] if shape is None else shape
-            return way_done(np.clip((self.frames - start) / length, 0, 1), accelerating) - self.done
-
-        rough = max(self.seek.end - self.seek.start, LEAST_FRAMES)
-        guess = [self.seek.start, rough, 0.4]
-        low, high = [-np.inf, LEAST_ROUGH * rough, LEAST_ACCELERATING], [np.inf, np.inf, MOST_ACCELERATING]
-        free = 3 if shape is None else 2
-        fit = least_squares(
-            wrong,
-            guess[:free],
-            bounds=(low[:free], high[:free]),
-            loss="soft_l1",
-            f_scale=FAR_OFF / abs(self.seek.way),
-        )
-        start, length = fit.x[:2]
-        doubt = max(ENDS_OFF * float(np.sqrt(np.mean(fit.fun**2))) * float(length), LEAST_OFF)
-        seek = replace(self.seek, start=float(start), end=float(start + length), doubt=doubt)
-        return seek, float(fit.x[2]) if shape is None else shape
-
-
-def _rough(position: F64, run: tuple[int, int], seek: Seek, width: int, noise: float) -> _Way | Seek:
+def _rough(position: F64, shown: tuple[int, int], seek: Seek, noise: float) -> Way | Seek:
     """What a seek is fitted to; or the seek, if it is too fast to be seen on its way."""
-    low, high = max(0, run[0] - 2 * width), min(len(position), run[1] + 2 * width)
+    low, high = shown
     done = (position[low:high] - seek.source) / (seek.target - seek.source)
     frames = np.arange(low, high, dtype=np.float64)
     half = int(np.argmax(done > 0.5))
@@ -378,7 +351,7 @@ def _rough(position: F64, run: tuple[int, int], seek: Seek, width: int, noise: f
     margin = (last - first) * QUARTER_TIME / (1 - 2 * QUARTER_TIME)
     if last - first + 2 * margin > LONG_FRAMES:
         frames, done = frames[clear], done[clear]
-    return _Way(frames, done, replace(seek, start=float(first - margin), end=float(last + margin)))
+    return Way(frames, done, abs(seek.way), float(first - margin), float(last + margin), seek.whole)
 
 
 def _crossed(done: F64, share: float, before: int) -> float:
@@ -392,23 +365,6 @@ def _crossed(done: F64, share: float, before: int) -> float:
     return float(at + (share - done[at]) / (done[at + 1] - done[at]))
 
 
-def _fitted(ways: list[_Way]) -> list[Seek]:
-    """Seeks with their starts and ends, all in the shapes of one arm.
-
-    An arm accelerates up to its top speed: the longer the way, the longer it coasts. A short way alone shows
-    its shape badly, and a wrong shape misplaces the ends.
-    """
-    if not ways:
-        return []
-    lengths = np.array([abs(way.seek.way) for way in ways])
-    alone = np.array([way.fit(None)[1] for way in ways])
-    weights = np.array([len(way.frames) for way in ways]) * lengths**2
-    order = np.argsort(lengths)
-    shared = np.empty(len(ways))
-    shared[order] = isotonic_regression(alone[order], weights=weights[order], increasing=False).x
-    return [way.fit(float(shape))[0] for way, shape in zip(ways, shared, strict=True)]
-
-
 def _ordered(seeks: list[Seek]) -> list[Seek]:
     """Seeks that do not overlap: where fits do, they meet in the middle."""
     for number in range(1, len(seeks)):
@@ -420,7 +376,9 @@ def _ordered(seeks: list[Seek]) -> list[Seek]:
     return seeks
 
 
-def _dwells(position: F64, gaps: NDArray[np.bool_], seeks: list[Seek]) -> list[Dwell]:
+def _dwells(
+    position: F64, gaps: NDArray[np.bool_], seeks: list[Seek], capture_hz: float | None
+) -> list[Dwell]:
     """What lies between seeks."""
     edges = [0.0, *(edge for seek in seeks for edge in (seek.start, seek.end)), float(len(position) - 1)]
     dwells = []
@@ -432,7 +390,10 @@ def _dwells(position: F64, gaps: NDArray[np.bool_], seeks: list[Seek]) -> list[D
         drift = 0.0
         if len(rest) >= 8:
             drift = float(np.polyfit(np.arange(len(rest)), rest, 1)[0]) * (len(rest) - 1)
-        dwells.append(Dwell(start, end, float(np.median(rest)), drift))
+        stroke = None
+        if abs(drift) >= LEAST_STROKE and _is_slow(drift, end - start, capture_hz):
+            stroke = "inward" if drift > 0 else "outward"
+        dwells.append(Dwell(start, end, float(np.median(rest)), drift, stroke=stroke))
     return dwells
 
 
@@ -485,7 +446,14 @@ def _cycle(seeks: list[Seek], places: tuple[float, ...]) -> Cycle | None:
     return Cycle(count, float(regular.mean()), float(regular.std()), (min(there), max(there)))
 
 
-def _strokes(position: F64, gaps: NDArray[np.bool_], dwells: list[Dwell], noise: float) -> tuple[Stroke, ...]:
+def _is_slow(way: float, frames: float, capture_hz: float | None) -> bool:
+    """Whether a movement is as slow as that of a sequential pass."""
+    return capture_hz is not None and abs(way) <= MOST_STROKE_HZ * frames / capture_hz
+
+
+def _strokes(
+    position: F64, gaps: NDArray[np.bool_], dwells: list[Dwell], noise: float, capture_hz: float | None
+) -> tuple[Stroke, ...]:
     """The slow ways between seeks, without the jumps back between them."""
     found = []
     for dwell in dwells:
@@ -497,7 +465,10 @@ def _strokes(position: F64, gaps: NDArray[np.bool_], dwells: list[Dwell], noise:
             source, target = float(position[one]), float(position[two])
             way = position[one : two + 1]
             jump = float(np.abs(way[JUMP_FRAMES:] - way[:-JUMP_FRAMES]).max(initial=0.0))
-            if two - one > JUMP_FRAMES and abs(target - source) - jump >= LEAST_STROKE:
+            if abs(target - source) - jump < LEAST_STROKE or two - one + 1 < LEAST_STROKE_FRAMES:
+                continue
+            steady = abs(float(np.corrcoef(np.arange(len(way)), way)[0, 1]))
+            if steady >= LEAST_STEADY and _is_slow(target - source, two - one, capture_hz):
                 found.append(Stroke(one, two, source, target))
     return tuple(found)
 

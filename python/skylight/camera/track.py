@@ -261,14 +261,26 @@ def _clip_notes(clip: Clip, decoded: int, sure: NDArray[np.bool_]) -> list[str]:
 
 
 def capture_rate(found: Track, options: Options, cycle_frames: float | None) -> rates.Rate:
-    """The rate at which the clip was shot."""
+    """The rate at which the clip was shot; a cycle is given in frames of the clip."""
+    clip = found.clip
+    if cycle_frames is not None:
+        cycle_frames *= clip.interval_frames
     if options.rate_hz is not None:
         return rates.Rate(options.rate_hz, "as given with --rate")
     if options.io_period_s is not None:
         return rates.by_period(cycle_frames, options.io_period_s)
-    if found.clip.capture_hz is not None:
-        return rates.Rate(found.clip.capture_hz, "as the camera wrote it into the file")
-    lamp = rates.by_lamp(found.lamp, found.clip.playback_hz)
+    if clip.capture_hz is not None:
+        return rates.Rate(clip.capture_hz, "as the camera wrote it into the file")
+    lamp = rates.by_lamp(_evenly(found.lamp, clip), clip.playback_hz)
     if lamp.capture_hz is None and options.rpm is not None:
         return rates.by_rotation(cycle_frames, options.rpm)
     return lamp
+
+
+def _evenly(lamp: F64, clip: Clip) -> F64:
+    """The lamps' brightness at even intervals, where frames are missing too."""
+    if not clip.variable:
+        return lamp
+    times_s = clip.times_s[: len(lamp)]
+    count = round(float(times_s[-1]) * clip.playback_hz) + 1
+    return np.interp(np.arange(count) / clip.playback_hz, times_s, lamp)

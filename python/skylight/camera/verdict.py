@@ -51,10 +51,6 @@ MIDDLES = {"od": 0.0, "md": 0.5, "id": 1.0}
 LEAST_WRITES, SPREAD_SHARE = 4, 0.5
 # Map merges and cleaning are also done during writes, elsewhere: this share of the seeks leads to the cache.
 MOST_OF_WRITES = 0.75
-# A stroke is slow and steady. The fastest pass: 20,000 tracks, fewer than any drive of this century has, at
-# one a revolution of 4 ms take 80 s. A head that jumps about within a narrow region draws no line.
-MOST_STROKE_HZ = 1 / 80
-LEAST_STROKE_FRAMES, LEAST_STEADY = 16, 0.8
 # Two strokes are of one zone if they share this part of the shorter.
 SAME_STROKE = 0.5
 LEAST_PAIRS = 2
@@ -259,8 +255,7 @@ def _located(seen: _Film, what: Property, position: float, signs: int, said: str
 
 def _strokes(seen: _Film) -> tuple[Finding, Finding]:
     """The direction of shingling and the serpentine region, from pairs of successive strokes of one zone."""
-    strokes = [one for one in seen.reading.strokes if _is_steady(seen.graph, one)]
-    pairs = [(one, two) for one, two in pairwise(strokes) if _shared(one, two) >= SAME_STROKE]
+    pairs = [(one, two) for one, two in pairwise(seen.reading.strokes) if _shared(one, two) >= SAME_STROKE]
     why = seen.no_scale()
     if seen.graph.time_s is None:
         why = f"{seen.graph.capture_why}: strokes cannot be told from seeks"
@@ -276,17 +271,6 @@ def _strokes(seen: _Film) -> tuple[Finding, Finding]:
     turning = [pair for pair in pairs if pair[0].inward != pair[1].inward]
     one_way = [pair for pair in pairs if pair[0].inward == pair[1].inward]
     return _shingling(seen, one_way, order, said), _serpentine(seen, turning, one_way, order)
-
-
-def _is_steady(graph: Graph, stroke: Stroke) -> bool:
-    """Whether a stroke is one of a sequential pass."""
-    first, last = int(stroke.start), int(stroke.end)
-    if graph.time_s is None or last - first + 1 < LEAST_STROKE_FRAMES:
-        return False
-    time_s, position = graph.time_s[first : last + 1], graph.position[first : last + 1]
-    steady = abs(float(np.corrcoef(time_s, position)[0, 1]))
-    fastest = MOST_STROKE_HZ * float(np.ptp(time_s))
-    return steady >= LEAST_STEADY and abs(stroke.target - stroke.source) <= fastest
 
 
 def _ends(*strokes: Stroke) -> tuple[float, float]:

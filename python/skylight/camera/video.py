@@ -73,6 +73,11 @@ class Clip:
         """Number of frames."""
         return len(self.times_s)
 
+    @property
+    def interval_frames(self) -> float:
+        """The mean interval between frames, in usual ones: more than 1 where frames are missing."""
+        return float(self.times_s[-1]) * self.playback_hz / (self.frames - 1)
+
 
 @cache
 def ffmpeg() -> str:

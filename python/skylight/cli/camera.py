@@ -1,5 +1,5 @@
-"""``skylight camera track|findings|render``: head positions from a slow-motion clip, what they show of the
-drive, and a clip of an emulated drive's head.
+"""``skylight camera track|findings|trace|render``: head positions from a slow-motion clip, what they show of
+the drive, and a clip of an emulated drive's head.
 
 ``skylight.camera`` does the work; this verb checks the options, shows progress and prints the result.
 """
@@ -43,7 +43,7 @@ Examples:
   skylight camera track clip.mp4 --known 0=1 --known 212=0     known positions
   skylight camera track clip.mp4 --io recording:found     command of each seek
   skylight camera findings found --recording run -o joined    what it shows
-  skylight probe sim:st5000as0011 --only cleaning --head-trace head.arrows
+  skylight camera trace st5000as0011 cleaning -o head.arrows    to film it
   skylight camera render head.arrows -o window.mp4 --start 3.2 --seconds 2
   skylight camera render head.arrows -o filmed.mp4 --filmed --size 224x160
 """
@@ -112,7 +112,7 @@ def _number(
 )
 @click.option(
     "--rate",
-    type=Number(1, 1e6),
+    type=Number(0.001, 1e6),
     metavar="HZ",
     help="Frames/s when it was shot. Default: inferred.",
 )
@@ -207,10 +207,11 @@ def _keep(
 
 def _print(found: Track, captured: Rate, reading: Reading, aligned: Io | None) -> None:
     """Prints what the clip shows."""
-    each_ms = None if captured.capture_hz is None else 1e3 / captured.capture_hz
+    from skylight.camera.files import cycle_ms, lasts_ms
 
-    def long(frames: float) -> str:
-        return f"{frames:.1f} frames" if each_ms is None else f"{frames * each_ms:.2f} ms"
+    def long(start: float, end: float) -> str:
+        lasts = lasts_ms(found, captured, start, end)
+        return f"{end - start:.1f} frames" if lasts is None else f"{lasts:.2f} ms"
 
     seeks = f"{format_count(len(reading.seeks))} seek{'s' if len(reading.seeks) != 1 else ''}"
     places = ", ".join(f"{place:.2f}" for place in reading.places[:8])
@@ -225,12 +226,14 @@ def _print(found: Track, captured: Rate, reading: Reading, aligned: Io | None) -
     ]
     if reading.cycle is not None:
         one, two = (reading.places[place] for place in reading.cycle.places)
-        each = f"{reading.cycle.frames:.2f} frames ({long(reading.cycle.frames)}) each"
+        each_ms = cycle_ms(found, captured, reading.cycle)
+        lasts = "" if each_ms is None else f" ({each_ms:.2f} ms)"
+        each = f"{reading.cycle.frames:.2f} frames{lasts} each"
         rows.append(("Cycle", f"{reading.cycle.count} between {one:.2f} and {two:.2f}, {each}"))
     if reading.pattern is not None:
         rows.append(("Strokes", f"{reading.pattern}: {', '.join(_strokes(reading))}"))
     rows += [
-        (f"Cleaning: {phase.name}", f"{long(phase.end - phase.start)} at {phase.position:.2f}")
+        (f"Cleaning: {phase.name}", f"{long(phase.start, phase.end)} at {phase.position:.2f}")
         for phase in reading.cleaning
     ]
     if aligned is not None:
@@ -243,7 +246,7 @@ def _print(found: Track, captured: Rate, reading: Reading, aligned: Io | None) -
         table(
             ("Seek", "Start", "End", "± frames", "Takes", "From", "To", *(("I/O",) if aligned else ())),
             [(str(number + 1), f"{one.start:.1f}", f"{one.end:.1f}", f"{one.doubt:.1f}",
-              long(one.end - one.start),
+              long(one.start, one.end),
               f"{one.source:.3f}", f"{one.target:.3f}" + ("" if one.whole else " (cut)"),
               *((commands[number],) if aligned else ()))
              for number, one in enumerate(reading.seeks[:SHOWN_SEEKS])],
@@ -330,6 +333,31 @@ def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None,
         line(f"note: {note}")
     if out is not None:
         line(f"Report: {out / 'report.html'}")
+
+
+@camera.command(epilog=_EPILOG, short_help="Let an emulated drive do what is worth filming.")
+@click.argument("drive")
+@click.argument("scene", type=click.Choice(["cleaning", "passes"]))
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), default="head.arrows", metavar="FILE",
+    show_default=True, help="The head trace, which render films.",
+)  # fmt: skip
+@_number(
+    "--at", Number(0, 0.99), 0.75, "SHARE", "With cleaning: where the band lies, as a share of the drive."
+)
+def trace(drive: str, scene: str, out: Path, at: float) -> None:
+    """Trace the head of an emulated drive while it cleans a band, or is read over long ways at its outer,
+    middle and inner diameter, and say how to film that."""
+    from skylight.camera.filmed_scenes import play
+
+    done = play(drive.removeprefix("sim:"), scene, out, at)
+    line(f"Head trace: {done.kept}")
+    video = out.with_suffix(".mp4")
+    line(
+        f"Film it: skylight camera render {out} -o {video} --filmed --start {done.start_s:g}"
+        f" --seconds {done.seconds:g} --rate {done.rate_hz:g}"
+    )
+    line(f"Track it: skylight camera track {video} --rate {done.rate_hz:g} -o found")
 
 
 @camera.command(epilog=_EPILOG, short_help="Film the head of an emulated drive.")

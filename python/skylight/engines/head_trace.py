@@ -72,7 +72,7 @@ class HeadTraceFile:
         try:
             self._file: IO[bytes] = path.open("xb")
         except FileExistsError as error:
-            raise UsageError(f"{path}: already exists; give --head-trace another name") from error
+            raise UsageError(f"{path}: already exists; choose another name") from error
         except OSError as error:
             raise self._unkept(error) from error
         options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
