@@ -23,6 +23,7 @@ __all__ = [
     "conditions_check",
     "conditions_toml",
     "cut_pieces",
+    "host_ask",
     "host_survey",
     "host_unfinished",
     "image_check",
@@ -191,6 +192,10 @@ class HostError(Exception):
     kind: Literal["refused", "failed", "unkept", "interrupted"]
     times: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None
     """(submit_ns, complete_ns) of the batch so far, 0 where a row did not complete."""
+
+def host_ask(path: str, command: bytes, length: int) -> bytes:
+    """What a disk returns to a SCSI command that only asks (the SG_IO ioctl), at most so many bytes. Raises
+    OSError where it refuses, or nobody passes the command on."""
 
 def host_survey(root: str | None = None) -> list[dict[str, str | int | bool | None]]:
     """All disks of this machine: what each is and declares, its bus, and what a probe may do to it. Raises

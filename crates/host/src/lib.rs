@@ -52,7 +52,7 @@ pub use erase::{Erase, Offer, Progress, Unfinished, unfinished};
 pub use error::{ColumnError, EraseFailure, Failure, HostError, NotRestored, Reason, Refusal, RefusalReason};
 pub use identity::{Declared, Identity, Kind};
 pub use settings::{RestoreNote, Setting, State, Switch};
-pub use sg_io::CommandFault;
+pub use sg_io::{CommandFault, ask};
 pub use survey::{Probe, Surveyed, survey};
 pub use sysfs::Sysfs;
 pub use zone_failure::{ZoneFailure, ZoneFault};

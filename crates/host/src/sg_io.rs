@@ -6,12 +6,17 @@
 //! Sources: Linux `include/scsi/sg.h`; SPC-5, sense data (fixed and descriptor format).
 
 use std::fmt;
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 /// Time that a command may take: to finish a zone may be to write all of it, 2 GiB at 80 MB/s, four times over.
 pub const TIMEOUT: Duration = Duration::from_secs(120);
+/// Time that a question may take.
+const ASK_TIMEOUT: Duration = Duration::from_secs(10);
 /// A sense buffer as large as sense data can be (SPC-5, sense data), bytes.
 const SENSE_BYTES: usize = 252;
 
@@ -195,6 +200,23 @@ impl<F: AsFd + fmt::Debug> Exchange for SgIo<F> {
             status: u32::from(header.host_status) << 8 | u32::from(header.status),
             sense: sense[..written].to_vec(),
         })
+    }
+}
+
+/// What a disk returns to a command that only asks, at most `length` bytes; it is opened for reading.
+///
+/// # Errors
+/// If the disk cannot be opened, or refuses the command, or nobody passes it on.
+pub fn ask(path: &Path, command: &[u8], length: usize) -> io::Result<Vec<u8>> {
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+    let mut data = vec![0; length];
+    let reply = SgIo { file }.exchange(command, Transfer::In(&mut data), ASK_TIMEOUT)?;
+    match reply.fault() {
+        Some(fault) => Err(fault.into()),
+        None => {
+            data.truncate(reply.transferred);
+            Ok(data)
+        }
     }
 }
 

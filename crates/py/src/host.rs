@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict};
 use skylight_host::{
     Access, Columns, Device, End, Erase, HostError as Error, Identity, Log, Progress, Refusal, RefusalReason,
     Setting, Switch, Sysfs, Unfinished, Zone,
@@ -39,6 +39,7 @@ type Column<'py, T> = PyReadonlyArray1<'py, T>;
 pub fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<HostDevice>()?;
     module.add_class::<HostSwitch>()?;
+    module.add_function(wrap_pyfunction!(host_ask, module)?)?;
     module.add_function(wrap_pyfunction!(host_survey, module)?)?;
     module.add_function(wrap_pyfunction!(host_unfinished, module)?)?;
     module.add("HostError", module.py().get_type::<HostError>())
@@ -70,6 +71,13 @@ fn host_survey(py: Python<'_>, root: Option<PathBuf>) -> PyResult<Bound<'_, PyAn
     let sysfs = root.map_or_else(Sysfs::default, |root| Sysfs::at(&root));
     let disks = py.detach(|| skylight_host::survey(&sysfs)).map_err(|error| host_error(py, &error))?;
     object_of(py, &disks)
+}
+
+/// What a disk returns to a SCSI command that only asks, at most so many bytes. Raises OSError.
+#[pyfunction]
+fn host_ask(py: Python<'_>, path: PathBuf, command: Vec<u8>, length: usize) -> PyResult<Bound<'_, PyBytes>> {
+    let data = py.detach(|| skylight_host::ask(&path, &command, length))?;
+    Ok(PyBytes::new(py, &data))
 }
 
 /// What an earlier erase left on a device, by the notes in a folder: "released", "running", or None; with the share

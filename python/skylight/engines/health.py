@@ -5,16 +5,13 @@ Nothing is changed on the disk. A disk that shows neither is not watched: its `H
 
 Sources: Linux Documentation/hwmon/drivetemp.rst (`temp1_input`, `temp1_max`, m°C) and
 Documentation/ABI/testing/sysfs-class-hwmon; ATA8-ACS, clause 7.52 (SMART READ DATA); SAT-4, ATA PASS-THROUGH
-(16); SPC-4, clauses 6.6 (LOG SENSE) and 7.3 (log pages: Write and Read Error Counters, Temperature); Linux
-include/scsi/sg.h (`struct sg_io_hdr`). Of the table of attributes ATA fixes no layout: the one
-read is SFF-8035i's, which vendors keep, and the numbers of the attributes are those of smartmontools'
-drivedb.h.
+(16); SPC-4, clauses 6.6 (LOG SENSE) and 7.3 (log pages: Write and Read Error Counters, Temperature). Of the
+table of attributes ATA fixes no layout: the one read is SFF-8035i's, which vendors keep, and the numbers of
+the attributes are those of smartmontools' drivedb.h.
 """
 
 from __future__ import annotations
 
-import ctypes
-import fcntl
 import os
 import re
 from collections.abc import Callable
@@ -22,9 +19,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-SG_IO = 0x2285
-_TIMEOUT_MS = 10_000
-_FROM_DRIVE = -3  # SG_DXFER_FROM_DEV
+from skylight import _native
+
 _SMART_BYTES = 512
 _SMART_READ_DATA = bytes.fromhex("85 08 0e 00 d0 00 01 00 00 00 4f 00 c2 00 b0 00")
 """ATA PASS-THROUGH (16): PIO data-in of one block, SMART READ DATA."""
@@ -68,40 +64,12 @@ class Health:
         return self.temperature_c is not None or bool(self.counters)
 
 
-class _SgIoHeader(ctypes.Structure):
-    """`struct sg_io_hdr` (include/scsi/sg.h)."""
-
-    _fields_ = (
-        ("interface_id", ctypes.c_int), ("dxfer_direction", ctypes.c_int), ("cmd_len", ctypes.c_ubyte),
-        ("mx_sb_len", ctypes.c_ubyte), ("iovec_count", ctypes.c_ushort), ("dxfer_len", ctypes.c_uint),
-        ("dxferp", ctypes.c_void_p), ("cmdp", ctypes.c_void_p), ("sbp", ctypes.c_void_p),
-        ("timeout", ctypes.c_uint), ("flags", ctypes.c_uint), ("pack_id", ctypes.c_int),
-        ("usr_ptr", ctypes.c_void_p), ("status", ctypes.c_ubyte), ("masked_status", ctypes.c_ubyte),
-        ("msg_status", ctypes.c_ubyte), ("sb_len_wr", ctypes.c_ubyte), ("host_status", ctypes.c_ushort),
-        ("driver_status", ctypes.c_ushort), ("resid", ctypes.c_int), ("duration", ctypes.c_uint),
-        ("info", ctypes.c_uint),
-    )  # fmt: skip
-
-
 def _received(path: str, words: bytes, length: int) -> bytes | None:
     """What a command of a disk returns, at most so many bytes; None where it fails or nobody passes it on."""
-    command = ctypes.create_string_buffer(words, len(words))
-    sense, data = ctypes.create_string_buffer(32), ctypes.create_string_buffer(length)
-    header = _SgIoHeader(
-        interface_id=ord("S"), dxfer_direction=_FROM_DRIVE, cmd_len=len(words), mx_sb_len=32,
-        dxfer_len=length, dxferp=ctypes.addressof(data), cmdp=ctypes.addressof(command),
-        sbp=ctypes.addressof(sense), timeout=_TIMEOUT_MS,
-    )  # fmt: skip
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            fcntl.ioctl(descriptor, SG_IO, header)
-        finally:
-            os.close(descriptor)
+        return _native.host_ask(path, words, length)
     except OSError:
         return None
-    bad = header.status or header.host_status
-    return None if bad else data.raw[: length - max(header.resid, 0)]
 
 
 def read_smart(path: str) -> bytes | None:
