@@ -546,7 +546,7 @@ def _limits(
             # Where it ended is not known well enough for places; but these may be what the blocks used up.
             least = sum(fill.places for fill in fills[:-1]) + fills[-1].earliest * max(fills[-1].quanta, 1)
             return None, (None if used >= (1 - 2 * SAME) * least else blocks.writes)
-    # What leaves a volatile cache with a FLUSH need not take the places above a watermark, as a lone write may.
+    # A lone write may take the places above a watermark, what leaves a volatile cache need not.
     watermark = LOWEST_WATERMARK if blocks.entries_a_group else 1.0
     if places is not None and used >= (1 - 2 * SAME) * watermark * places:
         return places, None  # places ran out first
