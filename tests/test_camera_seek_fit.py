@@ -83,6 +83,20 @@ def test_a_fit_that_ends_at_its_limit_takes_as_long_as_others() -> None:
     assert (among.start + among.end) / 2 == pytest.approx((few.start + few.end) / 2, abs=0.2)
 
 
+def test_a_seek_that_one_frame_shows_takes_as_long_as_others(rng: np.random.Generator) -> None:
+    # As in film 1132 at 320 frames/s, where it is 2.4 frames long. Taken for one frame long, ends are up to
+    # 0.76 off.
+    rate_hz = 320.0
+    ways = np.abs(np.diff(PLACES))
+    wrong = []
+    for phase in rng.uniform(0, 1, 10):
+        motion, truth = movement(rate_hz, 0.001 + 0.012 * np.sqrt(ways), (6 + phase) / rate_hz)
+        seen = positions(motion, rate_hz)
+        seeks = read(seen + rng.normal(0, 0.001, len(seen)), np.ones(len(seen)), rate_hz).seeks
+        wrong.append(off(seeks, truth))
+    assert np.max(wrong) < 0.4
+
+
 def test_seeks_that_are_seen_well_keep_their_own_times(rng: np.random.Generator) -> None:
     # An arm whose times scatter, as where some seeks wait for a write to settle.
     rate_hz = 5000.0

@@ -3,7 +3,7 @@
 `track` turns a film of a head, seen through a window in the cover, into columns: time, position between the
 outer (0) and the inner (1) diameter, confidence. `seek_detection` turns such columns into dwells, seeks,
 periods, strokes and the phases of a cleaning. `render` is the virtual window: a film of an emulated drive,
-drawn from its head trace, with the truth beside it.
+drawn from its head trace, with the truth beside it; `filmed_scenes` makes traces that are worth it.
 
 Invariants:
 - Nothing here imports OpenCV or starts ffmpeg when it is imported: both belong to the extra `video`, and

@@ -344,7 +344,10 @@ def _rough(position: F64, shown: tuple[int, int], seek: Seek, noise: float) -> W
     if seen.sum() < 2 or np.ptp(done[seen]) < LEAST_SEEN_WAY:
         # It lies between the frames around it.
         middle = float(frames[np.argmax(seen)] if seen.any() else frames[half] - 0.5)
-        return replace(seek, start=middle - 0.5, end=middle + 0.5)
+        start, end = middle - 0.5, middle + 0.5
+        if seen.sum() == 1:  # the one frame says when it was, if others say how long it takes
+            return Way(frames, done, abs(seek.way), start, end, seek.whole, seen=False)
+        return replace(seek, start=start, end=end)
     first = frames[0] + _crossed(done, QUARTER, half)
     last = frames[-1] - _crossed(1 - done[::-1], QUARTER, len(done) - 1 - half)
     # An arm under one acceleration and as much brake does a quarter of its way in 0.35 of its time.

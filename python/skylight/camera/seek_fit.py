@@ -64,6 +64,8 @@ class Way:
     end: float
     whole: bool = True
     """Whether the clip shows the rest before and after it."""
+    seen: bool = True
+    """Whether enough frames show it on its way for a fit of its own; if not, it is known to a frame."""
 
     @property
     def rough(self) -> float:
@@ -103,17 +105,20 @@ def fitted(ways: Sequence[Way]) -> list[Ends]:
     if not ways:
         return []
     shapes = _shapes(ways)
-    ends = [_fit(way, shape)[0] for way, shape in zip(ways, shapes, strict=True)]
-    whole = [number for number, way in enumerate(ways) if way.whole]
-    doubtful = [number for number in whole if ends[number].in_doubt]
-    if len(whole) <= LEAST_OTHERS:
+    ends = [
+        _fit(way, shape)[0] if way.seen else Ends(way.start, way.end, NEAR_FRAMES, found=False)
+        for way, shape in zip(ways, shapes, strict=True)
+    ]
+    others = [way.whole and way.seen for way in ways]
+    if sum(others) <= LEAST_OTHERS:
         return ends
-    lengths = np.array([ways[number].length for number in whole])
-    off = np.array([ends[number].doubt for number in whole])
+    doubtful = [number for number, way in enumerate(ways) if way.whole and ends[number].in_doubt]
+    lengths = np.array([way.length for way in ways])
+    off = np.where(others, [one.doubt for one in ends], np.inf)
     for _ in range(ROUNDS if doubtful else 0):
-        times = np.array([ends[number].time for number in whole])
+        times = np.array([one.time for one in ends])
         for number in doubtful:
-            takes = _time_of(whole.index(number), lengths, times, off)
+            takes = _time_of(number, lengths, times, off)
             ends[number] = _fit_held(ways[number], shapes[number], takes, ends[number].doubt)
     return ends
 
@@ -124,13 +129,14 @@ def _shapes(ways: Sequence[Way]) -> list[float]:
     An arm accelerates up to its top speed: the longer the way, the longer it coasts. A short way alone shows
     its shape badly, and a wrong shape misplaces the ends.
     """
-    lengths = np.array([way.length for way in ways])
-    alone = np.array([_fit(way, None)[1] for way in ways])
-    weights = np.array([len(way.frames) for way in ways]) * lengths**2
-    order = np.argsort(lengths)
-    shared = np.empty(len(ways))
-    shared[order] = isotonic_regression(alone[order], weights=weights[order], increasing=False).x
-    return [float(shape) for shape in shared]
+    seen = sorted((way for way in ways if way.seen), key=lambda way: way.length)
+    if not seen:
+        return [MOST_ACCELERATING] * len(ways)
+    lengths = np.array([way.length for way in seen])
+    alone = np.array([_fit(way, None)[1] for way in seen])
+    weights = np.array([len(way.frames) for way in seen]) * lengths**2
+    shared = isotonic_regression(alone, weights=weights, increasing=False).x
+    return [float(np.interp(way.length, lengths, shared)) for way in ways]
 
 
 def _fit(way: Way, shape: float | None) -> tuple[Ends, float]:
