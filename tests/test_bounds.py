@@ -72,8 +72,8 @@ def test_more_data_takes_longer_where_a_drive_cleans_before_each_part_of_a_write
 
 def test_time_is_kept_back_for_a_command_that_takes_longer_than_those_before_it() -> None:
     bound = after(1_000)
-    bound.spend_ns(11_100 * S)
-    assert bound.left_ns == 1_900 * S and bound.fits(WRITES) == 0, "twice as long as the slowest: 2,000 s"
+    bound.spend_ns(11_750 * S)
+    assert bound.left_ns == 1_250 * S and bound.fits(WRITES) == 0, "a third longer than the slowest: 1,300 s"
     assert bound.why == "3 h 53 min of device time"
     assert after(1_000).fits(WRITES) >= 1
 
@@ -111,6 +111,11 @@ class TestSession:
     def test_a_stop_that_comes_first_is_no_bound(self, tmp_path: Path) -> None:
         with session(Bound(10**6 * S, 10 * 4096), tmp_path / "r") as (one, _):
             assert len(one.run("writes", WRITES, until=Stop(S // 2))) == 1
+
+    def test_a_stop_counts_across_the_command_that_the_bound_was_looked_at_for(self, tmp_path: Path) -> None:
+        with session(Bound(10**6 * S, 1 << 40), tmp_path / "r", 20 * S) as (one, engine):
+            assert len(one.run("writes", WRITES, until=Stop(S, count=3, within=8))) == 3
+            assert engine.sent == 3
 
     def test_pauses_are_device_time(self, tmp_path: Path) -> None:
         with session(Bound(1_000 * S, 1 << 40), tmp_path / "r") as (one, engine):

@@ -18,6 +18,7 @@ from skylight.evidence import Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
+from skylight.probe import forced_writes
 from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half_band
 from skylight.probe.cleaning.half_band import MOST_OUT_PAUSES
 from skylight.probe.cleaning.rate import BEGUN, ORDER, Round, places
@@ -87,10 +88,15 @@ def test_pauses_too_short_for_a_band_show_when_cleaning_begins(drive: str, tmp_p
     assert {mark.name: mark.outcome for mark in marks} == {mark.name: "right" for mark in marks}
 
 
+@pytest.mark.parametrize("forced", [False, True])
 @pytest.mark.parametrize("drive", ["97608", "97019"])
-def test_half_a_band_is_not_brought_out_block_by_block(drive: str, tmp_path: Path) -> None:
+def test_half_a_band_is_not_brought_out_block_by_block(
+    drive: str, forced: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Reads around each write left each 64 KiB in an entry of its own, so that a band took a third longer, or
-    three stretches did not fit into the cache."""
+    three stretches did not fit into the cache; a queue of one leaves few together."""
+    if not forced:
+        monkeypatch.setattr(forced_writes, "obeyed", lambda _: False)
     given = conditions_text(DRAWN, int(drive))
     evidence, known, truth = measured(drive, tmp_path, given, (*HINTS, "rotation_ns"))
     findings = CleaningTest().infer(evidence, known)

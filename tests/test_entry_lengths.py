@@ -45,7 +45,9 @@ def test_what_is_found_holds_what_was_written(seed: int) -> None:
     found = [
         each
         for advances in lengths.advances(ends, TURN_NS, likely)
-        for each in lengths.entries_of(advances, about, (time - TIME_TO, time + TIME_TO), skews, GAP)
+        for each in lengths.entries_of(
+            lengths.fits(advances, about, (time - TIME_TO, time + TIME_TO), skews, GAP)
+        )
     ]
     assert any(low - 0.03 <= 1 + band / quantum <= high + 0.03 for low, high in found), (seed, found)
     assert max(high for _, high in found) - min(low for low, _ in found) < 3.5 / quantum
@@ -58,7 +60,7 @@ def test_a_length_is_known_to_the_gap_alone() -> None:
     best = lengths.advances(ends, TURN_NS, lengths.likely_turns(0.45, (0.18, 0.24)))[0]
     assert best.quantum == pytest.approx(0.45 * 1.2, abs=2e-3)
     time = out_of_band_time(0.1, 1.4, 0.2)
-    (bounds,) = lengths.entries_of(best, 0.45, (time - 0.1, time + 0.1), (0.18, 0.24), 0.05)
+    (bounds,) = lengths.entries_of(lengths.fits(best, 0.45, (time - 0.1, time + 0.1), (0.18, 0.24), 0.05))
     assert bounds == pytest.approx((1 + 1.4 / 0.45 - 0.05, 1 + 1.4 / 0.45), abs=0.02)
 
 

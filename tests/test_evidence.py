@@ -110,6 +110,7 @@ class TestStop:
         )  # fmt: skip
         assert Stop(30, 2, 2).reached(log)
         assert not Stop(30, 3, 3).reached(log)
+        assert Stop(30, 2, 2).after(log) == Stop(30, 1, 2) and Stop(99, 2, 2).after(log) == Stop(99, 2, 2)
         assert Stop(99, 2, 2, alone_ns=40).reached(log) and not Stop(99, 2, 2, alone_ns=41).reached(log)
         assert Stop(40).reached(log) and not Stop(41).reached(log)
         assert not Stop(0).reached(IoLog.joined([]))

@@ -17,6 +17,7 @@ from skylight.engines.sim import SimEngine
 from skylight.evidence import I64, U64, IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import before_stalls, rare_period, slow_ones
+from skylight.probe import forced_writes
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
 from skylight.probe.journal.entry_space import Footprints, Run
@@ -483,7 +484,12 @@ class TestSplits:
         assert splits.split is None or not splits.confirmed()
 
 
-def test_a_cache_that_ignores_flush_hides_the_journal(tmp_path: Path) -> None:
+def test_a_cache_that_ignores_flush_hides_the_journal_but_for_fua(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finding, _ = probed(1003, 'volatile_cache = "ignores-flush"', tmp_path / "forced")
+    assert finding["journal_quantum_bytes"].known
+    monkeypatch.setattr(forced_writes, "obeyed", lambda _: False)
     finding, outcomes = probed(1003, 'volatile_cache = "ignores-flush"', tmp_path / "r")
     assert not any(each.known for each in finding.values())
     assert "FLUSH does not empty" in finding["journal_quantum_bytes"].why

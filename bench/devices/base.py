@@ -127,7 +127,9 @@ class Device(ABC):
     def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         """Runs the batch in groups of `depth`."""
         submit, complete = np.zeros(len(io), np.uint64), np.zeros(len(io), np.uint64)
-        ops, offsets, sizes = io.op.tolist(), io.offset.tolist(), io.size.tolist()
+        # None of them has FUA; what a kernel does about that, a FLUSH behind the write, is not modelled.
+        op = np.where(io.op == int(Op.WRITE_FUA), WRITE, io.op)
+        ops, offsets, sizes = op.tolist(), io.offset.tolist(), io.size.tolist()
         watch, done = Watch(until), 0
         while done < len(io):
             at_ns, last_ns, stop = self.now_ns, self.now_ns, False

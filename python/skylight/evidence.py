@@ -14,7 +14,7 @@ Source: docs/architecture.md, "Five ideas that carry everything", 3.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Literal
 
@@ -234,6 +234,13 @@ class Stop:
         """Checks that the numbers are valid."""
         if self.latency_ns < 0 or not 1 <= self.count <= self.within <= 64:
             raise ValueError(f"not a stop: {self}")
+
+    def after(self, log: IoLog) -> Stop:
+        """A stop that is reached no later by the commands that follow a log: those of its last that were slow
+        count. The two together show whether this one is."""
+        last = np.sort(log.complete_ns)[-self.within :]
+        slow = log.latency_ns[np.isin(log.complete_ns, last)] >= self.latency_ns
+        return replace(self, count=max(self.count - int(np.count_nonzero(slow)), 1))
 
     def reached(self, log: IoLog) -> bool:
         """Whether the I/Os of a log reach the stop, in completion order."""

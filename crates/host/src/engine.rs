@@ -279,15 +279,20 @@ impl Engine {
         let fd = Fd(batch.fd);
         let (offset, size) = (batch.columns.offset[row], batch.columns.size[row]);
         match code::decode(batch.columns.op[row]) {
-            Some((Op::Write, _)) => {
+            Some((Op::Write, flags)) => {
+                // The kernel sends FUA where the device has it, and a FLUSH behind the write where not.
+                let force = if flags.fua { libc::RWF_DSYNC } else { 0 };
                 batch.counters.writes += 1;
                 batch.counters.write_bytes += u64::from(size);
                 self.writes.stamp(slot, offset, size as usize);
                 let buffer = self.writes.slot(slot);
                 if self.fixed {
-                    opcode::WriteFixed::new(fd, buffer, size, WRITE_BUFFERS).offset(offset).build()
+                    opcode::WriteFixed::new(fd, buffer, size, WRITE_BUFFERS)
+                        .offset(offset)
+                        .rw_flags(force)
+                        .build()
                 } else {
-                    opcode::Write::new(fd, buffer, size).offset(offset).build()
+                    opcode::Write::new(fd, buffer, size).offset(offset).rw_flags(force).build()
                 }
             }
             Some((Op::Flush, _)) => {

@@ -30,6 +30,9 @@ SLOW_MARGIN = 2
 """How many times as long as the slowest so far the next commands of a slow drive may take. Chosen: a longer
 write of a drive that cleans for each has waited 1.3 times as long."""
 
+NEXT_MARGIN = 1.3
+"""The same of one command more, for which that time is kept back."""
+
 MOST_LATE = 0.25
 """Of a bound, at most this share is kept back, but for what the slowest command so far took."""
 
@@ -99,7 +102,7 @@ class Bound:
 
     def _kept_back_ns(self, growth: float) -> float:
         """Device time that is kept for one command more."""
-        likely_ns = max(SLOW_MARGIN, growth) * self._seen_ns(1)
+        likely_ns = max(NEXT_MARGIN, growth) * self._seen_ns(1)
         return max(self._late_ns, min(likely_ns, MOST_LATE * self.device_ns))
 
     def fits_pause(self, pause_ns: int) -> bool:

@@ -246,6 +246,8 @@ class Session(StepNames):
         it. Of a budget the step may take that share; what it may take is kept as the parameter `left_ns`."""
         if name != FILLED:
             self._fill_ahead(io)
+        if self._jobs is not None and np.any(io.op == int(Op.WRITE_FUA)):
+            io = io.part(0, 0)  # the program that runs jobs has none: nothing is seen of them
         name = self._named(name)
         limit_ns = None if self._budget is None else self._budget.limit_ns(share)
         kept = self._recorded(name, "run")
@@ -514,8 +516,8 @@ class Session(StepNames):
         first, piece = 0, self._first_piece() if order.depth == 1 else LARGEST_PIECE_IOS
         recent = EMPTY_LOG
         while asked := self._allowed(order, order.io.part(first, first + piece)):
-            stop = until if self._bound is None else self._bound.stop(order.depth, until)
-            log = self._piece(order, asked, stop)
+            stop = until if until is None else until.after(recent)
+            log = self._piece(order, asked, self._bound.stop(order.depth, stop) if self._bound else stop)
             first += len(log)
             logs.append(log)
             if until is not None:

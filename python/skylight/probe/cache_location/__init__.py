@@ -29,6 +29,8 @@ from skylight.probe.cache_location.findings import FINDINGS, LOCATION
 from skylight.probe.cache_location.measure import CYCLES, FRAGMENTS, PLACES, WRITES, measure
 from skylight.probe.cache_location.verdict import REGIONS, Seen, judge
 from skylight.probe.drive_type.findings import DRIVE_TYPE
+from skylight.probe.flushed import volatile
+from skylight.probe.forced_writes import ForcedWrites, obeyed
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
 MOST_S, LIKELY_S = 1_200.0, 40.0
@@ -75,8 +77,11 @@ class CacheLocation(ProcedureTest[Seen]):
         """Writes fragments and reads them; nothing where no cache on disk can be."""
         if not is_shingled(steps) or _without_disk_cache(steps.known) is not None:
             return
-        with steps.settings("settings", write_cache=False, look_ahead=False):
-            measure(steps, seen)
+        with steps.settings("settings", write_cache=False, look_ahead=False) as report:
+            # What waits in volatile memory for a cache that is full is not in that cache.
+            zoned = steps.zones("zoned") is not None
+            hidden = not zoned and volatile(steps, reported=report.write_cache) == "ignores-flush"
+            measure(ForcedWrites(steps) if hidden and obeyed(steps) else steps, seen)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """The one finding."""

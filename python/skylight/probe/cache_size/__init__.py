@@ -4,8 +4,9 @@ What there is to count depends on the kind of cache (`skylight.probe.band_size.c
 zones are counted one by one after one was filled (`cache_parts`), which costs thousands of writes and not
 millions; a journal is filled, with writes of whole quanta and with blocks (`journal`).
 
-Where a volatile cache ignores FLUSH, parts are counted with reads around each write
-(`skylight.probe.destage_by_read`); a journal is not, for its quantum does not show.
+Where a volatile cache ignores FLUSH, all writes have FUA if that is obeyed (`skylight.probe.forced_writes`);
+else parts are counted with reads around each write (`skylight.probe.destage_by_read`), and a journal is not,
+for its quantum does not show.
 
 Invariant: a limit that was not met is unknown, never a number.
 Source: Skylight (FAST '15), section 4.6, Tests 6 to 8, Figure 14, Table 2; docs/figures.md, rows S6a to S8b.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.probe import Cost, Figure, destage_by_read
+from skylight.probe import Cost, Figure, destage_by_read, forced_writes
 from skylight.probe.band_size import cache_parts as kinds
 from skylight.probe.band_size.cache_parts import Kind
 from skylight.probe.cache_size import cache_parts, journal, verdict
@@ -28,6 +29,7 @@ from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.flushed import FlushedSteps, volatile
+from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.procedure import (
     ProcedureTest,
     Replay,
@@ -100,7 +102,9 @@ class CacheSize(ProcedureTest[Seen]):
             seen.begun = True
             cache = volatile(steps, reported=report.write_cache)
             seen.ignores_flush = cache == "ignores-flush"
-            if seen.ignores_flush:
+            if seen.ignores_flush and forced_writes.obeyed(steps):
+                steps, cache, seen.ignores_flush = ForcedWrites(steps), "off", False
+            elif seen.ignores_flush:
                 if not destage_by_read.empties(steps):
                     return
                 steps = ReadAround(steps)

@@ -27,10 +27,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skylight.evidence import F64, IoBatch, IoLog, Stop
+from skylight.infer.host_clock import tick_ns
 from skylight.infer.stalls import MISSED_TURNS, MOST, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, spread
+from skylight.probe.cache_size import entry_time
 from skylight.probe.cache_size.fill import BLOCK, Check, Fill, told_bytes
 from skylight.probe.flushed import FlushedSteps
+from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.procedure import Steps, bisected
 from skylight.probe.reset import State
 
@@ -81,11 +84,13 @@ class Rate:
 @dataclass(frozen=True, slots=True)
 class Entries:
     """Lone blocks on an erased drive: when writes were done, and reads of the first of them (ns). `longer`
-    is when lone writes of several quanta were done, each an entry, by how many these are."""
+    is when lone writes of several quanta were done, each an entry, by how many these are; `whole_ns` what an
+    entry takes, where the time of its out-of-band data alone is not known at all."""
 
     done_ns: F64
     read_ns: F64
     longer: dict[int, F64]
+    whole_ns: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +134,10 @@ class Lone:
 
     @staticmethod
     def of(log: IoLog) -> Lone:
-        """Robust: from the quartiles."""
+        """Robust: from the quartiles, which a coarse clock rounds alike, and the median too."""
         low, median, high = np.percentile(log.latency_ns, [25, 50, 75])
-        return Lone(float(median), 1.25 * float(high - low) / 1.35 / max(len(log), 1) ** 0.5)
+        rounded_ns = tick_ns(log.submit_ns, log.complete_ns) / 12**0.5
+        return Lone(float(median), max(1.25 * float(high - low) / 1.35 / max(len(log), 1) ** 0.5, rounded_ns))
 
 
 class Quanta:
@@ -431,7 +437,14 @@ def _entries(steps: Steps, quantum: int) -> Entries | None:
         if quanta * quantum <= ENTRY_SURE * most and steps.reset(f"entries-{quanta}-erase"):
             log = steps.run(f"entries-{quanta}", _writes(steps, 0, LONG_ENTRIES, quanta * quantum))
             longer[quanta] = log.complete_ns.astype(np.float64)
-    return Entries(done_ns, back.complete_ns.astype(np.float64), longer)
+    whole_ns, turn_ns = None, steps.known.number("rotation_ns")
+    out_of_band = steps.known.get("out_of_band_ns")
+    if isinstance(steps, ForcedWrites):
+        out_of_band = None  # what FUA adds to a write is not known
+    if turn_ns is not None and out_of_band is not None and out_of_band.interval is None:
+        steps.reset("paused-erase")
+        whole_ns = entry_time.measured(steps, turn_ns)
+    return Entries(done_ns, back.complete_ns.astype(np.float64), longer, whole_ns)
 
 
 def _rate(steps: Steps, quantum: int) -> Rate | None:

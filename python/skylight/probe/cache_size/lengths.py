@@ -104,15 +104,28 @@ def likely_turns(one: float, skews: Interval) -> Interval:
     return one * (1 + skews[0]) * (1 - TRACK_TO), one * (1 + skews[1]) * (1 + TRACK_TO)
 
 
-def entries_of(
-    found: Advances, one: float, times: Interval, skews: Interval, most_gap: float
-) -> list[tuple[float, float]]:
-    """Out-of-band data and quantum of an entry, in quanta: the least and the most for each number of whole
-    revolutions, and of starts of tracks, that the time of the out-of-band data allows (`times`, in
-    revolutions). `one` is a quantum in tracks, about; behind an entry lie up to `most_gap` quanta of nothing.
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """One way in which the time of an entry, its whole revolutions and a skew go together: out-of-band data
+    of `least` to `most` quanta, a quantum being so many `tracks`."""
+
+    turns: int
+    crossed: int
+    skew: float
+    tracks: float
+    least: float
+    most: float
+
+
+def fits(
+    found: Advances, one: float, times: Interval, skews: Interval, most_gap: float, *, of_entry: bool = False
+) -> list[Fit]:
+    """All ways, by whole revolutions and by starts of tracks, that the time of the
+    out-of-band data allows (`times`, in revolutions). `one` is a quantum in tracks, about; an entry has
+    up to `most_gap` quanta of nothing behind it. With `of_entry` times are of out-of-band data and quantum.
 
     Data of so many tracks crosses as many starts or one more, each a skew later."""
-    long: dict[tuple[int, int], list[float]] = {}
+    ways = []
     for skew in np.linspace(*skews, SKEWS):
         whole = round(float(skew)) if abs(skew - round(float(skew))) <= 0.5 else 0
         tracks = found.quantum / (1 + float(skew) - whole)  # of a quantum
@@ -120,10 +133,29 @@ def entries_of(
             continue
         for crossed in range(int(times[1]) + 2):
             least, most = (time - crossed * float(skew) for time in times)
-            least, most = max(least, crossed - 1.0, 0.0) / tracks, min(most, crossed + 1.0) / tracks
+            least, most = max(least, crossed - 1.0), min(most, crossed + 1.0)
+            if of_entry:
+                least, most = least - tracks, most - tracks
+            least, most = max(least, 0.0) / tracks, most / tracks
             for n in range(int((2 + most + most_gap) * found.quantum) + 2):
                 rest = (found.one + n) / found.quantum - 1
                 low, high = max(least, rest - most_gap), min(most, rest)
                 if low <= high + LENGTH_TO:
-                    long.setdefault((n, crossed), []).extend((1 + low, 1 + max(low, high)))
+                    ways.append(Fit(n, crossed, float(skew), tracks, low, max(low, high)))
+    return ways
+
+
+def entries_of(ways: list[Fit]) -> list[tuple[float, float]]:
+    """Out-of-band data and quantum of an entry, in quanta: the least and the most for each number of whole
+    revolutions, and of starts of tracks."""
+    long: dict[tuple[int, int], list[float]] = {}
+    for way in ways:
+        long.setdefault((way.turns, way.crossed), []).extend((1 + way.least, 1 + way.most))
     return [(min(each), max(each)) for each in long.values()]
+
+
+def first_turns(way: Fit) -> tuple[float, float]:
+    """The least and the most that the out-of-band data takes in an entry that begins where a track does, as
+    the first of the cache: revolutions."""
+    least, most = (each * way.tracks for each in (way.least, way.most))
+    return least + np.floor(least) * way.skew, most + np.floor(most) * way.skew

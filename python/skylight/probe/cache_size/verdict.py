@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from skylight.findings import Finding, Known
 from skylight.infer.host_clock import tick_ns
@@ -27,8 +28,8 @@ from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.fill import BLOCK, Fill
 from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
 from skylight.probe.cache_size.journal import LONG_ENTRIES, LOWEST_WATERMARK, Entries, Journal
-from skylight.probe.journal.findings import OUT_OF_BAND_RIGHT
-from skylight.units import format_count, format_size
+from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
+from skylight.units import format_count, format_duration, format_size
 
 USUAL_WATERMARK = 0.9092
 LIKELY_WATERMARKS = (0.805, 0.995)  # 95 % of the even choice between the lowest and all
@@ -37,6 +38,14 @@ TIME_TO = OUT_OF_BAND_RIGHT.part  # of a revolution: how well that time is known
 LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a revolution, where the step to the next track is not known
 SKEW_SLACK_NS = 500_000.0  # what skew is more than the step to a track: settling, and some slack
 MOST_TICK = TIME_TO  # of a revolution: a coarser clock blurs ends of entries as far as the time of one
+MOST_MEAN_TICK = 0.2
+"""The same for the mean of many entries: ends that are rounded so agree as 0.94 of what they would."""
+SOME_TURNS, WIDEST_TURNS = 0.02, 0.055
+"""Revolutions that out-of-band data takes at least, if there is any, and how far its time may be open to each
+side: little more than is right."""
+AGREES_LENGTHS = 0.9
+"""How sure it is that lengths that fit hold the true one: chosen, as of a tenth the track at the cache may
+differ from those measured by more than is allowed for."""
 READS_AGREE = 0.05  # how much worse reads may agree with a way than with the best
 AGREES = 0.75  # phases of the ends of entries with a way of running on
 WIDEST, LEAST_APART = (
@@ -187,6 +196,23 @@ def _on_flash(journal: Journal, time_ns: Interval) -> Interval | None:
     return quantum * (1 + least / rate.quantum_ns), quantum * (1 + most / rate.quantum_ns)
 
 
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What is known of how long the out-of-band data of an entry takes (revolutions): its time, or with
+    `quantum` that of the whole entry."""
+
+    turns: Interval
+    whole: bool = False
+
+    def out_of_band(self, quantum: Interval, skews: Interval) -> Interval:
+        """Its time, where a quantum takes that many revolutions on average: an entry may cross one start of a
+        track more or less than others."""
+        if not self.whole:
+            return self.turns
+        low, high = self.turns[0] - quantum[1] - skews[1], self.turns[1] - quantum[0] + skews[1]
+        return max(low, 0.0), max(high, 0.0)
+
+
 def _by_advance(
     entries: Entries,
     quantum: int,
@@ -222,7 +248,7 @@ def _by_advance(
 
 
 def _by_lengths(
-    entries: Entries, quantum: int, one: float, rotation_ns: float, times: Interval, skews: Interval
+    entries: Entries, quantum: int, one: float, rotation_ns: float, taken: Taken, skews: Interval
 ) -> list[float]:
     """Bytes of an entry that lone writes of one quantum and of several allow; `one` is about a quantum in
     tracks."""
@@ -232,37 +258,55 @@ def _by_lengths(
         quantum * each
         for part in lengths.wrapped(skews)
         for found in lengths.advances(ends, rotation_ns, lengths.likely_turns(one, part))
-        for bounds in lengths.entries_of(found, one, times, skews, gap)
+        for bounds in lengths.entries_of(
+            lengths.fits(found, one, taken.turns, skews, gap, of_entry=taken.whole)
+        )
         for each in bounds
     ]
 
 
-def _on_disk(journal: Journal, known: Known, time_ns: Interval) -> Interval | None:
-    """Bytes of an entry on disk, from the time of its out-of-band data and where tracks begin."""
+@dataclass(frozen=True, slots=True)
+class AtCache:
+    """What is known of the tracks at the cache: a revolution (ns), a quantum in tracks, and between what
+    parts of a revolution the skew may be, where the step to the next track is known."""
+
+    rotation_ns: float
+    quantum: int
+    one: float
+    skews: Interval | None
+
+
+def _at_cache(journal: Journal, known: Known) -> AtCache | None:
     rotation_ns, place = known.number("rotation_ns"), known.word("cache_location")
     track = known.part("track_bytes", place) if place in ("od", "md", "id") else None
-    step_ns, quantum, entries = known.part("seek_ns", "track"), journal.quantum, journal.entries
+    step_ns, quantum = known.part("seek_ns", "track"), journal.quantum
     if rotation_ns is None or track is None or quantum is None:
         return None
-    times = (time_ns[0] / rotation_ns, time_ns[1] / rotation_ns)
-    skews = (
-        (step_ns / rotation_ns, (step_ns + SKEW_SLACK_NS) / rotation_ns)
-        if step_ns
-        else (LEAST_SKEW, MOST_SKEW)
-    )
-    one = quantum / track
-    if entries is not None and tick_ns(entries.done_ns, entries.read_ns) > MOST_TICK * rotation_ns:
-        entries = None  # the ends of entries are not known well enough to follow the log by them
-    long = (
-        _by_lengths(entries, quantum, one, rotation_ns, times, skews)
-        if entries is not None and step_ns
-        else []
-    )
+    skews = (step_ns / rotation_ns, (step_ns + SKEW_SLACK_NS) / rotation_ns) if step_ns else None
+    return AtCache(rotation_ns, quantum, quantum / track, skews)
+
+
+def _on_disk(journal: Journal, known: Known, time_ns: Interval, *, whole: bool) -> Interval | None:
+    """Bytes of an entry on disk, from the time of its out-of-band data, or of the whole of it, and where
+    tracks begin."""
+    here, entries = _at_cache(journal, known), journal.entries
+    if here is None:
+        return None
+    rotation_ns, quantum, one = here.rotation_ns, here.quantum, here.one
+    skews = here.skews or (LEAST_SKEW, MOST_SKEW)
+    taken = Taken((time_ns[0] / rotation_ns, time_ns[1] / rotation_ns), whole)
+    tick = tick_ns(entries.done_ns, entries.read_ns) if entries is not None else 0.0
+    long = []
+    if entries is not None and here.skews and tick <= MOST_MEAN_TICK * rotation_ns:
+        long = _by_lengths(entries, quantum, one, rotation_ns, taken, skews)
     if long and max(long) - min(long) <= WIDEST * (max(long) + min(long)):
         return min(long), max(long)
+    times = taken.out_of_band(lengths.likely_turns(one, skews), skews)
     plain = advance.by_time_alone(times, skews)
     found = []
-    if entries is not None and step_ns:  # with any skew at all, phases fit too many ways of running on
+    if (
+        entries is not None and here.skews and tick <= MOST_TICK * rotation_ns
+    ):  # with any skew at all, phases fit too many ways of running on
         found = _by_advance(entries, quantum, one, rotation_ns, times, skews, plain)
     if found and max(found) - min(found) <= WIDEST * (max(found) + min(found)):
         return min(found), max(found)
@@ -279,8 +323,11 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     time_ns = _out_of_band_ns(known)
     on_flash = known.word("cache_medium") == "flash"
     entry = None
+    whole = time_ns is None
+    if whole and journal.entries is not None:
+        time_ns = journal.entries.whole_ns
     if time_ns is not None:
-        entry = _on_flash(journal, time_ns) if on_flash else _on_disk(journal, known, time_ns)
+        entry = _on_flash(journal, time_ns) if on_flash else _on_disk(journal, known, time_ns, whole=whole)
     if entry is None:
         return RAW.unknown(
             f"Lone writes take {format_count(writes)} places of {format_size(quantum)}, but what"
@@ -288,7 +335,8 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
             rows,
         )
     # Where its time may be none, there may be none, and what was taken for it is a gap behind each entry.
-    least = min(entry[0], quantum) if time_ns is not None and time_ns[0] <= 0 else entry[0]
+    none = time_ns is not None and not whole and time_ns[0] <= 0
+    least = min(entry[0], quantum) if none else entry[0]
     low, high = (writes * each for each in (least, entry[1]))
     middle, apart = (low + high) / 2, (high - low) / 2
     if apart > WIDEST * middle:
@@ -302,6 +350,41 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     spread = max(apart, LEAST_APART * middle)
     confidence = _clear(journal.fills) * min(1.0, RIGHT_WITHIN * middle / spread)
     return RAW.found(round(middle), confidence, why, rows, (middle - spread, middle + spread))
+
+
+def _out_of_band(journal: Journal, known: Known, rows: Sequence[str]) -> Finding | None:
+    """The time of the out-of-band data of a first entry, of a drive that cannot be erased: from what an entry
+    takes as a whole and how long it is. None where that is not known to a twentieth of a revolution, or there
+    may be no such data."""
+    here, entries, before = _at_cache(journal, known), journal.entries, known.get("out_of_band_ns")
+    if here is None or entries is None or entries.whole_ns is None or before is None or before.known:
+        return None
+    turns = (entries.whole_ns[0] / here.rotation_ns, entries.whole_ns[1] / here.rotation_ns)
+    gap = advance.MOST_GAP / here.quantum
+    tick = tick_ns(entries.done_ns, entries.read_ns)
+    if here.skews is None or tick > MOST_TICK * here.rotation_ns:
+        return None
+    ends = {1: entries.done_ns[:LONG_ENTRIES], **entries.longer}
+    ways = [
+        way
+        for part in lengths.wrapped(here.skews)
+        for found in lengths.advances(ends, here.rotation_ns, lengths.likely_turns(here.one, part))
+        for way in lengths.fits(found, here.one, turns, here.skews, gap, of_entry=True)
+    ]
+    if not ways:
+        return None
+    least, most = (each(lengths.first_turns(way)[at] for way in ways) for at, each in ((0, min), (1, max)))
+    middle, apart = (least + most) / 2, (most - least) / 2
+    if least <= SOME_TURNS or apart > WIDEST_TURNS:
+        return None
+    low, value, high = (round(each * here.rotation_ns) for each in (least, middle, most))
+    why = (
+        f"lone writes take {format_duration(entries.whole_ns[0])} to {format_duration(entries.whole_ns[1])}"
+        " from the start of their entry, longer than the quantum in it by what lies before; the angles at"
+        " which entries of one quantum and of several end tell how long that is"
+    )
+    confidence = AGREES_LENGTHS * min(1.0, TIME_TO / apart) if apart > 0 else AGREES_LENGTHS
+    return OUT_OF_BAND.found(value, confidence, why, rows, (low, high))
 
 
 def _clear(fills: Sequence[Fill]) -> float:
@@ -355,7 +438,9 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
             ),
             FILL.found(round(fill), clear, f"{start}.", rows, (0.98 * fill, 1.02 * fill)),
         ]
-    return [*sizes, _raw(journal, known, rows), _map(journal, rows, clear)]
+    found = [*sizes, _raw(journal, known, rows), _map(journal, rows, clear)]
+    out_of_band = _out_of_band(journal, known, rows)
+    return found if out_of_band is None else [*found, out_of_band]  # in place of what the journal left open
 
 
 def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:

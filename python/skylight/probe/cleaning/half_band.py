@@ -31,6 +31,7 @@ from skylight.probe.cleaning.rate import BEGUN, longest_band
 from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, clear, copies_of, joined, without_first
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.flushed import TELLING_TURNS
+from skylight.probe.forced_writes import ForcedWrites
 
 CHUNK = 64 * KIB
 PLACES = (1, 3, 5)
@@ -184,7 +185,10 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
         writes = stretch.writes(ground.block, ground.copies)
-        if isinstance(steps, ReadAround):
+        if isinstance(steps, ForcedWrites):  # of these few wait together where the queue is short
+            log = steps.plain.run(f"{name}-write", writes, depth=DEPTH)
+            _written_out(ground, name, log, idle_s)
+        elif isinstance(steps, ReadAround):
             log = steps.run(f"{name}-write", writes, depth=DEPTH)
             _written_out(ground, name, log, idle_s)
             steps.run(f"{name}-flush", flush, depth=DEPTH)

@@ -33,8 +33,10 @@ import numpy as np
 
 from skylight.evidence import I64, U64, Bools, IoBatch, IoLog, Op, SettingsReport
 from skylight.infer import cached_or_native
+from skylight.probe import forced_writes
 from skylight.probe.destage_by_read import ReadAround, empties
 from skylight.probe.flushed import volatile
+from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
@@ -162,10 +164,13 @@ def begin(steps: Steps, report: SettingsReport) -> Ground:
     """A known state; then measures a revolution and the speed of the platters on blocks never written."""
     cache, flash = volatile(steps, reported=report.write_cache), steps.known.word("cache_medium") == "flash"
     settles = cache != "ignores-flush"
-    if not settles and empties(steps):
+    forced = not settles and forced_writes.obeyed(steps)
+    if forced:
+        steps, settles = ForcedWrites(steps), True
+    elif not settles and empties(steps):
         steps, settles = ReadAround(steps), True
     steps.reset(ERASE)
-    flushed = cache != "off" or report.write_cache is not False
+    flushed = not forced and (cache != "off" or report.write_cache is not False)
     ahead = report.look_ahead is not False
     ground = Ground(steps, flash, flushed, 1.0, backwards=ahead, settles=settles)
     looked_ns = _baseline(ground, BASELINE)

@@ -260,6 +260,8 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     why = f"{single}, {counted} bands with every other 64 KiB written {format_duration(half_s * 1e9)} each"
     if confidence < LEAST_CONFIDENCE:
         return BAND.unknown(f"{why}, but the idle time is not known well enough to tell these from it")
+    if one.band_s > half_s * (1 + BAND_WITHIN):
+        return BAND.unknown(f"{why}: a contradiction, for what is written in half of a band is gathered too")
     value = {"one_block": round(one.band_s * 1e9), "half": round(half_s * 1e9)}
     half_rows = [name for name in rows if name.startswith(half_band.HALF)]
     return BAND.found(dict(value), confidence, why, (f"{one.name}-look", *half_rows))

@@ -19,6 +19,7 @@ import numpy as np
 
 from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.infer.stalls import rare_period, slow_ones
+from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.journal.entries import (
     FEWEST_DEPTH,
     Bound,
@@ -220,6 +221,10 @@ def measure(bench: Bench) -> None:
         split(bench, edge)
     find_out_of_band(bench)
     find_merges(bench)  # last: it may fill the cache
+    if isinstance(bench.steps, ForcedWrites) and any(
+        each.until.reached(each.log) for each in bench.seen.many
+    ):
+        bench.steps.reset("left-reset")  # else plain writes of later tests wait in volatile memory
 
 
 def find_quantum(bench: Bench) -> int | None:

@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import U64, IoBatch, IoLog, Op, SettingsReport, Stop
-from skylight.probe import destage_by_read
+from skylight.probe import destage_by_read, forced_writes
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.flushed import (
     IN_ROUNDS,
@@ -35,6 +35,7 @@ from skylight.probe.flushed import (
     settled,
     with_flushes,
 )
+from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.journal.entry_space import LEAST_TURN
 from skylight.probe.procedure import Steps
 
@@ -112,11 +113,20 @@ def written_through(
 ) -> tuple[Steps, Volatile, float]:
     """The target, each of whose writes is flushed where a volatile cache stays on; with what `volatile`
     found. A cache of which nothing shows that FLUSH empties it may do so before the FLUSH comes; if that
-    shows, and reads `around` writes empty it, they do: then what a write takes has a read in it."""
+    shows, and reads `around` writes empty it, they do: then what a write takes has a read in it. Where FLUSH
+    does nothing and FUA is obeyed, all writes have FUA, and the cache is as good as off; not where reads may
+    be `around` writes and no journal is known, for a cache band takes thousands of writes, each of which
+    would wait."""
     on_platter = steps.known.word("cache_medium") == "disk"
     found, empty_ns = volatile(steps, report, on_platter=on_platter, places=places)
     if found == "none":
         return steps, found, empty_ns
-    if around and found == "hidden" and destage_by_read.empties(steps):
-        return WriteThrough(ReadAround(steps), empties=True), found, empty_ns
+    if found == "hidden" and places is None:
+        journal = steps.known.number("journal_quantum_bytes") is not None
+        if around and not journal and destage_by_read.empties(steps):
+            return WriteThrough(ReadAround(steps), empties=True), found, empty_ns
+        if forced_writes.obeyed(steps):
+            return ForcedWrites(steps), "none", empty_ns
+        if around and journal and destage_by_read.empties(steps):
+            return WriteThrough(ReadAround(steps), empties=True), found, empty_ns
     return WriteThrough(steps, empties=found == "flushed"), found, empty_ns

@@ -1,0 +1,81 @@
+"""What a lone entry of a journal takes, and how long it is, on a drive that cannot be erased."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.conditions import DRAWN, conditions_text, engine_over
+from skylight.evidence import I64, TargetFacts
+from skylight.findings import Value
+from skylight.probe.cache_size.entry_time import CYCLES, MISSED_CYCLES, PAIRS, entry_ns
+from skylight.probe.cache_size.lengths import Fit, advances, entries_of, first_turns, fits
+from skylight.probe.journal.out_of_band import SETTLE_NS
+from skylight.probe.suite import SuiteOptions, run_suite
+
+TURN_NS, TURN_OF_60186_NS = 8_000_000, 10_118_000
+WAITS = np.random.default_rng(1).permutation(CYCLES) / CYCLES * TURN_NS
+
+
+def sized(seed: int, out: Path) -> dict[str, Value]:
+    """What is found of a random drive under its conditions, up to the sizes of its cache."""
+    given = conditions_text(DRAWN, seed) or ""
+    drive = _native.SimDrive(_native.random_profile(seed, None), "drive.toml", seed, given)
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    result = run_suite(engine_over(drive, facts), out / "r", SuiteOptions(only=("cache_size",)))
+    return {finding.name: finding.value for finding in result.findings}
+
+
+def latencies(least_ns: float, busy: float = 0.0) -> I64:
+    """Of commands that wait for all parts of a revolution, some of them for other clients too."""
+    late = np.random.default_rng(2).random(CYCLES) < busy
+    return np.asarray(least_ns + WAITS + 30e6 * late, np.int64)
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.1])
+@pytest.mark.parametrize("entry", [3e6, 17e6, 43e6])
+def test_the_shortest_write_and_the_shortest_read_differ_by_an_entry(entry: float, busy: float) -> None:
+    found = entry_ns(latencies(2e6 + entry, busy), latencies(2e6, busy), TURN_NS, 0.0)
+    assert found is not None
+    assert found[0] <= entry <= found[1]
+    assert found[1] - found[0] <= MISSED_CYCLES * (1 / CYCLES + 1 / PAIRS) * TURN_NS + SETTLE_NS + 1
+
+
+def test_reads_that_wait_for_no_angle_say_nothing() -> None:
+    assert entry_ns(latencies(20e6), np.full(CYCLES, 400_000), TURN_NS, 0.0) is None
+
+
+@pytest.mark.parametrize("out_of_band", [0.0, 0.4, 1.7])
+def test_the_time_of_a_whole_entry_tells_its_whole_revolutions(out_of_band: float) -> None:
+    skew, one = 0.1, 0.45
+    numbers = np.arange(80)
+    ends = {
+        quanta: (length := numbers * (out_of_band + quanta * one)) * TURN_NS
+        + np.floor(0.3 + length) * skew * TURN_NS
+        for quanta in (1, 2, 4)
+    }
+    found = advances(ends, TURN_NS, (0.4, 0.6))[0]
+    whole = out_of_band + one
+    took = whole + np.floor(whole) * skew
+    lengths = entries_of(fits(found, one, (took - 0.04, took + 0.04), (0.08, 0.12), 0.0, of_entry=True))
+    assert lengths
+    for low, high in lengths:
+        assert low - 0.15 <= whole / one <= high + 0.15
+
+
+def test_data_at_the_start_of_a_track_crosses_the_starts_that_it_holds() -> None:
+    least, most = first_turns(Fit(turns=1, crossed=1, skew=0.2, tracks=0.5, least=1.8, most=2.2))
+    assert (least, most) == pytest.approx((0.9, 1.1 + 0.2))
+
+
+def test_the_time_of_out_of_band_data_is_found_without_an_erase(tmp_path: Path) -> None:
+    found = sized(60186, tmp_path)
+    assert abs(float(str(found["out_of_band_ns"])) - 8_663_575) <= 0.05 * TURN_OF_60186_NS
+    assert found["cache_raw_bytes"] == pytest.approx(2_207_678_464, rel=0.1)
+
+
+def test_what_lone_writes_put_on_the_medium_is_found_without_an_erase(tmp_path: Path) -> None:
+    assert sized(97013, tmp_path)["cache_raw_bytes"] == pytest.approx(270_950_400, rel=0.1)

@@ -1,0 +1,111 @@
+"""Writes with FUA behind a volatile cache that ignores FLUSH: whether they are obeyed, and what they show."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.conditions import DRAWN, conditions_text, engine_over
+from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.probe.forced_writes import ForcedWrites, obeyed
+from skylight.probe.session import Session
+from skylight.probe.suite import SuiteOptions, run_suite
+from skylight.recording import Recording
+
+BLOCK, TURN_NS, CACHED_NS = 4096, 8_000_000, 1_000_000
+
+
+class Target:
+    """Writes end in a volatile cache, and FLUSH does nothing; one with FUA takes so much longer."""
+
+    size, block_bytes, can_write = 1 << 34, BLOCK, True
+    target = cast(Any, None)
+
+    def __init__(self, medium: str, forced_ns: int) -> None:
+        """With its persistent cache on that medium."""
+        self.forced_ns, self.sent = forced_ns, np.empty(0, np.uint8)
+        self.known = Known([
+            Finding("rotation_ns", TURN_NS, "ns", None, 1.0, ""),
+            Finding("cache_medium", medium, None, None, 1.0, ""),
+        ])  # fmt: skip
+
+    @staticmethod
+    def rng(name: str) -> np.random.Generator:
+        """Of the name's length."""
+        return np.random.default_rng(len(name))
+
+    def run(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None, **_: object) -> IoLog:
+        """Each command in its time, with a hundredth of jitter."""
+        del name, depth, until
+        self.sent = io.op
+        took = CACHED_NS + self.forced_ns * (io.op == int(Op.WRITE_FUA))
+        took = np.round(took * np.random.default_rng(1).uniform(1.0, 1.01, len(io))).astype(np.uint64)
+        done = np.cumsum(took)
+        return IoLog.of(io, done - took, done)
+
+
+@pytest.mark.parametrize(
+    ("medium", "forced_ns", "told"),
+    [
+        ("disk", 30_000_000, True),
+        ("disk", 0, False),
+        ("disk", 2 * CACHED_NS, False),  # the kernel sent two FLUSHes, which did nothing
+        ("disk", 2 * CACHED_NS + TURN_NS // 10, False),
+        ("flash", 3 * CACHED_NS, True),
+        ("flash", 2 * CACHED_NS, False),
+    ],
+)
+def test_fua_is_obeyed_where_writes_wait_that_did_not(medium: str, forced_ns: int, told: bool) -> None:
+    assert obeyed(cast(Any, Target(medium, forced_ns))) is told
+
+
+def test_no_one_sees_that_writes_are_forced() -> None:
+    target = Target("disk", 30_000_000)
+    io = IoBatch.flushed_writes(np.arange(8) * BLOCK, BLOCK)
+    log = ForcedWrites(cast(Any, target)).run("writes", io)
+    assert target.sent.tolist() == [int(Op.WRITE_FUA), int(Op.FLUSH)] * 8
+    assert log.batch.op.tolist() == io.op.tolist()
+    assert int(log.only(Op.WRITE).latency_ns.min()) >= CACHED_NS + target.forced_ns
+
+
+class Jobs:
+    """An engine that runs jobs of a program, which knows no FUA."""
+
+    size, can_write, repeatable = 1 << 30, True, False
+
+    def describe(self) -> TargetFacts:
+        """A device."""
+        return TargetFacts("device", "/dev/x", self.size, BLOCK)
+
+    def name_jobs(self, name: str) -> None:
+        """Named."""
+
+    def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        """None of them has FUA."""
+        assert not np.any(io.op == int(Op.WRITE_FUA))
+        del depth, until
+        now = np.zeros(len(io), np.uint64)
+        return IoLog.of(io, now, now + np.uint64(1))
+
+
+def test_an_engine_without_fua_is_not_asked_for_it(tmp_path: Path) -> None:
+    recording = Recording.create(tmp_path / "r", Jobs().describe(), {"writes": True}, 1)
+    with recording.part("journal") as writer:
+        session = Session(cast(Any, Jobs()), writer, test="journal", seed=1)
+        assert len(session.run("forced", IoBatch.make(Op.WRITE_FUA, [0, BLOCK], BLOCK))) == 0
+        assert len(session.run("plain", IoBatch.writes([0, BLOCK], BLOCK))) == 2
+
+
+def test_the_sizes_of_a_journal_are_found_although_flush_is_ignored(tmp_path: Path) -> None:
+    seed = 97019
+    given, text = conditions_text(DRAWN, seed) or "", _native.random_profile(seed, None)
+    drive = _native.SimDrive(text, "drive.toml", seed, given)
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("cache_size",)))
+    found = {finding.name: finding.value for finding in result.findings}
+    assert found["cache_fill_bytes"] == pytest.approx(624_476_160, rel=0.03)
