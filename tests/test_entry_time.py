@@ -12,11 +12,11 @@ from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import I64, TargetFacts
 from skylight.findings import Value
 from skylight.probe.cache_size.entry_time import CYCLES, MISSED_CYCLES, PAIRS, entry_ns
-from skylight.probe.cache_size.lengths import Fit, advances, entries_of, first_turns, fits
+from skylight.probe.cache_size.lengths import advances, entries_of, fits
 from skylight.probe.journal.out_of_band import SETTLE_NS
 from skylight.probe.suite import SuiteOptions, run_suite
 
-TURN_NS, TURN_OF_60186_NS = 8_000_000, 10_118_000
+TURN_NS = 8_000_000
 WAITS = np.random.default_rng(1).permutation(CYCLES) / CYCLES * TURN_NS
 
 
@@ -64,17 +64,6 @@ def test_the_time_of_a_whole_entry_tells_its_whole_revolutions(out_of_band: floa
     assert lengths
     for low, high in lengths:
         assert low - 0.15 <= whole / one <= high + 0.15
-
-
-def test_data_at_the_start_of_a_track_crosses_the_starts_that_it_holds() -> None:
-    least, most = first_turns(Fit(turns=1, crossed=1, skew=0.2, tracks=0.5, least=1.8, most=2.2))
-    assert (least, most) == pytest.approx((0.9, 1.1 + 0.2))
-
-
-def test_the_time_of_out_of_band_data_is_found_without_an_erase(tmp_path: Path) -> None:
-    found = sized(60186, tmp_path)
-    assert abs(float(str(found["out_of_band_ns"])) - 8_663_575) <= 0.05 * TURN_OF_60186_NS
-    assert found["cache_raw_bytes"] == pytest.approx(2_207_678_464, rel=0.1)
 
 
 def test_what_lone_writes_put_on_the_medium_is_found_without_an_erase(tmp_path: Path) -> None:

@@ -152,10 +152,3 @@ def entries_of(ways: list[Fit]) -> list[tuple[float, float]]:
     for way in ways:
         long.setdefault((way.turns, way.crossed), []).extend((1 + way.least, 1 + way.most))
     return [(min(each), max(each)) for each in long.values()]
-
-
-def first_turns(way: Fit) -> tuple[float, float]:
-    """The least and the most that the out-of-band data takes in an entry that begins where a track does, as
-    the first of the cache: revolutions."""
-    least, most = (each * way.tracks for each in (way.least, way.most))
-    return least + np.floor(least) * way.skew, most + np.floor(most) * way.skew

@@ -28,8 +28,8 @@ from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.fill import BLOCK, Fill
 from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
 from skylight.probe.cache_size.journal import LONG_ENTRIES, LOWEST_WATERMARK, Entries, Journal
-from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
-from skylight.units import format_count, format_duration, format_size
+from skylight.probe.journal.findings import OUT_OF_BAND_RIGHT
+from skylight.units import format_count, format_size
 
 USUAL_WATERMARK = 0.9092
 LIKELY_WATERMARKS = (0.805, 0.995)  # 95 % of the even choice between the lowest and all
@@ -40,12 +40,6 @@ SKEW_SLACK_NS = 500_000.0  # what skew is more than the step to a track: settlin
 MOST_TICK = TIME_TO  # of a revolution: a coarser clock blurs ends of entries as far as the time of one
 MOST_MEAN_TICK = 0.2
 """The same for the mean of many entries: ends that are rounded so agree as 0.94 of what they would."""
-SOME_TURNS, WIDEST_TURNS = 0.02, 0.055
-"""Revolutions that out-of-band data takes at least, if there is any, and how far its time may be open to each
-side: little more than is right."""
-AGREES_LENGTHS = 0.9
-"""How sure it is that lengths that fit hold the true one: chosen, as of a tenth the track at the cache may
-differ from those measured by more than is allowed for."""
 READS_AGREE = 0.05  # how much worse reads may agree with a way than with the best
 AGREES = 0.75  # phases of the ends of entries with a way of running on
 WIDEST, LEAST_APART = (
@@ -352,41 +346,6 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     return RAW.found(round(middle), confidence, why, rows, (middle - spread, middle + spread))
 
 
-def _out_of_band(journal: Journal, known: Known, rows: Sequence[str]) -> Finding | None:
-    """The time of the out-of-band data of a first entry, of a drive that cannot be erased: from what an entry
-    takes as a whole and how long it is. None where that is not known to a twentieth of a revolution, or there
-    may be no such data."""
-    here, entries, before = _at_cache(journal, known), journal.entries, known.get("out_of_band_ns")
-    if here is None or entries is None or entries.whole_ns is None or before is None or before.known:
-        return None
-    turns = (entries.whole_ns[0] / here.rotation_ns, entries.whole_ns[1] / here.rotation_ns)
-    gap = advance.MOST_GAP / here.quantum
-    tick = tick_ns(entries.done_ns, entries.read_ns)
-    if here.skews is None or tick > MOST_TICK * here.rotation_ns:
-        return None
-    ends = {1: entries.done_ns[:LONG_ENTRIES], **entries.longer}
-    ways = [
-        way
-        for part in lengths.wrapped(here.skews)
-        for found in lengths.advances(ends, here.rotation_ns, lengths.likely_turns(here.one, part))
-        for way in lengths.fits(found, here.one, turns, here.skews, gap, of_entry=True)
-    ]
-    if not ways:
-        return None
-    least, most = (each(lengths.first_turns(way)[at] for way in ways) for at, each in ((0, min), (1, max)))
-    middle, apart = (least + most) / 2, (most - least) / 2
-    if least <= SOME_TURNS or apart > WIDEST_TURNS:
-        return None
-    low, value, high = (round(each * here.rotation_ns) for each in (least, middle, most))
-    why = (
-        f"lone writes take {format_duration(entries.whole_ns[0])} to {format_duration(entries.whole_ns[1])}"
-        " from the start of their entry, longer than the quantum in it by what lies before; the angles at"
-        " which entries of one quantum and of several end tell how long that is"
-    )
-    confidence = AGREES_LENGTHS * min(1.0, TIME_TO / apart) if apart > 0 else AGREES_LENGTHS
-    return OUT_OF_BAND.found(value, confidence, why, rows, (low, high))
-
-
 def _clear(fills: Sequence[Fill]) -> float:
     """How clear the start of cleaning was: the least of the fills that ended."""
     ended = [fill.clear for fill in fills if fill.ended]
@@ -438,9 +397,7 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
             ),
             FILL.found(round(fill), clear, f"{start}.", rows, (0.98 * fill, 1.02 * fill)),
         ]
-    found = [*sizes, _raw(journal, known, rows), _map(journal, rows, clear)]
-    out_of_band = _out_of_band(journal, known, rows)
-    return found if out_of_band is None else [*found, out_of_band]  # in place of what the journal left open
+    return [*sizes, _raw(journal, known, rows), _map(journal, rows, clear)]
 
 
 def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
