@@ -298,9 +298,8 @@ def _on_disk(journal: Journal, known: Known, time_ns: Interval, *, whole: bool) 
     times = taken.out_of_band(lengths.likely_turns(one, skews), skews)
     plain = advance.by_time_alone(times, skews)
     found = []
-    if (
-        entries is not None and here.skews and tick <= MOST_TICK * rotation_ns
-    ):  # with any skew at all, phases fit too many ways of running on
+    # With any skew at all, phases fit too many ways of running on.
+    if entries is not None and here.skews and tick <= MOST_TICK * rotation_ns:
         found = _by_advance(entries, quantum, one, rotation_ns, times, skews, plain)
     if found and max(found) - min(found) <= WIDEST * (max(found) + min(found)):
         return min(found), max(found)
