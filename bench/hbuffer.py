@@ -131,11 +131,15 @@ def random_writes(zones: int | None, count: int) -> Callable[[Host], Work]:
     return made
 
 
-def _mixed(host: Host) -> Work:
-    """70 % reads, 30 % writes of 4 KiB anywhere in 256 zones."""
-    count = 60_000
-    op = np.where(_rng("mixed/op").random(count) < 0.7, int(Op.READ), int(Op.WRITE))
-    return host.work(op, _random_blocks(host, "mixed", 256, count), BLOCK, full=True)
+def mixed(zones: int) -> Callable[[Host], Work]:
+    """70 % reads, 30 % writes of 4 KiB anywhere in `zones` zones."""
+
+    def made(host: Host) -> Work:
+        count = 60_000
+        op = np.where(_rng("mixed/op").random(count) < 0.7, int(Op.READ), int(Op.WRITE))
+        return host.work(op, _random_blocks(host, "mixed", zones, count), BLOCK, full=True)
+
+    return made
 
 
 def _streams_and_random(host: Host) -> Work:
@@ -197,7 +201,7 @@ WORKLOADS: Final[dict[str, Callable[[Host], Work]]] = {
     "4 KiB, 8 zones": random_writes(8, 100_000),
     "4 KiB, 256 zones": random_writes(256, 100_000),
     "4 KiB, whole drive": random_writes(None, 4_000),
-    "mixed 70/30": _mixed,
+    "mixed 70/30": mixed(256),
     "streams and random": _streams_and_random,
     "bursts": _bursts,
     "cloudphysics": _cloudphysics,

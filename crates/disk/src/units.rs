@@ -131,6 +131,12 @@ macro_rules! extent {
             pub const fn is_empty(self) -> bool {
                 self.len.0 == 0
             }
+
+            /// Whether the two extents, neither of them empty, have a sector in common.
+            #[inline]
+            pub fn overlaps(self, other: Self) -> bool {
+                self.start < other.end() && other.start < self.end()
+            }
         }
     };
 }

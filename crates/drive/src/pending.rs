@@ -433,7 +433,7 @@ impl Pending {
                 continue;
             }
             let touched = touched(self.zones.as_ref(), command);
-            if touched.start < extent.end() && extent.start < touched.end() {
+            if touched.overlaps(extent) {
                 arrival.served = served(command, touched, cache);
             }
         }

@@ -109,10 +109,6 @@ impl Runs {
     }
 }
 
-fn overlap(a: LbaExtent, b: LbaExtent) -> bool {
-    a.start < b.end() && b.start < a.end()
-}
-
 impl WriteCache {
     pub(crate) fn new(
         capacity: Sectors,
@@ -294,7 +290,7 @@ impl WriteCache {
 
     /// Index of the write to destage first, if an extent is to leave the cache and any of it is cached.
     pub(crate) fn first_to_destage(&self, extent: LbaExtent) -> Option<usize> {
-        let touching = self.dirty().iter().position(|command| overlap(command.extent, extent))?;
+        let touching = self.dirty().iter().position(|command| command.extent.overlaps(extent))?;
         let any = self.plants.has(Planted::LeavesBeforeOlder);
         Some(if any { touching } else { self.oldest_overlapping(touching) })
     }
@@ -305,8 +301,8 @@ impl WriteCache {
         let dirty = self.dirty();
         let mut next = index;
         let ordered = |one: &Command, other: &Command| match &self.zones {
-            None => overlap(one.extent, other.extent),
-            Some(zones) => overlap(zones.touched(one), zones.touched(other)),
+            None => one.extent.overlaps(other.extent),
+            Some(zones) => zones.touched(one).overlaps(zones.touched(other)),
         };
         while let Some(older) = (0..next).find(|&k| ordered(&dirty[k], &dirty[next])) {
             next = older;

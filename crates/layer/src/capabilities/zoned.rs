@@ -207,8 +207,7 @@ impl ZoneLayout {
         if !moves(one.op) || !moves(other.op) || (one.op == Op::Append && other.op == Op::Append) {
             return false;
         }
-        let (one, other) = (self.touched(one), self.touched(other));
-        one.start < other.end() && other.start < one.end()
+        self.touched(one).overlaps(self.touched(other))
     }
 
     /// The sectors whose state a command may depend on or change: for a write or an append in zones with a write pointer all

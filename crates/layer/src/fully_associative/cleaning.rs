@@ -118,8 +118,7 @@ impl FullyAssociative {
 
     /// Cancels the cleaning of a band that changes: the data that was read is stale.
     pub(super) fn cancel_cleaning_of(&mut self, extent: LbaExtent) {
-        let touched = |lba: LbaExtent| extent.start < lba.end() && lba.start < extent.end();
-        if let Some(cleaning) = self.cleaning.take_if(|cleaning| touched(cleaning.at.lba))
+        if let Some(cleaning) = self.cleaning.take_if(|cleaning| cleaning.at.lba.overlaps(extent))
             && let Some(merged) = cleaning.merged()
             && let Some(zone) = &mut self.zones[cleaning.at.zone]
         {

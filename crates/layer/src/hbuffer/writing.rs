@@ -172,7 +172,7 @@ impl HBuffer {
     /// Writes the next write home, as one with the waiting ones that continue it in its zone and do not overtake another there.
     fn write_run(&mut self, part: &WritePart, queue: Queue<'_>, batch: &mut Batch, drive: &mut dyn Executor) {
         let home = self.contents.extent_of(part.zone);
-        let touches = |other: &Command| other.extent.start < home.end() && home.start < other.extent.end();
+        let touches = |other: &Command| other.extent.overlaps(home);
         let next = queue.next_command();
         let alone = queue.waiting[..queue.next].iter().any(touches);
         let mut run = LbaExtent::new(next.extent.start, Sectors(0));

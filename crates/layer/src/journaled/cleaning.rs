@@ -130,8 +130,7 @@ impl Journaled {
 
     /// Cancels the cleaning of a band that changes: the data that was read is stale.
     pub(super) fn cancel_cleaning_of(&mut self, extent: LbaExtent) {
-        let touched = |band: Band| extent.start < band.lba.end() && band.lba.start < extent.end();
-        if self.cleaning.is_some_and(|cleaning| touched(cleaning.band)) {
+        if self.cleaning.is_some_and(|cleaning| cleaning.band.lba.overlaps(extent)) {
             self.cleaning = None;
         }
     }

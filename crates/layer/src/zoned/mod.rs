@@ -161,32 +161,31 @@ impl ZonedLayer {
         let first = queue.next_command().extent;
         let (zone, offset) = self.table.layout().place_of(first.start);
         let within = first.end() <= self.table.layout().extent_of(zone).end();
-        if !within || self.table.layout().is_conventional(zone) {
+        if !within {
             self.place(first, plan);
             return plan.complete(queue.next_command().id);
         }
-        let waiting = &queue.waiting[queue.next..];
+        let in_order = self.table.layout().is_conventional(zone) || offset == self.table.written(zone);
         match &mut self.aware {
-            Some(aware) if offset != self.table.written(zone) => {
+            Some(aware) if !in_order => {
                 let limits = aware.entry_limits();
                 self.place_entry(queue, limits, plan);
             }
-            _ => self.place_run(zone, waiting, plan),
+            _ => self.place_run(zone, queue, plan),
         }
     }
 
-    /// Places the first of these writes with those that continue it within a zone, as one.
-    fn place_run(&mut self, zone: u32, waiting: &[Command], plan: &mut Plan) {
+    /// Places the next write with those that continue it within a zone, as one. Older writes may stay behind in a
+    /// conventional zone only: none that overlaps what is taken.
+    fn place_run(&mut self, zone: u32, queue: Queue<'_>, plan: &mut Plan) {
         let extent = self.table.layout().extent_of(zone);
+        let (older, waiting) = queue.waiting.split_at(queue.next);
         let start = waiting[0].extent.start;
         let mut end = start;
         let mut taken = Vec::new();
-        for command in waiting {
-            let touches = command.extent.start < extent.end() && extent.start < command.extent.end();
-            if !touches {
-                continue;
-            }
-            if command.extent.start != end || command.extent.end() > extent.end() {
+        for command in waiting.iter().filter(|command| command.extent.overlaps(extent)) {
+            let continues = command.extent.start == end && command.extent.end() <= extent.end();
+            if !continues || older.iter().any(|one| one.extent.overlaps(command.extent)) {
                 break;
             }
             end = command.extent.end();

@@ -1,7 +1,7 @@
 //! One test for each rule of zones. Zones are of 64 sectors, the first two conventional, ten in all, the last one of 32.
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};
-use skylight_disk::{Lba, LbaExtent, Pba, Sectors};
+use skylight_disk::{Direction, Lba, LbaExtent, Pba, Sectors};
 
 use super::{ZonedLayer, ZonedSpec};
 use crate::capabilities::zoned::{
@@ -385,6 +385,45 @@ fn an_admitted_write_moves_the_write_pointer_before_its_data_is_placed() {
     drive.destage(Queue { waiting: &[first], next: 0 }, &mut plan);
     assert_eq!((pointer(&drive, 3), drive.record(3).written), (Some(16), Sectors(8)));
     assert_eq!(plan.completions().collect::<Vec<_>>(), [(CommandId(1), Outcome::Done)]);
+}
+
+/// What the drive takes from its volatile cache with the write at index `next` of these: their indices, and the writes to
+/// the platters.
+fn destaged(waiting: &[(u64, u64)], next: usize) -> (Vec<u32>, Vec<(u64, u64)>) {
+    let waiting: Vec<_> = (0..)
+        .zip(waiting)
+        .map(|(id, &(start, len))| {
+            Command::new(CommandId(id), Op::Write, LbaExtent::new(Lba(start), Sectors(len)))
+        })
+        .collect();
+    let mut plan = Plan::default();
+    managed().destage(Queue { waiting: &waiting, next }, &mut plan);
+    let writes = plan.steps().iter().filter_map(|step| match step {
+        Step::Access { direction: Direction::Write, extent, .. } => {
+            Some((extent.start.get(), extent.len.get()))
+        }
+        _ => None,
+    });
+    (plan.completions().map(|(id, _)| id.0).collect(), writes.collect())
+}
+
+#[test]
+fn writes_that_continue_each_other_in_a_conventional_zone_leave_the_cache_in_one_access() {
+    let streams = [(0, 8), (64, 8), (8, 8), (72, 8), (16, 8)];
+    assert_eq!(destaged(&streams, 0), (vec![0, 2, 4], vec![(0, 24)]));
+    assert_eq!(
+        destaged(&streams, 2),
+        (vec![2, 4], vec![(8, 16)]),
+        "an older one stays, as it overlaps neither"
+    );
+    assert_eq!(destaged(&[(8, 4), (0, 8), (8, 8)], 1), (vec![1], vec![(0, 8)]), "behind an older write");
+    assert_eq!(
+        destaged(&[(0, 8), (4, 8), (8, 8)], 0),
+        (vec![0], vec![(0, 8)]),
+        "behind one that does not continue it"
+    );
+    assert_eq!(destaged(&[(56, 8), (64, 8)], 0), (vec![0], vec![(56, 8)]), "in the next zone");
+    assert_eq!(destaged(&[(48, 8), (56, 16)], 0), (vec![0], vec![(48, 8)]), "across zones");
 }
 
 #[test]

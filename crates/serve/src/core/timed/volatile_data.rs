@@ -175,10 +175,6 @@ mod tests {
         LbaExtent::new(Lba(start), Sectors(len))
     }
 
-    fn overlap(a: LbaExtent, b: LbaExtent) -> bool {
-        a.start < b.end() && b.start < a.end()
-    }
-
     /// A reference model: a list that is searched from the oldest write to the newest.
     #[derive(Default)]
     struct Scan(Vec<(CommandId, LbaExtent, Vec<u8>)>);
@@ -200,7 +196,7 @@ mod tests {
         /// A write that no older one overlaps, selected by a number.
         fn may_leave(&self, number: usize) -> Option<CommandId> {
             let free =
-                |index: usize| self.0[..index].iter().all(|(_, older, _)| !overlap(*older, self.0[index].1));
+                |index: usize| self.0[..index].iter().all(|(_, older, _)| !older.overlaps(self.0[index].1));
             let free: Vec<_> = (0..self.0.len()).filter(|&index| free(index)).collect();
             free.get(number.checked_rem(free.len())?).map(|&index| self.0[index].0)
         }
@@ -256,7 +252,7 @@ mod tests {
                         cache.overlay(extent, &mut found);
                         prop_assert_eq!(&found, &expected);
                         let bare: Vec<u64> = (start..start + len)
-                            .filter(|&lba| !scan.0.iter().any(|(_, held, _)| overlap(*held, self::extent(lba, 1))))
+                            .filter(|&lba| !scan.0.iter().any(|(_, held, _)| held.overlaps(self::extent(lba, 1))))
                             .collect();
                         let parts = cache.uncovered(extent);
                         let uncovered: Vec<u64> =
