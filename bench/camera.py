@@ -19,6 +19,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from camera_clips import Case, drawn
+from seeds import seeds_of
 from skylight.camera.render import Film
 from skylight.camera.seek_detection import Seek, read
 from skylight.camera.seek_fit import NEAR_FRAMES
@@ -162,7 +163,7 @@ def summary(rows: list[Score]) -> None:
 def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--seeds", default="1-20", help="seeds of the films, as 1-20")
+    parser.add_argument("--seeds", type=seeds_of, default="1-20", help="seeds of the films, as 1-20,30")
     parser.add_argument("--widest", type=int, default=1920, help="widest picture, px")
     parser.add_argument("--fastest", type=float, default=10_000, help="highest rate of capture, frames/s")
     parser.add_argument(
@@ -170,9 +171,8 @@ def main() -> None:
     )
     parser.add_argument("--films", type=Path, help="folder in which films are kept")
     arguments = parser.parse_args()
-    first, _, last = arguments.seeds.partition("-")
-    seeds = range(int(first), int(last or first) + 1)
-    cases = sorted((drawn(seed, arguments.widest, arguments.fastest) for seed in seeds), key=pixels)
+    films = (drawn(seed, arguments.widest, arguments.fastest) for seed in arguments.seeds)
+    cases = sorted(films, key=pixels)
     taken = [case for case in cases if pixels(case) <= 1e6 * arguments.megapixels]
     print(" seed  picture, px  frames/s  frames  error, %  found  missed  named  made up")
     with tempfile.TemporaryDirectory() as name:

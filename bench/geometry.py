@@ -24,6 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from seeds import seeds_of
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import TargetFacts
@@ -133,10 +134,10 @@ def main() -> int:
         "--first", type=int, default=1000, help="the first seed that is looked at (default 1000)"
     )
     parser.add_argument("--disks", type=int, default=50, help="how many disks (default 50)")
-    parser.add_argument("--seeds", default="", help="these seeds instead, comma separated")
+    parser.add_argument("--seeds", type=seeds_of, default=[], help="these seeds instead, as 1003,1010-1012")
     parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
     arguments = parser.parse_args()
-    seeds = [seed for seed in arguments.seeds.split(",") if seed] or chosen(arguments.first, arguments.disks)
+    seeds = [str(seed) for seed in arguments.seeds] or chosen(arguments.first, arguments.disks)
     results: list[Scored] = []
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for one in pool.map(scored, seeds):

@@ -40,6 +40,7 @@ from functools import partial
 from pathlib import Path
 
 import tally
+from seeds import seeds_of
 from skylight import _native
 from skylight.engines.conditions import DRAWN, IDEAL, Conditions, conditions_text, engine_over
 from skylight.engines.sim import PROFILE_SUFFIX, profile_names, read_profile
@@ -142,15 +143,6 @@ def scored(drive: str, *, kind: str | None, options: SuiteOptions, conditions: s
     met = Conditions.of(_native.conditions_check(given, "conditions"))
     hidden = frozenset(name for name, row in truth.items() if not row["measurable"])
     return Scored(drive, layer, marks, why, held, probed, conditions=met, out_of_reach=hidden)
-
-
-def seeds_of(text: str) -> list[str]:
-    """Seeds from "7", "7,9" or "1000-1099"."""
-    seeds: list[str] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        seeds += [str(seed) for seed in range(int(first), int(last or first) + 1)]
-    return seeds
 
 
 def tell(result: Scored) -> None:
@@ -355,7 +347,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--seed", type=int, metavar="S", help="random drives: the first seed")
     parser.add_argument("--n", type=int, default=1, metavar="N", help="and how many (default 1)")
-    parser.add_argument("--seeds", default="", help='seeds of random drives: "7", "7,9", "1000-1099"')
+    parser.add_argument(
+        "--seeds", type=seeds_of, default=[], help='seeds of random drives: "7", "7,9", "1000-1099"'
+    )
     parser.add_argument(
         "--profiles", nargs="?", const="", metavar="DIR",
         help="the profiles in a folder; without one, the shipped drives",
@@ -369,7 +363,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
     arguments = parser.parse_args()
-    arguments.drives = seeds_of(arguments.seeds) if arguments.seeds else []
+    arguments.drives = [str(seed) for seed in arguments.seeds]
     if arguments.seed is not None:
         arguments.drives += [str(seed) for seed in range(arguments.seed, arguments.seed + arguments.n)]
     if arguments.profiles is not None:

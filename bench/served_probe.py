@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -145,6 +146,8 @@ def main() -> int:
     parser.add_argument("--engine", choices=("own", "fio"), default="own", help="what does the I/O")
     parser.add_argument("--whole", action="store_true", help=f"every test but {LEFT_OUT}, with small caches")
     given = parser.parse_args()
+    # What is served and attached goes away when this is told to end, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     differ = 0
     for drive in given.drives.split(","):
         with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as name:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+from argparse import ArgumentTypeError
 from pathlib import Path
 
 import pytest
 
+from seeds import seeds_of
 from skylight import _native
 from skylight.findings import UNKNOWN, Finding
 from skylight.probe.scoring import holds
@@ -17,6 +19,19 @@ BLIND = Path(__file__).parent.parent / "bench/blind"
 
 def blind(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([BLIND, *arguments], capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"), [("7", [7]), ("7,9", [7, 9]), ("1000-1002,5", [1000, 1001, 1002, 5])]
+)
+def test_seeds_are_numbers_and_ranges(text: str, seeds: list[int]) -> None:
+    assert seeds_of(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "x", "7,", "9-3", "1-2-3", "-4"])
+def test_what_is_no_seed_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ArgumentTypeError, match="is no seed; write them as"):
+        seeds_of(text)
 
 
 def test_random_drives_are_counted_by_property_and_by_word() -> None:
