@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from skylight.camera import seek_fit
 from skylight.camera.arm_motion import Motion
-from skylight.camera.seek_detection import Seek, read
+from skylight.camera.seek_detection import Seek, _crossed, read
 
 F64 = NDArray[np.float64]
 PLACES = (0.0, 0.9, 0.35, 0.6, 0.05, 0.75, 0.58, 1.0)
@@ -123,12 +123,22 @@ def test_two_seeks_one_way_with_a_short_rest(rest: float, rng: np.random.Generat
         assert np.allclose([seek.way for seek in seeks], -ways, atol=0.04)
 
 
-def test_a_frame_that_is_shown_twice_is_no_rest(rng: np.random.Generator) -> None:
+@pytest.mark.parametrize(("takes", "behind", "noise"), [(7.6, 0.0, 0.001), (114.0, 0.3, 0.0001)])
+def test_a_frame_that_is_shown_twice_is_no_rest(
+    takes: float, behind: float, noise: float, rng: np.random.Generator
+) -> None:
+    count = int(takes) + 60
     motion = Motion(
-        np.array([20.3]), np.array([27.9]), np.array([0.0]), np.array([1.0]), np.ones(1, np.bool_)
+        np.array([20.3]), np.array([20.3 + takes]), np.array([0.0]), np.array([1.0]), np.ones(1, np.bool_)
     )
-    position = motion.at(np.arange(60.0))
-    for frame in range(22, 27):
+    position = motion.at(np.arange(float(count)))
+    for frame in range(22, int(20 + takes), max(1, int(takes) // 20)):
         seen = position.copy()
+        seen[frame - 1] -= behind * (position[frame - 1] - position[frame - 2])
         seen[frame] = seen[frame - 1]
-        assert len(read(seen + rng.normal(0, 0.001, 60), np.ones(60), 480.0).seeks) == 1
+        assert len(read(seen + rng.normal(0, noise, count), np.ones(count), 480.0).seeks) == 1
+
+
+def test_a_share_of_the_way_that_is_not_passed_is_at_the_last_frame_before() -> None:
+    assert _crossed(np.array([0.0, 0.1, 0.1, 0.2]), 0.25, 1) == 1.0
+    assert _crossed(np.array([0.0, 0.2, 0.3, 0.6]), 0.25, 3) == pytest.approx(1.5)

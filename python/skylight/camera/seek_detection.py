@@ -17,6 +17,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.ndimage import uniform_filter1d
 
 from skylight.camera.seek_fit import NEAR_FRAMES, Way, fitted
 
@@ -49,6 +50,9 @@ UNSEEN_WAY, LEAST_SEEN_WAY = 0.06, 0.1
 # where frames are not averaged: an arm on its way only accelerates, coasts and brakes. Two seeks of four
 # frames, the second right after the first, slow down to a quarter, two of three to 0.4.
 STOP_SHARE = 0.4
+# An arm brakes and accelerates for a good part of its time, so it is as slow on average over this part of a
+# movement before and behind a stop.
+STOP_PART = 16
 # Seeks over more frames are fitted without these parts: a film's compression holds small movements back.
 LONG_FRAMES = 40
 # A fit starts from the frames a quarter of the way in and before the end; the time of that quarter.
@@ -307,7 +311,9 @@ def _parted(speed: F64, run: tuple[int, int], clear: float) -> list[tuple[int, i
     """The movements of a run in one direction, which stops between them; differences of speed are clear from
     that on."""
     first, last = run
-    size = np.abs(speed[first:last])
+    shown = np.abs(speed[first:last])
+    # An encoder that shows a frame twice stops the arm for that one only.
+    size = uniform_filter1d(shown, 2 * max(len(shown) // STOP_PART, 1) - 1, mode="nearest")
     beside = np.minimum(np.maximum.accumulate(size), np.maximum.accumulate(size[::-1])[::-1])
     done = np.cumsum(size)
     ways = np.minimum(done - size, done[-1] - done)
@@ -363,7 +369,7 @@ def _crossed(done: F64, share: float, before: int) -> float:
     if len(early) == 0:
         return 0.0
     at = int(early[-1])
-    if at + 1 == len(done):
+    if at + 1 == len(done) or done[at + 1] < share:  # it is not passed in these frames
         return float(at)
     return float(at + (share - done[at]) / (done[at + 1] - done[at]))
 
