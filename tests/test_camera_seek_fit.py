@@ -142,3 +142,18 @@ def test_a_frame_that_is_shown_twice_is_no_rest(
 def test_a_share_of_the_way_that_is_not_passed_is_at_the_last_frame_before() -> None:
     assert _crossed(np.array([0.0, 0.1, 0.1, 0.2]), 0.25, 1) == 1.0
     assert _crossed(np.array([0.0, 0.2, 0.3, 0.6]), 0.25, 3) == pytest.approx(1.5)
+
+
+def test_a_seek_that_takes_another_time_than_the_others_is_doubted_and_asks_them(
+    rng: np.random.Generator,
+) -> None:
+    motion, truth = movement(480.0)
+    position = positions(motion, 480.0) + rng.normal(0, 0.002, len(positions(motion, 480.0)))
+    short = int(np.argmin(np.abs(np.diff(PLACES))))
+    # A film of few pixels: the arm seems to creep.
+    start, end = truth[short] + (-1.0, 1.0)
+    frames = np.arange(int(start), int(end) + 2)
+    position[frames] = np.interp(frames, (start, end), PLACES[short : short + 2])
+    seeks = read(position, np.ones(len(position)), 480.0).seeks
+    assert off(seeks, truth).max() < 1
+    assert [seek.doubt > seek_fit.NEAR_FRAMES for seek in seeks] == [n == short for n in range(len(truth))]
