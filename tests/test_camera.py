@@ -232,6 +232,11 @@ def test_a_rival_pivot_about_which_hardly_anything_turns(tmp_path: Path) -> None
     check_against_truth(drawn(525, 240, 600), tmp_path / "film.mp4")
 
 
+def test_a_rival_pivot_where_the_first_explains_too_little(tmp_path: Path) -> None:
+    # A dark arm: the first pivot, on the wrong side of the window, explains 67 % of what moves.
+    check_against_truth(drawn(1391, 1920, 10_000), tmp_path / "film.mp4")
+
+
 def test_two_things_that_move(film: Frames, keep: Keep) -> None:
     height, width = film[0].shape
     rows, columns = np.mgrid[:height, :width]
