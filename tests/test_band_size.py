@@ -187,6 +187,16 @@ def test_nothing_behind_the_middle_leaves_its_band_open() -> None:
     assert at_place("md", [before, own], size) is None
 
 
+@pytest.mark.parametrize(("low", "high", "told"), [(591, 700, False), (600, 700, True), (0, 100, True)])
+def test_a_band_that_is_no_whole_number_of_its_size_behind_the_start_was_misread(
+    low: int, high: int, told: bool
+) -> None:
+    """Of drive 97602 drawn, whose bands have 100 MiB, each of two near the start had an edge misread."""
+    bands = [Band("od", 0, 105 * MIB, 1.65), Band("od", low * MIB, high * MIB, 2.21)]
+    found = at_place("od", bands, 1 << 40)
+    assert (found is not None and found.size == 100 * MIB) if told else found is None
+
+
 def drawn(rng: np.random.Generator, points: I64, sizes: list[tuple[int, int]], misread: float) -> F64:
     """Weights of a grid as bands of (size, up to) cleaned by lot give them, some read wrongly."""
     weights = np.zeros(len(points))
