@@ -21,6 +21,7 @@ from skylight.probe.mapping.measure import (
     Places,
     Reading,
     Seen,
+    _filled,
     _wait_for_zones,
     seen,
     times,
@@ -94,6 +95,20 @@ def test_by_a_coarse_clock_readings_agree_whatever_the_rotation(
     assert usual_noise(times(1_000_000, rotation_ns)) < MOST_NOISE / 2
     if rotation_ns < 5e6:
         assert usual_noise(LEAST_TIMES) > MOST_NOISE / 2
+
+
+@pytest.mark.parametrize("holds", [40, 600, 9_000])
+def test_a_zone_is_filled_until_what_it_held_before_has_gone(
+    holds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of drive 99268 drawn the zone held 4 GiB of older data, which is cleaned first."""
+    put = list[int]()
+    zone = SimpleNamespace(written=100, size=512 << 10, offset=lambda at: at * (1 << 20), put=put.append)
+    monkeypatch.setattr("skylight.probe.mapping.measure.logged", lambda *_: zone)
+    steps = cast(Any, SimpleNamespace(size=1 << 40))
+    places = Places(np.arange(8, dtype=np.int64) << 26, 1 << 30)
+    assert _filled(steps, "zones", None, places, lambda: sum(put) >= holds)
+    assert holds <= sum(put) < 2 * holds + 64
 
 
 def test_bands_that_were_not_cleaned_say_nothing() -> None:

@@ -59,8 +59,11 @@ are read and written twice at 30 MB/s. A wait that is longer than `STARTS` times
 begin, and `ZONE_S`, which such a zone takes, and behind which no more are clean, is the last: a zone may keep
 its mark for other reasons. Where the start is not known, `UNKNOWN_START_S` is enough: the recorded
 drive begins after five minutes."""
-MORE_WRITES, MORE_TIMES = 64, 8
-"""Writes that fill a cache of unknown contents further, a quarter of what it holds, and how often."""
+MORE_WRITES, MORE_TIMES, ZONE_TIMES = 64, 8, 10
+"""Writes that fill a cache of unknown contents further, a quarter of what it holds, and how often. How much
+older data a zone holds is not known, and all of it is cleaned first: there each time twice as many, 32 GiB in
+all. Chosen: as much as 128 free bands of 256 MiB hold; where each band takes long the bound of the test ends
+it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +279,10 @@ def _filled(
             steps.run("clean", IoBatch.writes(base + index % OVER_SLOTS * OVER_BYTES, OVER_BYTES))
         cleaned()
         return True
-    for _ in range(MORE_TIMES):
+    count = MORE_WRITES
+    for _ in range(ZONE_TIMES if kind == "zones" else MORE_TIMES):
         if cleaned():
             break
-        more(MORE_WRITES)
+        more(count)
+        count *= 2 if kind == "zones" else 1
     return True
