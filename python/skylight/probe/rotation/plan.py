@@ -252,7 +252,7 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
         plan.scattered("id-before", [size - length - BEFORE_END_BYTES], length, reads)
     if found.near is None or found.middle is None:
         return
-    if not plan.seen.at_home and size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
+    if not (plan.seen.at_home or plan.is_zoned) and size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
         towards = [(size - length) * part for part in TOWARDS]
         plan.scattered(TOWARDS_END, towards, PLACE_TRACKS * track, TOWARDS_READS)
     if not found.end_is_found:
