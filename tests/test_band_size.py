@@ -14,7 +14,7 @@ from skylight.engines.sim import read_profile
 from skylight.evidence import F64, I64, Evidence, IoBatch, IoLog
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import stalls
-from skylight.probe.band_size import BandSize, cache_parts, random_order, verdict
+from skylight.probe.band_size import BandSize, cache_parts, cleaned_or_cached, random_order, verdict
 from skylight.probe.band_size.cleaned_or_cached import Fresh, stretch
 from skylight.probe.band_size.journaled import MIB, WIDER, Band, Region, again_region
 from skylight.probe.band_size.journaled import _band as band_of
@@ -185,6 +185,43 @@ def test_nothing_behind_the_middle_leaves_its_band_open() -> None:
     before = Band("md", middle - 640 * MIB, middle - 600 * MIB, 5.0)
     own = Band("md", middle - 3 * MIB, middle + 27 * MIB, 5.0)
     assert at_place("md", [before, own], size) is None
+
+
+@pytest.mark.parametrize(("low", "high", "told"), [(591, 700, False), (600, 700, True), (0, 100, True)])
+def test_a_band_that_is_no_whole_number_of_its_size_behind_the_start_was_misread(
+    low: int, high: int, told: bool
+) -> None:
+    """Of drive 97602 drawn, whose bands have 100 MiB, each of two near the start had an edge misread."""
+    bands = [Band("od", 0, 105 * MIB, 1.65), Band("od", low * MIB, high * MIB, 2.21)]
+    found = at_place("od", bands, 1 << 40)
+    assert (found is not None and found.size == 100 * MIB) if told else found is None
+
+
+@pytest.mark.parametrize("rotation_ns", [4.348e6, 8.331e6])
+def test_by_a_coarse_clock_several_readings_tell_more(rotation_ns: float, rng: np.random.Generator) -> None:
+    """A tick of a millisecond blurs a single delay by a tenth of a short revolution: of drive 99239 drawn the
+    edges of two bands in three were weak."""
+    count, tick_ns = 2_000, 1e6
+    cached = np.arange(count) % 2 == 1
+    home_ns = rng.uniform(1.0, 2.0, count) * rotation_ns
+    now_ns = np.where(cached, rng.uniform(0.0, 3.0, count) * rotation_ns, home_ns)
+
+    def told(times_read: int) -> tuple[float, float]:
+        """How far apart the weights of both are on average, and how many native blocks look cached."""
+
+        def read(delay_ns: F64) -> F64:
+            begin_ns = rng.uniform(1e9, 2e9, (times_read, count))
+            ticks = np.floor((begin_ns + delay_ns) / tick_ns) - np.floor(begin_ns / tick_ns)
+            return cleaned_or_cached.middle_of(list(ticks * tick_ns), rotation_ns)
+
+        weights = Fresh.of(read(home_ns), read(home_ns), rotation_ns).weights(read(now_ns))
+        apart = weights[~cached].mean() - weights[cached].mean()
+        return float(apart), float(np.mean(weights[~cached] < 0))
+
+    enough = cleaned_or_cached.times(home_ns // tick_ns * tick_ns, rotation_ns)
+    apart, looks_cached = told(enough)
+    assert apart > told(1)[0] + 0.8
+    assert looks_cached < 0.03
 
 
 def drawn(rng: np.random.Generator, points: I64, sizes: list[tuple[int, int]], misread: float) -> F64:

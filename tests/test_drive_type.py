@@ -16,11 +16,11 @@ from fake_drives import GIB, MIB, FakeDrive, Traits, random_traits, spoilt
 from skylight.errors import UsageError
 from skylight.evidence import IoBatch, IoLog, Op
 from skylight.findings import UNKNOWN, Finding
-from skylight.infer.phase import Coherence
+from skylight.infer.phase import NONE, Coherence
 from skylight.probe.drive_type import DriveType
 from skylight.probe.drive_type.landing import Observed, land
 from skylight.probe.drive_type.readback import FEWEST_PLACES, ReadBack
-from skylight.probe.drive_type.writes import LARGE_BYTES, Sustained
+from skylight.probe.drive_type.writes import LARGE_BYTES, Sustained, Writes
 from skylight.probe.session import ProgressReport
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, run_suite
 
@@ -217,6 +217,16 @@ def test_what_a_disk_has_time_to_write_out_need_be_in_no_cache(each_ns: int, hel
     io = IoBatch.writes(at * np.uint64(LARGE_BYTES), LARGE_BYTES)
     log = IoLog(io.op, io.offset, io.size, at * np.uint64(each_ns), done_ns)
     assert Sustained.of([log]).held_bytes // MIB == pytest.approx(held_mib, abs=1)
+
+
+@pytest.mark.parametrize(("tick_ns", "slow"), [(1_000_000, False), (0, True)])
+def test_two_ticks_of_the_clock_are_no_wait_for_a_platter(tick_ns: int, slow: bool) -> None:
+    """Writes of 1.4 ms take one or two ticks of a millisecond, as on drive 99245 drawn; by a fine clock two
+    milliseconds are twice what others take."""
+    latency_ns = np.where(np.arange(1_024) % 5 < 3, 1_000_000, 2_000_000)
+    small = Writes("writes-wide", 1 << 30, False, latency_ns, NONE, tick_ns)
+    large = Sustained(latency_ns, latency_ns, len(latency_ns) * LARGE_BYTES, 4)
+    assert large.slow(small) == slow
 
 
 def read_back(early_ns: int, late_ns: int, *, others_read: bool) -> ReadBack:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,19 +14,24 @@ from devices.expert import CMR
 from devices.family import FAMILY
 from skylight import _native
 from skylight.engines import Engine
+from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import F64, IoBatch, IoLog, TargetFacts
-from skylight.findings import UNKNOWN, Finding
+from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.moved import Moved, moved_between
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import Spread, tick_of
 from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import fit_tracks
-from skylight.probe.drive_type import hypotheses, verdict
+from skylight.probe.cleaning.findings import BAND
+from skylight.probe.drive_type import DriveType, hypotheses, verdict
 from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.hypotheses import CHANCES, MODELS, Clue
+from skylight.probe.drive_type.landing import Observed
+from skylight.probe.drive_type.later import bands_seen
 from skylight.probe.drive_type.writes import is_fixed
-from skylight.probe.suite import SuiteOptions, run_suite
+from skylight.probe.procedure import Replay
+from skylight.probe.suite import SuiteOptions, run_suite, typed_again
 
 TURN_NS = 10_000_000
 SPREAD = 0.01  # revolutions that completions scatter
@@ -170,6 +176,74 @@ class TestWhatThingsAre:
     @pytest.mark.parametrize("name", ["log-structured", "deduplicated"])
     def test_what_cannot_be_told_is_not_said(self, name: str, tmp_path: Path) -> None:
         assert found(made(name), tmp_path)["drive_type"].confidence < 0.9
+
+
+def cleaned_in(one_ns: int) -> Finding:
+    """The finding that a band with one written block takes so long."""
+    return BAND.found(
+        {"one_block": one_ns, "half": one_ns}, 0.99, "33 bands took so long", ("bands-21-look",)
+    )
+
+
+WITHOUT_BANDS = (
+    "media-cache-cmr", "small-media-cache", "scattered-media-cache", "ssd-cache", "sshd", "tiers",
+    "steady-write-back", "battery-controller", "page-cache-loop", "guest-cache", "integrity",
+    "log-structured", "record-volume",
+)  # fmt: skip
+"""Devices of the family that keep what is written in a log or a cache, or on a volume."""
+
+
+class TestLater:
+    """What the test of cleaning saw makes surer what the drive is."""
+
+    @pytest.mark.parametrize(("one_ms", "seen"), [(40, False), (65, False), (80, True), (3_000, True)])
+    def test_only_a_band_takes_a_block_so_long(self, one_ms: int, seen: bool) -> None:
+        assert (bands_seen(Known([cleaned_in(one_ms * 1_000_000)])) is not None) == seen
+
+    def test_nothing_is_concluded_from_what_is_unknown(self) -> None:
+        assert bands_seen(Known()) is None
+        assert bands_seen(Known([BAND.unknown("too uneven")])) is None
+
+    def test_a_lazy_drive_is_shingled_for_sure_once_bands_were_cleaned(self, tmp_path: Path) -> None:
+        """Random drive 99251 moves no block in minutes: a log alone, at first."""
+        drive = _native.SimDrive(_native.random_profile(99251, None), "drive.toml", 1)
+        facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
+        result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+        known = Known(result.findings)
+        before = known.get("drive_type")
+        again = typed_again(result.evidence, known.with_more([cleaned_in(700_000_000)])).get("drive_type")
+        assert before is not None and before.value == "smr" and before.confidence < 0.9
+        assert again is not None and again.value == "smr" and again.confidence > 0.97
+        assert "takes 700 ms to go home" in again.why and "bands-21-look" in again.rows
+        same = typed_again(result.evidence, known.with_more([cleaned_in(40_000_000)])).get("drive_type")
+        assert same == before
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("name", WITHOUT_BANDS)
+    def test_what_is_not_shingled_shows_no_bands_even_if_taken_for_it(
+        self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The devices that `CHANCES["bands mistaken"]` rests on."""
+        judged = DriveType.verdict
+
+        def taken(test: DriveType, seen: Observed, steps: Replay) -> list[Finding]:
+            shingled = {"drive_type": "smr", "cache_medium": "disk"}
+            return [
+                each if each.value == "flash" else replace(each, value=shingled[each.name], confidence=0.86)
+                for each in judged(test, seen, steps)
+            ]
+
+        monkeypatch.setattr(DriveType, "verdict", taken)
+        result = run_suite(made(name), tmp_path / "r", SuiteOptions(only=("cleaning",)))
+        assert bands_seen(Known(result.findings)) is None
+
+    def test_what_test_1_saw_itself_is_not_counted_twice(self) -> None:
+        def cost(share: float) -> Observed:
+            rungs = ((4.0, Moved(0.0, 0.02, BLOCKS, False)), (16.0, Moved(0.5, 0.02, BLOCKS, False)))
+            return Observed(settled=Settled(rungs, Moved(share, 0.02, BLOCKS, False), 24.0, (4.0, 16.0), 600))
+
+        assert verdict.cost_is_known(cost(1.0)) and verdict.cost_is_known(cost(0.05))
+        assert not verdict.cost_is_known(cost(0.3)) and not verdict.cost_is_known(Observed())
 
 
 def test_writes_all_over_tell_a_mapper_of_zones_from_a_disk_written_in_place() -> None:

@@ -12,10 +12,20 @@ import pytest
 from one_test import known_of, run, truth_of
 from skylight import _native
 from skylight.engines.sim import read_profile
-from skylight.evidence import Evidence
+from skylight.evidence import F64, Evidence, IoLog
 from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.mapping import Mapping, conclude
-from skylight.probe.mapping.measure import Seen, _wait_for_zones
+from skylight.probe.mapping.measure import (
+    LEAST_TIMES,
+    MOST_NOISE,
+    Places,
+    Reading,
+    Seen,
+    _filled,
+    _wait_for_zones,
+    seen,
+    times,
+)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +60,55 @@ def test_zones_are_waited_for_until_the_drive_reports_them_clean(seed: int, tmp_
     known = known_of(truth_of(toml), without=("band_bytes",))
     (finding,), _ = run(Mapping(), toml, known, tmp_path / "r", in_zones=True)
     assert finding.value == "static"
+
+
+def ticked(places: Places, count: int, rotation_ns: float, angle: F64, rng: np.random.Generator) -> IoLog:
+    """Readings of blocks at these angles by a clock of milliseconds, so many times over."""
+    batch = places.batch()
+    turns = np.cumsum(rng.uniform(0.4, 1.4, count * len(batch)))
+    at = np.tile(angle, count * len(batch) // len(angle))
+    done_ns = 1e9 + (np.ceil(turns - at) + at + np.arange(len(at))) * rotation_ns
+    complete_ns = (done_ns // 1e6 * 1e6).astype(np.uint64)
+    op, offset, size = np.tile(batch.op, count), np.tile(batch.offset, count), np.tile(batch.size, count)
+    return IoLog(op, offset, size, np.roll(complete_ns, 1), complete_ns)
+
+
+@pytest.mark.parametrize("rotation_ns", [4.3478e6, 5.5613e6, 11.117e6])
+def test_by_a_coarse_clock_readings_agree_whatever_the_rotation(
+    rotation_ns: float, rng: np.random.Generator
+) -> None:
+    """A tick of a millisecond is a quarter of the shortest revolutions: three times as many readings, enough
+    for others, left drive 99243 drawn unknown."""
+    places = Places(np.arange(12, dtype=np.int64) << 30, 600 << 20)
+
+    def usual_noise(count: int) -> float:
+        noise = []
+        for _ in range(20):
+            angle = rng.random(3 * len(places.blocks))
+            one, other = (
+                Reading.of(places, ticked(places, count, rotation_ns, angle, rng), rotation_ns)
+                for _ in range(2)
+            )
+            noise.append(seen(one, other, other).noise)
+        return float(np.median(noise))
+
+    assert usual_noise(times(1_000_000, rotation_ns)) < MOST_NOISE / 2
+    if rotation_ns < 5e6:
+        assert usual_noise(LEAST_TIMES) > MOST_NOISE / 2
+
+
+@pytest.mark.parametrize("holds", [40, 600, 9_000])
+def test_a_zone_is_filled_until_what_it_held_before_has_gone(
+    holds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of drive 99268 drawn the zone held 4 GiB of older data, which is cleaned first."""
+    put = list[int]()
+    zone = SimpleNamespace(written=100, size=512 << 10, offset=lambda at: at * (1 << 20), put=put.append)
+    monkeypatch.setattr("skylight.probe.mapping.measure.logged", lambda *_: zone)
+    steps = cast(Any, SimpleNamespace(size=1 << 40))
+    places = Places(np.arange(8, dtype=np.int64) << 26, 1 << 30)
+    assert _filled(steps, "zones", None, places, lambda: sum(put) >= holds)
+    assert holds <= sum(put) < 2 * holds + 64
 
 
 def test_bands_that_were_not_cleaned_say_nothing() -> None:

@@ -22,7 +22,7 @@ from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
 from skylight.probe.reset import Means
 from skylight.probe.rotation import Rotation, seeks, track_fit
-from skylight.probe.rotation.analysis import BEHIND, Analysis
+from skylight.probe.rotation.analysis import BEHIND, TOWARDS, Analysis
 from skylight.probe.rotation.verdict import _seeks
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -341,6 +341,24 @@ def test_a_middle_among_sizes_that_follow_no_line_is_not_judged() -> None:
     places = [SimpleNamespace(begin=[at], track_bytes=size) for at, size in beside.items()]
     vars(found).update(places=places, middle=SimpleNamespace(track_bytes=850.0))
     assert found.middle_at_home
+
+
+@pytest.mark.parametrize(
+    ("end", "step", "in_line"),
+    [(555.0, 0.0, True), (468.0, 0.0, False), (640.0, 0.0, False), (500.0, 60.0, True)],
+)
+def test_tracks_of_the_end_are_in_line_with_those_from_the_middle_on(
+    end: float, step: float, in_line: bool
+) -> None:
+    """As of drive 99223 drawn, whose cache is at the inner diameter; a drive of few recording zones has steps
+    in the line itself."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1000)
+    part = np.array(TOWARDS)
+    size = np.sqrt(744.0**2 - 491e3 * (part - 0.5)) + step * np.where(np.arange(len(part)) % 4 < 2, 1.0, -1.0)
+    near, middle, last = (tracks_of(each, WHOLE) for each in (874.0, 746.0, end))
+    vars(found).update(near=near, middle=middle, last=last, _before=last, _towards_end=(part, size))
+    assert found.ends_in_line == in_line
+    assert found.end_is_found == in_line
 
 
 @pytest.mark.parametrize("at_home", [0.7, 1.0])

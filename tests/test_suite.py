@@ -162,6 +162,8 @@ def test_no_finding_is_surer_than_what_the_drive_was_taken_for(kind: str | None,
     known = Known([] if kind is None else [Finding("drive_type", kind, None, None, sure, "")])
     found = [Finding("mapping", "static", None, None, sure, "") for sure in (0.99, 0.2)]
     assert [each.confidence for each in no_surer_than_type(found, known)] == [most, 0.2]
+    turn = Finding("rotation_ns", 8_300_000, "ns", None, 0.99, "")
+    assert no_surer_than_type([turn], known) == [turn]
 
 
 def test_what_is_measured_of_any_drive_does_not_rest_on_its_type() -> None:

@@ -124,12 +124,16 @@ def test_a_reason_says_that_the_state_before_is_not_known() -> None:
 def test_tracks_are_measured_in_zones_that_hold_less_than_their_size(tmp_path: Path) -> None:
     text = _native.random_profile(9304, "host-managed")
     assert "zone_capacity" in text
-    drive = _native.SimDrive(text, "drive.toml", 1)
+    drive = _native.SimDrive(text, "drive.toml", 1, '[conditions]\nerase = "none"\n')
     engine = engine_over(drive, TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes))
-    found = run_suite(engine, tmp_path / "r", SuiteOptions(only=("rotation",))).findings
+    result = run_suite(engine, tmp_path / "r", SuiteOptions(only=("rotation",)))
+    found = result.findings
     truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
     marks = {mark.name: mark.outcome for mark in score(found, truth)}
     assert [marks[name] for name in ("rotation_ns", "track_bytes", "seek_ns")] == ["right"] * 3
+    # What is written full before it is read lies in place, and each place more fills zones more.
+    assert result.evidence[-1].step("id") is not None
+    assert result.evidence[-1].step("towards-end") is None
 
 
 def seen_of(latency_ns: I64) -> sustained.Seen:

@@ -70,6 +70,10 @@ class Spread:
         return Spread(len(latency_ns), q1_ns, median_ns, q3_ns, tick_ns)
 
 
+NORMAL_MEDIAN = 0.6745
+"""Of a standard deviation: half of normal errors are no larger."""
+
+
 def tick_of(*times_ns: NDArray[np.uint64]) -> int:
     """The tick of the clock that gave these times, ns; 0 of a clock too fine to matter.
 
@@ -86,6 +90,18 @@ def within_tick(latency_ns: NDArray[np.generic], tick_ns: int) -> NDArray[np.flo
     return np.asarray(
         latency_ns.astype(np.float64) + tick_ns * (rng.random(len(latency_ns)) - 0.5), np.float64
     )
+
+
+def median_line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
+    """The line through points of which up to a quarter may be off it anyhow: the median slope of all pairs,
+    and the height at 0 that leaves as many points above as below (Theil 1950, Sen 1968).
+
+    >>> median_line(np.array([0.0, 1.0, 2.0, 3.0, 4.0]), np.array([1.0, 3.0, 90.0, 7.0, 9.0]))
+    (2.0, 1.0)
+    """
+    one, other = np.triu_indices(len(x), 1)
+    slope = float(np.median((y[other] - y[one]) / (x[other] - x[one])))
+    return slope, float(np.median(y - slope * x))
 
 
 def middle(values: NDArray[np.generic]) -> float:

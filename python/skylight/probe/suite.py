@@ -126,6 +126,11 @@ RESTS_ON_TYPE = (
 )  # fmt: skip
 """Tests that look for what drives of one type have: whatever they find, the drive may be of another."""
 
+REST_ON_TYPE = frozenset(
+    found.name for test in TESTS if test.name in RESTS_ON_TYPE for found in test.findings
+)
+"""What these tests find."""
+
 IN_THE_RANGE = {"od": "range_start", "md": "range_middle", "id": "range_end"}
 """What places along the drive are called that lie in a range of it."""
 
@@ -300,7 +305,7 @@ def run_suite(
         findings = _inferred(test, before, known, out)
         known = known.with_more(findings)
         if found is not None and is_new and len(tests) > 1:
-            found(test, _of_a_part(findings, facts))
+            found(test, _of_a_part(no_surer_than_type(findings, known), facts))
     return _result(recording, gathered, known)
 
 
@@ -452,8 +457,19 @@ def _result(recording: Recording, gathered: list[Evidence], known: Known) -> Sui
             f"No test read or wrote outside {part.words} of {target.name}, and nothing is known of the rest."
             f" Addresses count from {format_size(part.start)} (--range)."
         )
-    findings = _of_a_part(list(known), target)
+    known = typed_again(gathered, known)
+    findings = _of_a_part(no_surer_than_type(list(known), known), target)
     return SuiteResult(target, gathered, findings, recording.seed, recording.options, notes)
+
+
+def typed_again(gathered: list[Evidence], known: Known) -> Known:
+    """What is known, with the type of a shingled drive as sure as all tests together make it."""
+    test = TESTS[0]
+    kept = next((each for each in gathered if each.test == test.name), None)
+    if kept is None or not isinstance(test, DriveType) or known.word("drive_type") != "smr":
+        return known
+    said = {each.name for each in known if each.known}  # what is unknown keeps its reason
+    return known.with_more(each for each in test.again(kept, known) if each.name in said)
 
 
 def _of_a_part(findings: list[Finding], target: TargetFacts) -> list[Finding]:
@@ -487,8 +503,6 @@ def _inferred(test: Test, evidence: Evidence, known: Known, path: Path) -> list[
         findings = test.infer(evidence, known)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
-    if test.name in RESTS_ON_TYPE:
-        findings = no_surer_than_type(findings, known)
     if evidence.target.declared.get("scratch") is True:
         findings = [_in_a_file(finding, evidence.target) for finding in findings]
     if evidence.complete:
@@ -501,11 +515,14 @@ def _inferred(test: Test, evidence: Evidence, known: Known, path: Path) -> list[
 
 
 def no_surer_than_type(findings: list[Finding], known: Known) -> list[Finding]:
-    """Findings that rest on what the drive was taken for: none surer than that, and where it is unknown, than
-    what a type is said from on. Where the type was not asked there is no such limit."""
+    """Findings of which those that rest on what the drive was taken for are no surer than that, and where it
+    is unknown, than what a type is said from on. Where the type was not asked there is no such limit."""
     kind = known.get("drive_type")
     most = 1.0 if kind is None else kind.confidence if kind.known else LEAST_LIKELY
-    return [replace(each, confidence=min(each.confidence, most)) for each in findings]
+    return [
+        replace(each, confidence=min(each.confidence, most)) if each.name in REST_ON_TYPE else each
+        for each in findings
+    ]
 
 
 def _in_a_file(finding: Finding, target: TargetFacts) -> Finding:

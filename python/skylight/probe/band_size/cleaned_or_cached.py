@@ -19,6 +19,7 @@ identify a cleaned band; the partner makes that hold whatever tracks and stride 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +37,10 @@ CACHED_TURNS = 3.0
 LATE_SHARE = 0.1  # chosen: of the readings of native blocks, those that may come whole revolutions later
 MOST_LATE_TURNS = 8  # chosen: what a few reads of another client take
 CLOCK_PART = 0.41  # of a clock's tick: how far the difference of two times that it cut scatters, 1 / sqrt(6)
+COARSE_ERROR, MOST_TIMES = 0.02, 6
+"""Of a revolution: what the tick of the clock may leave open of a delay, and how often blocks are read for
+that at most. Chosen: a tick of a fifth of a revolution then hides one native block in a hundred, and not one
+in seven, and no reading takes more than six times as long."""
 
 
 def copies(points: I64, count: int) -> I64:
@@ -68,6 +73,36 @@ def tick_ns(delay_ns: F64) -> float:
     1000000.0
     """
     return float(np.gcd.reduce(delay_ns.astype(np.int64))) if len(delay_ns) else 0.0
+
+
+def times(delay_ns: F64, rotation_ns: float | None) -> int:
+    """How many times blocks have to be read by the clock of these delays.
+
+    >>> times(np.array([3e6, 4e6]), 11.1e6), times(np.array([3e6, 4e6]), 5e6)
+    (4, 6)
+    >>> times(np.array([3.1e6, 4e6]), 5e6)
+    1
+    """
+    open_turns = CLOCK_PART * tick_ns(delay_ns) / (rotation_ns or TURN_NS)
+    return int(np.clip(np.ceil((open_turns / COARSE_ERROR) ** 2), 1, MOST_TIMES))
+
+
+def read_enough(steps: Steps, name: str, blocks: I64) -> list[F64]:
+    """Reads blocks as often as the clock asks for."""
+    first = read(steps, name, blocks)
+    more = times(first, steps.known.number("rotation_ns")) - 1
+    return [first, *(read(steps, name, blocks) for _ in range(more))]
+
+
+def middle_of(readings: Sequence[F64], rotation_ns: float | None) -> F64:
+    """The delay of each block over several readings: of whole revolutions the median, of the angle the mean,
+    from which the ticks of a clock go."""
+    every = np.stack(readings)
+    middle = np.median(every, axis=0)
+    off = every - middle
+    if rotation_ns is not None:
+        off -= np.round(off / rotation_ns) * rotation_ns
+    return np.asarray(middle + off.mean(axis=0), np.float64)
 
 
 @dataclass(frozen=True, slots=True)

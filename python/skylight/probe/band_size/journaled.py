@@ -19,7 +19,7 @@ Source: Skylight (FAST '15), section 4.7, Test 9, and section 4.5.1, Algorithm 1
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -141,8 +141,13 @@ class Round:
         rotation_ns = steps.known.number("rotation_ns")
         self._turn_ns = rotation_ns
 
-    def _read(self, what: str) -> F64:
-        return cleaned_or_cached.read(self._steps, f"{self._name}-{what}", np.concatenate(self._blocks))
+    def _read(self, what: str) -> list[F64]:
+        return cleaned_or_cached.read_enough(
+            self._steps, f"{self._name}-{what}", np.concatenate(self._blocks)
+        )
+
+    def _middle(self, readings: list[F64]) -> F64:
+        return cleaned_or_cached.middle_of(readings, self._turn_ns)
 
     def run(self) -> list[F64] | None:
         """The weight of each point of each region; None if cleaning could not be made to run."""
@@ -151,9 +156,13 @@ class Round:
         state = steps.reset(f"{name}-erase", slow=not lazy)
         if state < State.CLEAN and not lazy:
             return None
-        fresh = Fresh.of(self._read("fresh"), self._read("fresh-again"), self._turn_ns)
+        one, again = self._read("fresh"), self._read("fresh-again")
+        fresh = Fresh.of(self._middle(one), self._middle(again), self._turn_ns)
         own = np.flatnonzero(np.isin(np.concatenate(self._blocks), self._firsts))
-        before = Fresh(fresh.delay_ns[own], fresh.noise_ns, fresh.rotation_ns)
+        # What is asked in between is read once.
+        before = replace(
+            fresh, delay_ns=fresh.delay_ns[own], noise_ns=Fresh.of(one[0], again[0], self._turn_ns).noise_ns
+        )
         steps.run(f"{name}-first", IoBatch.writes(self._firsts, BLOCK))
         if not lazy:  # for a drive that prefers bands with much in the cache
             steps.run(f"{name}-much", IoBatch.writes(self._firsts + MUCH_AFTER, MUCH))
@@ -177,7 +186,7 @@ class Round:
             steps.run(f"{name}-last", IoBatch.writes(self._firsts + 2 * BLOCK, BLOCK))
             if not self._left_alone(before):
                 return None
-        weights = fresh.weights(self._read("after"))
+        weights = fresh.weights(self._middle(self._read("after")))
         ends = np.cumsum([len(blocks) for blocks in self._blocks])[:-1]
         return [part.reshape(-1, self._copies).sum(axis=1) for part in np.split(weights, ends)]
 

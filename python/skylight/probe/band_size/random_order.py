@@ -139,8 +139,12 @@ def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64]
         return None
     blocks = np.concatenate([cleaned_or_cached.copies(points, copies) for _, points in grids])
     rotation_ns = steps.known.number("rotation_ns")
-    first = cleaned_or_cached.read(steps, f"{name}-fresh", blocks)
-    fresh = Fresh.of(first, cleaned_or_cached.read(steps, f"{name}-fresh-again", blocks), rotation_ns)
+
+    def read(what: str) -> F64:
+        readings = cleaned_or_cached.read_enough(steps, f"{name}-{what}", blocks)
+        return cleaned_or_cached.middle_of(readings, rotation_ns)
+
+    fresh = Fresh.of(read("fresh"), read("fresh-again"), rotation_ns)
     steps.run(f"{name}-grid", IoBatch.writes(steps.rng(name).permutation(blocks), BLOCK), depth=DEPTH)
     start_ns = steps.known.number("cleaning_start_ns")
     band_ns = steps.known.part("cleaning_band_ns", "one_block")
@@ -149,7 +153,7 @@ def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64]
     bands, before = FIRST_BANDS, 0.0
     for _ in range(PAUSES):
         steps.pause(f"{name}-pause", start_s + bands * band_s)
-        weights = fresh.weights(cleaned_or_cached.read(steps, f"{name}-after", blocks))
+        weights = fresh.weights(read("after"))
         clean = float(np.mean(weights > 0))
         if clean >= FEWEST_CLEAN:
             ends = np.cumsum([len(points) * copies for _, points in grids])[:-1]

@@ -44,14 +44,23 @@ def _doubt(band: Band) -> float:
     return min(1.0, 4 * math.exp(-max(band.margin, 0.0)) / (1 + math.exp(-max(band.margin, 0.0))))
 
 
+def _is_whole_behind_start(band: Band) -> bool:
+    """Whether as many whole bands of its size lie before a band near the first address: they are alike from
+    there on, so an edge that was misread shows."""
+    count = round(band.low / band.size)
+    return abs(band.low - count * band.size) <= (count + 1) * MIB  # each edge is known to a step of the grid
+
+
 def _agreeing(bands: Sequence[Band]) -> Size | None:
-    """The size that two of the bands have; or that of the surest, if no other is plainly another."""
+    """The size that two of the bands have; or that of the surest, if no other is plainly another, and if its
+    edges, near the first address, are whole bands behind that."""
     best: Size | None = None
     for band in bands:
         same = [other for other in bands if other.size == band.size]
         doubt = math.prod(_doubt(other) for other in same)
         others = [other for other in bands if other.margin >= SURE and abs(other.size - band.size) > 2 * MIB]
         alone = band.margin >= SURE and not others  # an edge of each may be a block off
+        alone = alone and (band.place != "od" or _is_whole_behind_start(band))
         if (len(same) > 1 or alone) and (best is None or doubt < best.doubt):
             best = Size(band.size, doubt)
     return best

@@ -37,7 +37,7 @@ import numpy as np
 
 from skylight.errors import UsageError
 from skylight.evidence import I64, U64, Evidence, IoBatch, IoLog, Op, Params, Stop, TargetFacts
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
@@ -46,6 +46,7 @@ from skylight.probe.drive_type import cleaning_cost, full_cache, readback, scatt
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
+from skylight.probe.drive_type.later import bands_seen
 from skylight.probe.drive_type.plan import (
     CROWDED,
     DECISIVE,
@@ -64,7 +65,7 @@ from skylight.probe.drive_type.plan import (
     WIDE_WRITES,
     Plan,
 )
-from skylight.probe.drive_type.verdict import in_log, in_place, judge
+from skylight.probe.drive_type.verdict import Verdict, in_log, in_place, judge
 from skylight.probe.drive_type.write_after_read import MORE_PAIRS, PAIRS, Mixed
 from skylight.probe.drive_type.writes import (
     FEWEST_SHARE,
@@ -408,7 +409,17 @@ class DriveType(ProcedureTest[Observed]):
     def verdict(self, seen: Observed, steps: Replay) -> list[Finding]:
         """`drive_type` and `cache_medium`."""
         seen.why_cut = steps.why_cut
-        verdict = judge(seen, steps.target.kind)
+        return self._findings(judge(seen, steps.target.kind))
+
+    def again(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """The same once other tests have looked for bands: the clue that test 1 lacks most often, for it
+        leaves a drive alone for minutes, and not for as long as earlier work may take."""
+        return self._findings(
+            judge(self.seen(evidence, list(known)), evidence.target.kind, bands_seen(known))
+        )
+
+    @staticmethod
+    def _findings(verdict: Verdict) -> list[Finding]:
         return [
             found.found(value, confidence, verdict.why, verdict.rows)
             for found, value, confidence in (

@@ -43,20 +43,23 @@ class Verdict:
     medium_confidence: float = 0.0
 
 
-def judge(seen: Observed, kind: str) -> Verdict:
-    """The verdict on what was observed of a target of this kind. Where the bound cut short what was written
-    once more to an emptied cache, it is that of what was seen while the cache was full."""
-    verdict = _judged(seen, kind)
+def judge(seen: Observed, kind: str, later: Clue | None = None) -> Verdict:
+    """The verdict on what was observed of a target of this kind, and on what `later` tests saw. Where the
+    bound cut short what was written once more to an emptied cache, it is that of what was seen while the
+    cache was full."""
+    verdict = _judged(seen, kind, later)
     if seen.why_cut and seen.full is not None and verdict.drive_type == UNKNOWN:
-        return _judged(seen.full, kind)
+        return _judged(seen.full, kind, later)
     return verdict
 
 
-def _judged(seen: Observed, kind: str) -> Verdict:
+def _judged(seen: Observed, kind: str, later: Clue | None) -> Verdict:
     found = land(seen, kind)
     if found.where == "unknown":
         return Verdict(UNKNOWN, UNKNOWN, 0.0, found.why, found.rows)
     clues = [hypotheses.landing(found.where), *_clues(seen, found)]
+    if later is not None and not cost_is_known(seen):
+        clues.append(later)
     likely = hypotheses.posterior(clues)
     drive_type, type_chance = hypotheses.likeliest(likely, lambda model: model.drive_type)
     medium, medium_chance = hypotheses.likeliest(likely, lambda model: model.cache_medium)
@@ -105,6 +108,12 @@ def _clues(seen: Observed, found: Landing) -> list[Clue]:
     if seen.settled is not None and seen.settled.rungs:
         clues.append(_settled(seen.settled))
     return clues
+
+
+def cost_is_known(seen: Observed) -> bool:
+    """Whether test 1 itself saw what a block costs on its way home: later tests see the same once more."""
+    settled = seen.settled
+    return settled is not None and (settled.with_band or settled.cheap)
 
 
 def _settled(settled: Settled) -> Clue:

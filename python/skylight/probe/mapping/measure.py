@@ -43,7 +43,13 @@ SAME = 4.0  # times the noise
 MOST_NOISE = 0.04
 ENOUGH = 0.7
 COARSE_NS = 50_000  # a clock's tick that is a good part of a hundredth of a revolution
-COARSE_TIMES = 3  # so many times more readings by such a clock
+LEAST_TIMES, MOST_TIMES = 3, 16  # so many times more readings by such a clock
+TICK_DEVIATION = 0.41
+"""Of a tick: how far the difference of two moments is off, as a standard deviation, where each is off evenly
+by up to one."""
+COARSE_ERROR = LEAST_NOISE
+"""Of a revolution: what the middle of all readings may be off by the tick alone. Chosen: a quarter of what is
+too noisy to tell, for the noise of a few blocks comes out up to twice as large."""
 OUTER = 7  # one in so many readings is left out at either end
 FIRST_WAIT_S, WAIT_GROWTH, MOST_WAITS_S = 10.0, 1.7, 3_600.0
 UNKNOWN_START_S, ZONE_S, STARTS = 400.0, 150.0, 2
@@ -53,8 +59,11 @@ are read and written twice at 30 MB/s. A wait that is longer than `STARTS` times
 begin, and `ZONE_S`, which such a zone takes, and behind which no more are clean, is the last: a zone may keep
 its mark for other reasons. Where the start is not known, `UNKNOWN_START_S` is enough: the recorded
 drive begins after five minutes."""
-MORE_WRITES, MORE_TIMES = 64, 8
-"""Writes that fill a cache of unknown contents further, a quarter of what it holds, and how often."""
+MORE_WRITES, MORE_TIMES, ZONE_TIMES = 64, 8, 10
+"""Writes that fill a cache of unknown contents further, a quarter of what it holds, and how often. How much
+older data a zone holds is not known, and all of it is cleaned first: there each time twice as many, 32 GiB in
+all. Chosen: as much as 128 free bands of 256 MiB hold; where each band takes long the bound of the test ends
+it before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,9 +144,27 @@ def _middle(turns: F64, *, coarse: bool) -> F64:
     return np.asarray(np.sort(near, axis=0)[outer : len(near) - outer].mean(axis=0))
 
 
+def tick_of(log: IoLog) -> int:
+    """The tick of the clock, ns."""
+    return int(np.gcd.reduce(log.complete_ns.astype(np.int64)))
+
+
 def is_coarse(log: IoLog) -> bool:
     """Whether the clock's tick blurs the angles."""
-    return int(np.gcd.reduce(log.complete_ns.astype(np.int64))) >= COARSE_NS
+    return tick_of(log) >= COARSE_NS
+
+
+def times(tick_ns: int, rotation_ns: float) -> int:
+    """How many times the readings have to be made by a clock of this tick: the shorter a revolution, the more
+    of it a tick is.
+
+    >>> times(1_000, 8.3e6), times(1_000_000, 11.1e6), times(1_000_000, 8.3e6), times(1_000_000, 4.35e6)
+    (1, 3, 4, 13)
+    """
+    if tick_ns < COARSE_NS:
+        return 1
+    enough = (TICK_DEVIATION * tick_ns / rotation_ns / COARSE_ERROR) ** 2
+    return int(np.clip(np.ceil(enough / READINGS), LEAST_TIMES, MOST_TIMES))
 
 
 def seen(fresh: Reading, again: Reading, after: Reading) -> Seen:
@@ -186,8 +213,8 @@ def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
 
     def reading(name: str) -> Reading:
         log = steps.run(name, places.batch())
-        if is_coarse(log):
-            log = IoLog.joined([log, *(steps.run(name, places.batch()) for _ in range(1, COARSE_TIMES))])
+        more = times(tick_of(log), rotation_ns) - 1
+        log = IoLog.joined([log, *(steps.run(name, places.batch()) for _ in range(more))])
         return Reading.of(places, log, rotation_ns)
 
     fresh, again = reading("fresh"), reading("fresh-again")
@@ -252,8 +279,10 @@ def _filled(
             steps.run("clean", IoBatch.writes(base + index % OVER_SLOTS * OVER_BYTES, OVER_BYTES))
         cleaned()
         return True
-    for _ in range(MORE_TIMES):
+    count = MORE_WRITES
+    for _ in range(ZONE_TIMES if kind == "zones" else MORE_TIMES):
         if cleaned():
             break
-        more(MORE_WRITES)
+        more(count)
+        count *= 2 if kind == "zones" else 1
     return True

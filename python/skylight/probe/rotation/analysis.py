@@ -20,6 +20,7 @@ from skylight.infer.adjacent_tracks import NextTrack, next_track
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.one_spindle import is_by_parts, turns_otherwise
 from skylight.infer.phase import NONE, Coherence
+from skylight.infer.robust import NORMAL_MEDIAN, median_line
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation import seeks, track_fit
 from skylight.probe.rotation.seeks import Curve
@@ -68,6 +69,15 @@ WHOLE_TURNS, LEAST_WHOLE = 0.85, 0.5
 """A piece of so many revolutions is a whole track: its first and its last block are hardly ever read. Chosen:
 of nine recordings of single disks (four random drives, ideal and drawn, and a profile) at least two thirds of
 what is read lie in such pieces; of stripes of 1 MiB over three disks a fifth."""
+TOWARDS_END, TOWARDS_READS = "towards-end", 128
+"""The step that reads at each of `TOWARDS` so often."""
+TOWARDS = (0.5, 0.54, 0.58, 0.62, 0.66, 0.7, 0.74, 0.78, 0.82, 0.86, 0.9, 0.94)
+"""Parts of the address space from the middle on whose tracks say how large those of the end have to be: up to
+where what was written last can be, a few hundredths of a drive."""
+FEWEST_TOWARDS = 8
+LEAST_BREAK, BREAK_ERRORS = 0.05, 3.0
+"""By how much, and by how many standard deviations of squares of sizes about their line, tracks of the end
+may be off it. Chosen: a recording zone is off by half its step at most, less than two deviations of steps."""
 BY_CHANCE, LEAST_RANGE = 0.01, 0.05
 """The chance from which on track sizes may be in no order (rank version of von Neumann's ratio), and the
 range of sizes below which there is none to be seen. A file in random pieces passes for ordered once in
@@ -209,9 +219,43 @@ class Analysis:
         falls = self.middle.slope > self.near.slope
         if falls and end.slope < LEAST_SHRINKING * self.middle.slope:
             return 0.0
+        if not self.ends_in_line:
+            return 0.0
         if before is None or abs(end.slope / before.slope - 1.0) <= MOST_DIFFERENCE:
             return 1.0
         return 0.0 if end.slope < before.slope else ZONE_ENDS
+
+    @cached_property
+    def ends_in_line(self) -> bool:
+        """Whether tracks of the end are as large as those from the middle on lead to: a cache at the inner
+        diameter, which holds what was written last of a whole drive, is further in than all data.
+
+        At one density along the track its size goes with the radius, and what lies further in with the square
+        of that: squares of sizes fall evenly with the address."""
+        part, size = self._towards_end
+        if self.last is None or len(size) < FEWEST_TOWARDS:
+            return True
+        slope, level = median_line(part, size**2)
+        expected = level + slope  # at the last address
+        scatter = float(np.median(np.abs(size**2 - level - slope * part))) / NORMAL_MEDIAN
+        most_off = max(BREAK_ERRORS * scatter, 2 * LEAST_BREAK * expected)
+        return abs(self.last.track_bytes**2 - expected) <= most_off
+
+    @cached_property
+    def _towards_end(self) -> tuple[F64, F64]:
+        """Places from the middle on, as parts of all addresses, and the bytes of a track there."""
+        log, middle, end = self._log(TOWARDS_END), self.middle, self.last
+        found = list[tuple[float, float]]()
+        for number in range(len(log) // TOWARDS_READS):
+            rows = rows_of(log, number * TOWARDS_READS, (number + 1) * TOWARDS_READS)
+            part = float(rows.offset.min()) / self._size
+            if middle is None or end is None:
+                break
+            guess = float(np.interp(part, [0.5, 1.0], [middle.track_bytes, end.track_bytes]))
+            place = self._fitted(rows, 0.75 * guess, 1.3 * guess)
+            if place is not None:
+                found.append((part, place.track_bytes))
+        return np.array([part for part, _ in found]), np.array([size for _, size in found])
 
     @cached_property
     def middle_at_home(self) -> bool:

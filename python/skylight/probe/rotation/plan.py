@@ -38,6 +38,9 @@ from skylight.probe.rotation.analysis import (
     SAME_READS,
     STAR_READS,
     STARS,
+    TOWARDS,
+    TOWARDS_END,
+    TOWARDS_READS,
     VISITS,
     Analysis,
 )
@@ -249,6 +252,9 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
         plan.scattered("id-before", [size - length - BEFORE_END_BYTES], length, reads)
     if found.near is None or found.middle is None:
         return
+    if not (plan.seen.at_home or plan.is_zoned) and size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
+        towards = [(size - length) * part for part in TOWARDS]
+        plan.scattered(TOWARDS_END, towards, PLACE_TRACKS * track, TOWARDS_READS)
     if not found.end_is_found:
         found = plan.seen.analysis = _end_before(plan, found, length, reads)
     if not found.end_is_found:
