@@ -305,17 +305,21 @@ def test_cleaned_zones_are_counted_where_the_drive_tells(monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize(
-    ("count", "cleaned", "most"),
+    ("count", "cleaned", "of", "most"),
     [
-        (46, 47, 1.04),  # each wait was for a zone: nothing is left but two entries' places
-        (46, 10, USUAL_WATERMARK**-1),  # a reserve lets writes in before zones are clean (docs/zoned.md)
-        (0, 0, USUAL_WATERMARK**-1),  # a drive that does not tell
+        (46, 47, 999, 1.04),  # each wait was for a zone: nothing is left but two entries' places
+        (46, 22, 83, 1.04),  # the writes that waited are in some of these zones (host-aware, seed 98607)
+        (46, 10, 83, USUAL_WATERMARK**-1),  # a reserve lets writes in before zones are clean (docs/zoned.md)
+        (46, 22, 999, USUAL_WATERMARK**-1),
+        (0, 0, 0, USUAL_WATERMARK**-1),  # a drive that does not tell
     ],
 )
 def test_a_drive_whose_writes_wait_for_whole_zones_has_used_all_places(
-    count: int, cleaned: int, most: float
+    count: int, cleaned: int, of: int, most: float
 ) -> None:
-    fill = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 1.0, zone_waits=ZoneWaits(count, cleaned))
+    fill = Fill(
+        "fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 1.0, zone_waits=ZoneWaits(count, cleaned, of)
+    )
     seen = Journal(1 << 20, 1e6, 1e7, (fill,), 1_000, None)
     entry = Finding("journal_entry_max_bytes", 40 << 20, "B", None, 1.0, "")
     cache = {each.name: each for each in of_journal(seen, Known([entry]), ())}["cache_bytes"]

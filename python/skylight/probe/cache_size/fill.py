@@ -13,6 +13,7 @@ Source: Skylight (FAST '15), section 4.6; of the flag, ZBC-2 (INCITS 550), secti
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -42,17 +43,22 @@ as waits too; the recorded drive with a reserve lets 4.5 writes wait for a zone 
 
 @dataclass(frozen=True, slots=True)
 class ZoneWaits:
-    """Of a drive that tells its clean zones, waits since cleaning had begun and zones that it had cleaned
-    behind them; none where they were not counted."""
+    """Of a drive that tells its clean zones, waits since cleaning had begun, how many zones were clean behind
+    them, and of how many that were written to; none where they were not counted."""
 
     waits: int = 0
     zones: int = 0
+    of: int = 0
 
     @property
     def all_used(self) -> bool:
         """Whether writes were let in by cleaned zones alone: then no place was left. From a reserve a drive
         gives places to writes that have waited for a part of a zone's cleaning."""
-        return 0 < self.waits <= MOST_WAITS_A_ZONE * self.zones
+        if not self.waits or not self.of:
+            return False
+        # At least so many were cleaned; the writes that waited lie in some of them again.
+        cleaned = self.waits / MOST_WAITS_A_ZONE
+        return self.zones >= self.of * -math.expm1(-cleaned / self.of)
 
 
 @dataclass(frozen=True, slots=True)

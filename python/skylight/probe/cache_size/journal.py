@@ -343,7 +343,7 @@ def _told_fill(
                 return replace(fill, group=group)
             longest_ns = _limit_ns(steps, pace.entry_ns or pace.latency_ns)
             held_up = waits(log, begun.writes, longest_ns)
-            return replace(fill, zone_waits=ZoneWaits(held_up, clean.zones))
+            return replace(fill, zone_waits=ZoneWaits(held_up, clean.zones, clean.of))
         if on and np.median(log.latency_ns) < limit_ns:  # a merge of the map, or an outlier, and not cleaning
             limit_ns, on = round(ABOVE * max(int(each.latency_ns.max()) for each in logs)), False
         else:
