@@ -18,9 +18,10 @@ from skylight.infer.stalls import change_point
 from skylight.probe import scoring
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import CacheSize, advance
-from skylight.probe.cache_size.fill import Check, Fill, out_of_order
+from skylight.probe.cache_size.fill import Check, Fill, ZoneWaits, out_of_order, waits
 from skylight.probe.cache_size.journal import Journal, _larger_limits, _limits, _shared
-from skylight.probe.cache_size.verdict import USUAL_WATERMARK, behind, free_bands, of_journal
+from skylight.probe.cache_size.verdict import USUAL_WATERMARK, all_used, behind, free_bands, of_journal
+from skylight.probe.cache_size.which_limit import told_apart
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
@@ -301,3 +302,72 @@ def test_cleaned_zones_are_counted_where_the_drive_tells(monkeypatch: pytest.Mon
         monkeypatch.setattr(steps, "zones", lambda _, report=report: report, raising=False)
         check = Check(cast(Steps, steps), "fill", size, State.NEW, zone)
         assert check.begun(size, 400, waiting=DEPTH) == begun
+
+
+@pytest.mark.parametrize(
+    ("count", "cleaned", "of", "most"),
+    [
+        (46, 47, 999, 1.04),  # each wait was for a zone: nothing is left but two entries' places
+        (46, 22, 83, 1.04),  # the writes that waited are in some of these zones (host-aware, seed 98607)
+        (46, 10, 83, USUAL_WATERMARK**-1),  # a reserve lets writes in before zones are clean (docs/zoned.md)
+        (46, 22, 999, USUAL_WATERMARK**-1),
+        (0, 0, 0, USUAL_WATERMARK**-1),  # a drive that does not tell
+    ],
+)
+def test_a_drive_whose_writes_wait_for_whole_zones_has_used_all_places(
+    count: int, cleaned: int, of: int, most: float
+) -> None:
+    fill = Fill(
+        "fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 1.0, zone_waits=ZoneWaits(count, cleaned, of)
+    )
+    seen = Journal(1 << 20, 1e6, 1e7, (fill,), 1_000, None)
+    entry = Finding("journal_entry_max_bytes", 40 << 20, "B", None, 1.0, "")
+    cache = {each.name: each for each in of_journal(seen, Known([entry]), ())}["cache_bytes"]
+    assert isinstance(cache.value, int)
+    assert cache.value / (1_000 << 20) == pytest.approx(most, abs=1e-3)
+
+
+@pytest.mark.parametrize("left", [0, 10, 64, 249])
+def test_what_a_drive_keeps_to_move_data_is_within_ten_per_cent_mostly(left: int) -> None:
+    """Of 1,000 places that are used; with no more than 200 others, whatever is left of them."""
+    value, (low, high), sure = all_used(1_000.0, 250.0 if left > 200 else 200.0)
+    assert low <= 1_000 + left <= high
+    assert (abs(value / (1_000 + left) - 1) <= 0.1) == (left <= 200 or sure > 0.9)
+
+
+def test_a_wait_is_a_time_in_which_no_write_is_done() -> None:
+    """Of 31 that wait together all are slow when one waits."""
+    done_ns = np.cumsum(np.where(np.arange(100) % 10 == 9, 5_000_000_000, 10_000_000))
+    io = IoBatch.writes(np.arange(100, dtype=np.uint64) * np.uint64(4096), 4096)
+    log = IoLog.of(io, np.zeros(100, np.uint64), done_ns.astype(np.uint64))
+    assert waits(log, 0, 100_000_000) == 10
+    assert waits(log, 50, 100_000_000) == 5
+
+
+@pytest.mark.parametrize(
+    ("larger", "places", "in_map"),
+    [
+        (500, 1_000, None),  # half as many of two places each
+        (1_000, None, 1_000),  # as many: the map was full
+        (800, 1_600, 1_000),  # the map first, then the places
+    ],
+)
+def test_writes_of_two_places_tell_places_from_map_entries(
+    larger: int, places: int | None, in_map: int | None
+) -> None:
+    one = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 1.0)
+    two = Fill("large", (1 << 20) + 4096, 2, larger, 2 * larger, True, 8.0, 1e7, 1.0)
+    assert told_apart([one], [two]) == (places, in_map)
+    unended = Fill("large", (1 << 20) + 4096, 2, larger, 2 * larger, False, 0.0, 1e7, 1.0)
+    assert told_apart([one], [unended]) == (None, None)
+
+
+def test_a_host_aware_drive_without_a_volatile_cache_has_its_places_counted(tmp_path: Path) -> None:
+    """No two blocks share an entry there, so a fill with blocks shows no map: the pace alone of 1,240 blocks
+    was that of a full cache of 659 places, and the fill went on for the eight hours of the test's bound."""
+    toml = _native.random_profile(98624, "host-aware")
+    truth = truth_of(toml)
+    findings, evidence = run(CacheSize(), toml, known_of(truth, without=WITHOUT), tmp_path, in_zones=True)
+    marks = outcomes(findings, truth)
+    assert marks["cache_bytes"] == marks["cache_fill_bytes"] == "right"
+    assert sum(step.rows.span_ns for step in evidence.steps if len(step.rows)) < 3_600e9

@@ -13,11 +13,12 @@ Source: Skylight (FAST '15), section 4.6; of the flag, ZBC-2 (INCITS 550), secti
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from skylight.evidence import U64, Bools, IoBatch
+from skylight.evidence import U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.flushed import FlushedSteps
@@ -33,6 +34,31 @@ SHORT_GROUPS = 1
 """By so many groups of waiting writes a fill that is made again is shorter: cleaning set in within one."""
 ASKED, SOME_GONE = 8, 2
 """Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
+
+
+MOST_WAITS_A_ZONE = 2.0
+"""Of a drive without a reserve. Chosen: each wait ends with a clean zone, but merges of the map are counted
+as waits too; the recorded drive with a reserve lets 4.5 writes wait for a zone (docs/zoned.md)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZoneWaits:
+    """Of a drive that tells its clean zones, waits since cleaning had begun, how many zones were clean behind
+    them, and of how many that were written to; none where they were not counted."""
+
+    waits: int = 0
+    zones: int = 0
+    of: int = 0
+
+    @property
+    def all_used(self) -> bool:
+        """Whether writes were let in by cleaned zones alone: then no place was left. From a reserve a drive
+        gives places to writes that have waited for a part of a zone's cleaning."""
+        if not self.waits or not self.of:
+            return False
+        # At least so many were cleaned; the writes that waited lie in some of them again.
+        cleaned = self.waits / MOST_WAITS_A_ZONE
+        return self.zones >= self.of * -math.expm1(-cleaned / self.of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +84,7 @@ class Fill:
     """Writes that a FLUSH ends together: cleaning may have begun behind any of them."""
     entries_a_group: int = 0
     """Entries that such a group takes at most, by its time; 0 where that is not known."""
+    zone_waits: ZoneWaits = ZoneWaits()
 
     @property
     def earliest(self) -> int:
@@ -170,6 +197,12 @@ class Check:
         zone, offset = np.divmod(at, np.uint64(self.zone_bytes))
         touched = len(np.unique(zone[offset > 0]))
         return Clean(max(touched - report.non_sequential, 0), touched)
+
+
+def waits(log: IoLog, writes: int, longest_ns: int) -> int:
+    """How often no write of a log was done for so long, after so many of them."""
+    done_ns = np.sort(log.complete_ns[max(writes - 1, 0) :].astype(np.int64))
+    return int(np.count_nonzero(np.diff(done_ns) > longest_ns))
 
 
 def told_bytes(steps: Steps, name: str) -> int:

@@ -31,7 +31,8 @@ from skylight.infer.host_clock import tick_ns
 from skylight.infer.stalls import MISSED_TURNS, MOST, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import entry_time
-from skylight.probe.cache_size.fill import BLOCK, Check, Fill, told_bytes
+from skylight.probe.cache_size.fill import BLOCK, Check, Fill, ZoneWaits, told_bytes, waits
+from skylight.probe.cache_size.which_limit import SAME, told_apart
 from skylight.probe.flushed import FlushedSteps
 from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.procedure import Steps, bisected
@@ -67,8 +68,6 @@ MOST_PARTS = 200
 LOWEST_WATERMARK = 0.8
 """Of what there is, the least part in use at which drives begin to clean. Chosen: the paper's two at 0.94 and
 0.91."""
-SAME = 0.03
-"""As many, give or take: two counts of one limit differ by an entry's writes at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +207,10 @@ class _Pace:
     entry_ns: float | None
 
 
-def _pace(steps: Steps, name: str, size: int) -> _Pace:
+def _pace(steps: Steps, name: str, size: int, writes: int) -> _Pace:
     """Measured on a clean drive, and cleaned again: what the fill begins with may reach its end."""
     steps.reset(f"{name}-usual-erase")
-    count = CALIBRATION if size > BLOCK else BLOCK_CALIBRATION
+    count = writes if size > BLOCK else BLOCK_CALIBRATION
     log = steps.run(f"{name}-deep-usual", _writes(steps, 0, count, size), depth=DEPTH)
     # Entries may take one of two times, as they catch the next place or miss it: the usual is the longer one.
     return _Pace(float(np.percentile(log.latency_ns, 85)), usual(log.complete_ns))
@@ -227,13 +226,15 @@ def _limit_ns(steps: Steps, usual_ns: float) -> int:
     return int(max(SLOW * usual_ns, usual_ns + MISSED_TURNS * _turn_ns(steps)))
 
 
-def _filled(steps: Steps, name: str, sizes: tuple[tuple[int, int], ...], quantum: int) -> list[Fill]:
+def _filled(
+    steps: Steps, name: str, parts: tuple[tuple[int, int, int], ...], pace_writes: int = CALIBRATION
+) -> list[Fill]:
     """Fills from clean until cleaning: lone at first, for the smallest caches, then deep.
 
-    `sizes` are how many quanta a write has (0: a block) and how many such writes there are at most. One
-    `Fill` for each part."""
-    parts = [(quantum * quanta or BLOCK, quanta, count) for quanta, count in sizes]
-    paces = [_pace(steps, name, size) for size, _, _ in parts]
+    `parts` are the size of a write, how many places it takes (0: a block, that may share one) and how many
+    such writes there are at most; `pace_writes` how many show the pace of a clean drive. One `Fill` for each
+    part."""
+    paces = [_pace(steps, name, size, pace_writes) for size, _, _ in parts]
     state = steps.reset(f"{name}-erase")
     if state is State.UNKNOWN:
         return []
@@ -335,8 +336,14 @@ def _told_fill(
         clean = check.clean(f"{name}-begun")
         if clean is not None and clean.zones and (on or len(slow)):
             group = DEPTH if isinstance(steps, FlushedSteps) else 1
-            begun = _begun(IoLog.joined(logs), first - between[0], limit_ns, pace)
-            return replace(_fill(name, size, quanta, (at - between[0], begun.writes), begun), group=group)
+            log = IoLog.joined(logs)
+            begun = _begun(log, first - between[0], limit_ns, pace)
+            fill = _fill(name, size, quanta, (at - between[0], begun.writes), begun)
+            if group > 1:  # of the waits of a group one shows
+                return replace(fill, group=group)
+            longest_ns = _limit_ns(steps, pace.entry_ns or pace.latency_ns)
+            held_up = waits(log, begun.writes, longest_ns)
+            return replace(fill, zone_waits=ZoneWaits(held_up, clean.zones, clean.of))
         if on and np.median(log.latency_ns) < limit_ns:  # a merge of the map, or an outlier, and not cleaning
             limit_ns, on = round(ABOVE * max(int(each.latency_ns.max()) for each in logs)), False
         else:
@@ -384,12 +391,18 @@ def measured(steps: Steps) -> Journal:
     if told_bytes(steps, "told-zones"):
         # What a fill writes is out of order in any zone: from here on none is filled ahead of its writes.
         steps.written(np.zeros(1, np.uint64), BLOCK)
-    fills = _filled(steps, "fill", ((1, SMALL_WRITES), (largest, MOST_WRITES)), quantum)
-    deep = _map_fill(steps, quantum, quantum_ns)
+    large = (largest * quantum, largest, MOST_WRITES)
+    fills = _filled(steps, "fill", ((quantum, 1, SMALL_WRITES), large))
+    deep = _map_fill(steps, quantum_ns)
+    if deep is None:
+        places, in_map, larger = _by_larger(steps, fills, quantum, large)
+        return Journal(
+            quantum, quantum_ns, lone.median_ns, (*fills, *larger), places, in_map, rate, lone_entries
+        )
     places, in_map = _limits(fills, deep, quantum, flushed=flushed)
     alone = in_map
     if places is None and in_map is not None:
-        larger = _filled(steps, "large", ((largest, MOST_WRITES),), quantum) if largest > 1 else []
+        larger = _filled(steps, "large", (large,)) if largest > 1 else []
         if larger:
             places, in_map = _larger_limits(larger, deep, quantum, in_map, flushed=flushed)
         if not (larger and larger[-1].ended) and not _shared(deep[-1], quantum, flushed=flushed):
@@ -401,16 +414,35 @@ def measured(steps: Steps) -> Journal:
     )
 
 
-def _map_fill(steps: Steps, quantum: int, quantum_ns: float) -> list[Fill]:
+def _map_fill(steps: Steps, quantum_ns: float) -> list[Fill] | None:
     """A fill with blocks that share entries: those that wait together; of a host-aware drive, where a waiting
-    write has an entry of its own, those that leave the volatile cache with one FLUSH."""
+    write has an entry of its own, those that leave the volatile cache with one FLUSH. None where there is no
+    such cache."""
+    blocks = ((BLOCK, 0, MAP_WRITES),)
     if isinstance(steps, FlushedSteps) or not told_bytes(steps, "cached-zones"):
-        return _filled(steps, "map", ((0, MAP_WRITES),), quantum)
+        return _filled(steps, "map", blocks)
     with steps.settings("map-settings", write_cache=True, look_ahead=False) as settings:
-        cached = FlushedSteps(steps) if settings.write_cache else steps
-        return [
-            _entries_told(fill, quantum_ns) for fill in _filled(cached, "map", ((0, MAP_WRITES),), quantum)
-        ]
+        if not settings.write_cache:
+            return None
+        return [_entries_told(fill, quantum_ns) for fill in _filled(FlushedSteps(steps), "map", blocks)]
+
+
+def _by_larger(
+    steps: Steps, fills: list[Fill], quantum: int, large: tuple[int, int, int]
+) -> tuple[int | None, int | None, list[Fill]]:
+    """Places and map entries in use when cleaning began, and the fill that tells them apart where no blocks
+    share an entry: its writes take several places each, and one entry of the map."""
+    if not fills or not fills[-1].ended:
+        return None, None, []
+    size, quanta, count = large
+    if quanta == 1:
+        size, quanta = quantum + BLOCK, 2  # the second place is all but empty
+        if (steps.known.number("journal_entry_max_bytes") or 0.0) * ENTRY_SURE < size:
+            return None, None, []
+    used = sum(fill.places for fill in fills)
+    pace_writes = max(min(CALIBRATION, used // (4 * quanta)), DEPTH)
+    larger = _filled(steps, "large", ((size, quanta, count),), pace_writes)
+    return *told_apart(fills, larger), larger
 
 
 def _entries_told(fill: Fill, quantum_ns: float) -> Fill:

@@ -27,13 +27,19 @@ from skylight.probe.cache_size import advance, lengths
 from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.fill import BLOCK, Fill
 from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
-from skylight.probe.cache_size.journal import LONG_ENTRIES, LOWEST_WATERMARK, Entries, Journal
+from skylight.probe.cache_size.journal import LARGEST_WRITE, LONG_ENTRIES, LOWEST_WATERMARK, Entries, Journal
 from skylight.probe.journal.findings import OUT_OF_BAND_RIGHT
 from skylight.units import format_count, format_size
 
 USUAL_WATERMARK = 0.9092
 LIKELY_WATERMARKS = (0.805, 0.995)  # 95 % of the even choice between the lowest and all
 RIGHT_WITHIN = SIZE_RIGHT.part
+COUNTED_WITHIN = 0.02  # how well places are counted that were in use
+ALL_USED = 0.95
+"""How sure it is that a drive whose writes wait for whole zones has no place for them. Chosen: a wait shows
+no reserve that is kept for something else."""
+MOVED_ENTRIES = 2
+"""What a log keeps for live data that moves: an entry that is written, and one that has moved in part."""
 TIME_TO = OUT_OF_BAND_RIGHT.part  # of a revolution: how well that time is known, where no interval says
 LEAST_SKEW, MOST_SKEW = 0.03, 0.45  # of a revolution, where the step to the next track is not known
 SKEW_SLACK_NS = 500_000.0  # what skew is more than the step to a track: settling, and some slack
@@ -72,6 +78,36 @@ def behind(used: float, fewest: float = 0.0) -> tuple[float, Interval, float]:
     inside = max(0.0, min(high, highest_right) - max(low, lowest_right)) / max(high - low, 1e-9)
     likely = (max(used / LIKELY_WATERMARKS[1], fewest), used / LIKELY_WATERMARKS[0])
     return value, likely, min(inside, 1.0)
+
+
+def all_used(used: float, moved: float) -> tuple[float, Interval, float]:
+    """The same of a drive that lets writes use all but what it moves live data to: at most so much.
+
+    >>> value, (low, high), sure = all_used(1000.0, 30.0)
+    >>> round(value), round(low), round(high), sure
+    (1015, 980, 1051, 0.95)
+    """
+    high = min(used + moved, used / LOWEST_WATERMARK)
+    value = min((used + high) / 2, used / USUAL_WATERMARK)
+    right = 1.0 if high <= value / (1 - RIGHT_WITHIN) else (value / (1 - RIGHT_WITHIN) - used) / (high - used)
+    return value, ((1 - COUNTED_WITHIN) * used, (1 + COUNTED_WITHIN) * high), ALL_USED * right
+
+
+def _in_cache(
+    used: float, fill: Fill, quantum: int, known: Known
+) -> tuple[tuple[float, Interval, float], str]:
+    """What the cache holds of which so much was used, and what it was taken for."""
+    seen = fill.zone_waits
+    if not seen.all_used:
+        return behind(used), (
+            f"taken as {USUAL_WATERMARK:.0%} of what there is, for drives start between 80 and 100 %"
+        )
+    entry = known.number("journal_entry_max_bytes") or LARGEST_WRITE
+    moved = MOVED_ENTRIES * math.ceil(entry / quantum) * quantum
+    return all_used(used, moved), (
+        f"{format_count(seen.zones)} zones were clean after {format_count(seen.waits)} waits, so each was"
+        " for a place, and no more than those of two entries are left, to move data to"
+    )
 
 
 def of_cache_bands(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
@@ -380,21 +416,20 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
         sizes = [CACHE.unknown(why, rows), FILL.unknown(why, rows, used)]
     else:
         fill = journal.places * quantum
-        value, interval, sure = behind(fill)
+        (value, interval, sure), taken = _in_cache(fill, fills[-1], quantum, known)
         start = (
             f"Writes that waste nothing ({told}) use {format_count(journal.places)} places of"
             f" {format_size(quantum)} until cleaning starts"
         )
         sizes = [
-            CACHE.found(
-                round(value),
-                clear * sure,
-                f"{start}; taken as {USUAL_WATERMARK:.0%} of what there is, for drives start between 80"
-                " and 100 %.",
+            CACHE.found(round(value), clear * sure, f"{start}; {taken}.", rows, interval),
+            FILL.found(
+                round(fill),
+                clear,
+                f"{start}.",
                 rows,
-                interval,
+                ((1 - COUNTED_WITHIN) * fill, (1 + COUNTED_WITHIN) * fill),
             ),
-            FILL.found(round(fill), clear, f"{start}.", rows, (0.98 * fill, 1.02 * fill)),
         ]
     return [*sizes, _raw(journal, known, rows), _map(journal, rows, clear)]
 
@@ -402,6 +437,12 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
 def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
     entries = journal.map_entries
     deep = [fill for fill in journal.fills if not fill.quanta]
+    if not deep and entries is None:
+        return MAP.unknown(
+            "No two writes share an entry, as it has no volatile cache that hands them on together; so places"
+            " run out first, and a limit of the map, if any, is higher.",
+            rows,
+        )
     if entries is None:
         count = format_count(sum(fill.writes for fill in deep))
         ended = bool(deep) and deep[-1].ended
@@ -413,8 +454,9 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
         )
         return MAP.unknown(why, rows)
     value, interval, sure = behind(entries)
+    which = "of 4 KiB that wait together" if deep else "of one place or of more"
     why = (
-        f"Cleaning starts after {format_count(entries)} writes of 4 KiB that wait together, with places left;"
+        f"Cleaning starts after {format_count(entries)} writes {which}, with places left;"
         f" taken as {USUAL_WATERMARK:.0%} of the map."
     )
     return MAP.found(round(value), clear * sure, why, rows, interval)
