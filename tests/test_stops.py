@@ -9,15 +9,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from one_test import known_of, truth_of
-from skylight import _native
-from skylight.engines.conditions import engine_over
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer.stalls import Stalls
 from skylight.probe.band_size.cache_parts import CachePart
-from skylight.probe.cache_size import CacheSize
-from skylight.probe.cache_size.findings import FILL_RIGHT
 from skylight.probe.flushed import IN_LARGE_ROUNDS, FlushedSteps, volatile
 from skylight.probe.hard_limit import Bound
 from skylight.probe.session import Session
@@ -191,19 +186,3 @@ def test_a_scan_goes_not_past_a_stall_for_an_outlier_beside_it(late: set[int]) -
     drive = Outliers(1 << 20, late)
     part = part_of(drive)
     assert part.first_held(np.array([2 << 20, 3 << 20, 4096, 4 << 20], np.uint64)) == 2
-
-
-def test_a_zone_that_holds_older_data_is_emptied_by_writes_in_order(tmp_path: Path) -> None:
-    """A lazy drive without an erase, whose zones are all full: 29 bands of 13 MiB in each."""
-    toml = _native.random_profile(99213, None)
-    drive = _native.SimDrive(toml, "drive", 1, '[conditions]\nerase = "none"\nprior_use = "full"\n')
-    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
-    recording, known = Recording.create(tmp_path / "r", facts, {"writes": True}, 1), known_of(truth_of(toml))
-    with recording.part("cache_size") as writer:
-        engine = engine_over(drive, facts)
-        CacheSize().measure(Session(engine, writer, test="cache_size", seed=1, known=known))
-        writer.complete()
-    evidence = recording.evidence("cache_size")
-    assert evidence is not None
-    found = {each.name: each.value for each in CacheSize().infer(evidence, known)}
-    assert found["cache_fill_bytes"] == pytest.approx(1179 * 29 * 13 * MIB, rel=FILL_RIGHT.part)

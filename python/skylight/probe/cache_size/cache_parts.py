@@ -20,27 +20,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import IoBatch, Stop
-from skylight.infer import stalls
-from skylight.probe.band_size.cache_parts import DEPTH, INTO_BAND, CachePart, first_edge, logged, spread
+from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged, spread
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000
-TRIES = 24
-"""Scans for the end of a zone. Each of the further zones that are asked may be full of older data, and then
-stalls once; of those that are halved towards the first there are 20 at most."""
-REWRITE_BYTES = 1 << 20
-"""Of a write of a zone that is written in order."""
-EDGE_BANDS = 4
-"""So many bands more are written in order than the zone seems to have, since its end is known to a band and
-what begins amid one is no stream. Chosen."""
+TRIES = 6
 BOUND_ROUNDS, BOUND_ENOUGH, SPARE_BYTES = 5, 3, 64 << 20
 """Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
 of a tenth of all writes, three of five do in one case of a hundred."""
 AGAIN_INTO_BAND = 2 << 20  # clear of what was written there the first time
-MOST_RELIEVED = 8
-"""Writes until a full zone has space. Chosen: stalls in a row are three at most on drives seen so far."""
 
 
 class Unsettled(Exception):
@@ -89,64 +79,42 @@ def _first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
     A stall may give back more than one band. So the cache part is written to until it stalls, and then
     filled; and that it was full while others were asked for is seen by the next write to it, or all is done
     again."""
-    limit, left = cache_part.found.limit_ns, list(addresses)
+    limit = cache_part.found.limit_ns
     for _ in range(TRIES):
-        if not left:
-            return None
         if not cache_part.refill():
             continue
-        where = np.array(left, np.uint64) + np.uint64(INTO_BAND)
+        where = np.array(addresses, np.uint64) + np.uint64(INTO_BAND)
         log = cache_part.steps.run(
             f"{cache_part.name}-scan", IoBatch.writes(where, cache_part.size), until=Stop(limit)
         )
-        place, slow = len(log) - 1, int(log.latency_ns[-1]) >= limit
-        still_full = int(cache_part.put(1).latency_ns[0]) >= limit
-        if slow and _stalls(cache_part, left[place]):
-            return left[place]
-        if still_full:  # so none of these is of it
-            left = left[place + 1 :]
+        place = len(log) - 1
+        if int(log.latency_ns[-1]) < limit:
+            if int(cache_part.put(1).latency_ns[0]) >= limit:
+                return None
+            continue
+        again = [addresses[place] + AGAIN_INTO_BAND]
+        if cache_part.refill():
+            log = cache_part.steps.run(f"{cache_part.name}-ask", IoBatch.writes(again, cache_part.size))
+            if int(log.latency_ns[0]) >= limit:
+                return addresses[place]
     raise Unsettled
-
-
-def _stalls(cache_part: CachePart, address: int) -> bool | None:
-    """Whether the cache part, full, stalls for a write to an address; None if it cannot be filled.
-
-    The zone of that address may be another one that is full of older data, and stalls for that; so it is
-    written to first, until it has space. If it is the one of the cache part, that is filled again."""
-    steps, limit = cache_part.steps, cache_part.found.limit_ns
-    slow, last = True, steps.size - cache_part.size
-    for number in range(1, MOST_RELIEVED):
-        io = IoBatch.writes([min(address + number * AGAIN_INTO_BAND, last)], cache_part.size)
-        slow = int(steps.run(f"{cache_part.name}-relieved", io).latency_ns[0]) >= limit
-        if not slow:
-            break
-    if slow or not cache_part.refill():
-        return None
-    io = IoBatch.writes([min(address + MOST_RELIEVED * AGAIN_INTO_BAND, last)], cache_part.size)
-    return int(steps.run(f"{cache_part.name}-ask", io).latency_ns[0]) >= limit
 
 
 def _is_bound(cache_part: CachePart, end: int) -> bool:
     """Whether the full zone stalls for a write to it and not for one behind its end, several times: stalls
     that others bring about, and merges of a map, come anywhere."""
-    steps = cache_part.steps
+    limit, steps = cache_part.found.limit_ns, cache_part.steps
     if steps.size - end < 2 * SPARE_BYTES:
         return False  # what stalls everywhere is one cache, or others bring it about
     behind = spread(steps.size - end - SPARE_BYTES, BOUND_ROUNDS, SPARE_BYTES, phase=0.3) + np.uint64(end)
     bound = 0
     for address in behind:
-        stalls_there = _stalls(cache_part, int(address))
-        bound += stalls_there is False and int(cache_part.put(1).latency_ns[0]) >= cache_part.found.limit_ns
+        if not cache_part.refill():
+            continue
+        log = steps.run(f"{cache_part.name}-bound", IoBatch.writes([address], cache_part.size))
+        elsewhere = int(log.latency_ns[0]) >= limit
+        bound += not elsewhere and int(cache_part.put(1).latency_ns[0]) >= limit
     return bound >= BOUND_ENOUGH
-
-
-def _emptied_in_order(steps: Steps, end: int) -> None:
-    """Writes the zone from its first address to its end, in order: what its logs held is dead then, and is
-    given back, whatever the drive cleans. Twice, since the first bands may go to a log that has space while
-    there are hardly any free bands."""
-    where = np.arange(0, min(end, steps.size) - REWRITE_BYTES + 1, REWRITE_BYTES, dtype=np.uint64)
-    for _ in range(2):
-        steps.run("zone-in-order", IoBatch.writes(where, REWRITE_BYTES), depth=DEPTH)
 
 
 def zones(steps: Steps) -> CacheParts | None:
@@ -163,10 +131,10 @@ def _zones(steps: Steps) -> CacheParts | None:
     The end of the first is come upon from above, since only an address within it costs a band to fill again,
     and what is written must stay within it: halving, then in steps of about the root of what is left, then
     band by band."""
-    # Rewriting one place would leave a log of the zone in use, and older data in the others.
-    slow = steps.known.word("cleaning_type") != "lazy"
-    older = steps.reset("zone-erase", slow=slow) is State.UNKNOWN
-    cache_part = logged(steps, 0, steps.size, "zone", stalls.refills if older else stalls.periodic)
+    # Rewriting would leave a log of the zone in use.
+    if steps.reset("zone-erase", slow=steps.known.word("cleaning_type") != "lazy") is State.UNKNOWN:
+        return None
+    cache_part = logged(steps, 0, steps.size, "zone")
     if cache_part is None:
         return None
     band, filled = cache_part.band_writes * cache_part.size, cache_part.found.first * cache_part.size
@@ -185,11 +153,4 @@ def _zones(steps: Steps) -> CacheParts | None:
             high = low + step
     if not _is_bound(cache_part, high * band):
         return None
-    count = -(-steps.size // (high * band))
-    if older:
-        _emptied_in_order(steps, (high + EDGE_BANDS) * band)
-        cache_part = logged(steps, 0, high * band, "zone-emptied")
-        if cache_part is None:
-            return None
-        band, filled = cache_part.band_writes * cache_part.size, cache_part.found.first * cache_part.size
-    return CacheParts(count, filled, None, band, cache_part.found.count, 1)
+    return CacheParts(-(-steps.size // (high * band)), filled, None, band, cache_part.found.count, 1)
