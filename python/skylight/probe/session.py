@@ -509,9 +509,7 @@ class Session(StepNames):
         """Runs the batch in pieces; each is kept (with a writer) and reported as it is done."""
         if order.limit_ns is not None and self._budget is not None:
             return self._execute_within(order, self._budget, order.limit_ns)
-        logs: list[IoLog] = []
-        until = order.until
-        patient = self._engine.repeatable  # virtual time costs no one a wait
+        logs, until = list[IoLog](), order.until
         piece_ns = PIECE_NS if self._jobs is None else JOB_PIECE_NS
         first, piece = 0, self._first_piece() if order.depth == 1 else LARGEST_PIECE_IOS
         recent = EMPTY_LOG
@@ -524,8 +522,10 @@ class Session(StepNames):
                 recent = IoLog.joined([recent.rows(slice(-until.within, None)), log])
                 if until.reached(recent):
                     break
+                if order.depth > 1 and stop is not None and stop.reached(log):
+                    recent = EMPTY_LOG  # the queue has drained, so the first of the next piece wait for none
             if order.depth == 1:
-                longer = patient or log.span_ns < piece_ns
+                longer = self._engine.repeatable or log.span_ns < piece_ns  # virtual time costs no wait
                 piece = min(2 * piece, LARGEST_PIECE_IOS) if longer else max(piece // 2, 1)
         return IoLog.joined(logs)
 
