@@ -371,3 +371,13 @@ def test_a_host_aware_drive_without_a_volatile_cache_has_its_places_counted(tmp_
     marks = outcomes(findings, truth)
     assert marks["cache_bytes"] == marks["cache_fill_bytes"] == "right"
     assert sum(step.rows.span_ns for step in evidence.steps if len(step.rows)) < 3_600e9
+
+
+def test_lone_writes_are_counted_where_it_is_open_which_limit_they_met(tmp_path: Path) -> None:
+    """Without the size of an entry no larger write is known to take one entry of the map."""
+    toml = _native.random_profile(98624, "host-aware")
+    known = known_of(truth_of(toml), without=(*WITHOUT, "journal_entry_max_bytes"))
+    findings, evidence = run(CacheSize(), toml, known, tmp_path, in_zones=True)
+    cache = next(each for each in findings if each.name == "cache_bytes")
+    assert cache.value is UNKNOWN and "how much an entry holds is not known" in cache.why
+    assert evidence.shown.journal.lone_writes == 659

@@ -32,7 +32,7 @@ from skylight.infer.stalls import MISSED_TURNS, MOST, ChangePoint, change_point,
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import entry_time
 from skylight.probe.cache_size.fill import BLOCK, Check, Fill, ZoneWaits, told_bytes, waits
-from skylight.probe.cache_size.which_limit import SAME, told_apart
+from skylight.probe.cache_size.which_limit import SAME, lone_writes, told_apart
 from skylight.probe.flushed import FlushedSteps
 from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.procedure import Steps, bisected
@@ -396,8 +396,10 @@ def measured(steps: Steps) -> Journal:
     deep = _map_fill(steps, quantum_ns)
     if deep is None:
         places, in_map, larger = _by_larger(steps, fills, quantum, large)
+        alone = lone_writes(fills)
+        fills += larger
         return Journal(
-            quantum, quantum_ns, lone.median_ns, (*fills, *larger), places, in_map, rate, lone_entries
+            quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, alone
         )
     places, in_map = _limits(fills, deep, quantum, flushed=flushed)
     alone = in_map

@@ -402,6 +402,8 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
         met = (
             "the map was full before the places"
             if journal.map_entries
+            else "the places or the map were full: how much an entry holds is not known, to tell which"
+            if journal.alone is not None
             else "no start of cleaning was seen that older data cannot explain"
         )
         why = f"With writes of whole quanta ({told}) {met}."

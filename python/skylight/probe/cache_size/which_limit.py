@@ -26,3 +26,10 @@ def told_apart(fills: Sequence[Fill], larger: Sequence[Fill]) -> tuple[int | Non
     if places <= (1 + SAME) * writes + slack:
         return writes, None
     return (None if in_larger >= (1 - SAME) * writes else places), writes
+
+
+def lone_writes(fills: Sequence[Fill]) -> int | None:
+    """Writes of one place and one map entry each until cleaning, whichever of both ended the fill; None where
+    it did not end, or went on with larger ones."""
+    ended = bool(fills) and fills[-1].ended and fills[-1].quanta == 1
+    return sum(fill.writes for fill in fills) if ended else None
