@@ -16,7 +16,7 @@ from skylight import _native
 from skylight.engines import Engine
 from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine, read_profile
-from skylight.evidence import F64, IoBatch, IoLog, TargetFacts
+from skylight.evidence import F64, I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.moved import Moved, moved_between
 from skylight.infer.phase import Coherence
@@ -299,3 +299,22 @@ def test_waits_for_an_angle_behind_a_delay_are_not_fixed(delay_ns: int, rng: np.
     assert not is_fixed(latency_ns, turning)
     log_ns = (delay_ns + 2.45 * TURN_NS + rng.normal(0, 0.02, 512) * TURN_NS).astype(np.int64)
     assert is_fixed(log_ns, turning)
+
+
+@pytest.mark.parametrize(("rpm", "writes"), [(14_299, 256), (7_200, 256), (14_299, 1024)])
+def test_a_coarse_clock_does_not_make_waits_for_an_angle_fixed(
+    rpm: int, writes: int, rng: np.random.Generator
+) -> None:
+    # Drive 99361 drawn: in place within 16 MiB, 14,299 rpm, ticks of 1 ms: half of the writes took 3 or 4 ms.
+    turn_ns, tick_ns = 60e9 / rpm, 1_000_000
+    turning = Coherence(turn_ns, 0.9, 0.3, 1e-12, 0.99)
+
+    def seen(latency_ns: F64) -> I64:
+        begun_ns = rng.uniform(0, 1e9, len(latency_ns))
+        ticks = (begun_ns + latency_ns) // tick_ns - begun_ns // tick_ns
+        return (ticks * tick_ns).astype(np.int64)
+
+    for _ in range(20):
+        places = np.clip(rng.normal(0.4, 0.25, writes), 0, 1)  # half of them within a tick
+        assert not is_fixed(seen(2.4e6 + places * turn_ns), turning, tick_ns)
+        assert is_fixed(seen(4.0e6 + rng.normal(0, 1.5e5, writes)), turning, tick_ns)

@@ -42,6 +42,9 @@ TURN_SHARE = 0.9  # a fixed latency of at least this many revolutions waits for 
 # Of a revolution: waits for an angle have an interquartile range of a half. What is 12 % of a log's latency
 # is less, up to three revolutions.
 WAITING_SPREAD = 0.4
+# Of a revolution: waits for an angle deviate by 1 / sqrt(12). Half of that, where a tick is so much of a
+# revolution that it hides how far they spread.
+WAITING_DEVIATION = 0.145
 LATE_SHARE = 0.75  # share of latencies of at least a revolution before whole revolutions are taken off
 
 
@@ -158,14 +161,25 @@ def is_fixed(latency_ns: I64, turning: Coherence | None, tick_ns: int = 0) -> bo
 
     Behind a long delay waits for an angle are a small part of a latency, and yet all of a revolution."""
     spread = Spread.of(latency_ns, tick_ns)
-    if spread.fixed:
-        return turning is None or spread.iqr_ns < max(WAITING_SPREAD * turning.period_ns, tick_ns)
     if turning is None:
-        return False
+        return spread.fixed
+    if spread.fixed:
+        if spread.iqr_ns >= max(WAITING_SPREAD * turning.period_ns, tick_ns):
+            return False
+        waiting_ns = WAITING_DEVIATION * turning.period_ns
+        return spread.relative <= FIXED_SPREAD or _deviation_ns(latency_ns, turning, tick_ns) < waiting_ns
     late_ns = latency_ns[latency_ns >= TURN_SHARE * turning.period_ns]
     if len(late_ns) < LATE_SHARE * len(latency_ns):
         return False
     return folded_spread(late_ns, turning.period_ns) <= FIXED_SPREAD
+
+
+def _deviation_ns(latency_ns: I64, turning: Coherence, tick_ns: int) -> float:
+    """The standard deviation of latencies without what ticks add (both moments are cut down to one, so a
+    sixth of its square), and without those that are far off for other reasons."""
+    far_ns = 1.5 * turning.period_ns
+    near_ns = latency_ns[np.abs(latency_ns - np.median(latency_ns)) < far_ns]
+    return float(np.sqrt(max(near_ns.var() - tick_ns**2 / 6, 0.0)))
 
 
 def waiting(limit_ns: float) -> Callable[[I64], bool]:
