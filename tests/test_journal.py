@@ -330,15 +330,13 @@ def test_single_writes_show_an_entry_where_none_wait_together(
 BLOCK, QUANTUM = 4096, 300 << 10
 
 
-def splits_of(entry: int, *, slower: float = 0.0, unseen: int = 0) -> Splits:
+def splits_of(entry: int, *, slower: float = 0.0) -> Splits:
     """What is found of a log on flash whose entries hold so many bytes, and take longer by so many ns for
-    each byte beyond; of writes of `unseen` quanta nothing shows that they are split."""
+    each byte beyond."""
     rng = np.random.default_rng(7)
 
     def measure(size: int, writes: int) -> Run:
         parts = [entry] * (size // entry) + [size % entry] * (size % entry > 0) if not slower else [size]
-        if -(-size // QUANTUM) == unseen:
-            parts = [unseen * QUANTUM]
         took = sum(2e6 + 1e6 * -(-part // QUANTUM) for part in parts) + slower * max(size - entry, 0)
         latency_ns = (took + rng.uniform(0, 1e5, writes)).astype(np.int64)
         return Run(size, False, latency_ns, np.cumsum(latency_ns + 100_000))
@@ -422,12 +420,6 @@ class TestSplits:
         pair = splits.pair(one, two)
         assert pair.aligned and not pair.more(two)
         assert splits.longer(one, two) == longer
-
-    def test_a_second_split_is_not_taken_for_the_first(self) -> None:
-        # As on drive 99323 drawn: sizes are doubled past the first split, and the third entry begins at 18.3.
-        entry = int(9.17 * QUANTUM)
-        splits = splits_of(entry, unseen=16)
-        assert splits.split is not None and splits.whole <= entry < splits.split
 
     def test_one_that_ends_with_a_quantum_leaves_no_sign(self) -> None:
         assert splits_of(6 * QUANTUM).split is None

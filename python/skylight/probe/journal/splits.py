@@ -8,9 +8,6 @@ largest of so many quanta was split, then the number of quanta is halved to, the
 The control is the second entry: up to a quantum more goes into its first, and takes no longer; then its
 second begins. Where that is not so, something else than the end of an entry made the write longer.
 
-Another control is a quantum less than the largest that was not split: where one split passes unseen, as a
-revolution more may, that does not, and the search would find where a third entry begins.
-
 Runs that did not begin with an erase compare with those beside them alone: where the log has come to since,
 tracks may be shorter.
 
@@ -182,18 +179,13 @@ def find_split(splits: Splits, measure: Measure, repeats: int, most: int) -> Non
             run(size)
         return splits.longer(reference, size)
 
-    def whole(quanta: int) -> bool:
-        return not longer(splits.first_of(quanta), quanta * splits.quantum)
-
     low, high = 1, 2  # quanta
-    while high * splits.quantum <= most and whole(high):
+    while high * splits.quantum <= most and not longer(splits.first_of(high), high * splits.quantum):
         low, high = high, 2 * high
-    if low > 2 and high * splits.quantum <= most and not whole(low - 1):
-        low, high = low // 2, low - 1
     splits.whole = low * splits.quantum
     if high * splits.quantum > most:
         return
-    _, high = bisected(low, high, whole)
+    _, high = bisected(low, high, lambda count: not longer(splits.first_of(count), count * splits.quantum))
     _narrow(splits, high, longer)
     one, same, more = splits.controls
     if same > one and more <= most + splits.quantum:
