@@ -178,14 +178,18 @@ impl ZonedLayer {
     /// Places the next write with those that continue it within a zone, as one. Older writes may stay behind in a
     /// conventional zone only: none that overlaps what is taken.
     fn place_run(&mut self, zone: u32, queue: Queue<'_>, plan: &mut Plan) {
-        let extent = self.table.layout().extent_of(zone);
+        let layout = self.table.layout();
+        let extent = layout.extent_of(zone);
         let (older, waiting) = queue.waiting.split_at(queue.next);
+        let older = if layout.is_conventional(zone) { older } else { &[] };
+        let staying: Vec<_> =
+            older.iter().map(|command| command.extent).filter(|one| one.overlaps(extent)).collect();
         let start = waiting[0].extent.start;
         let mut end = start;
         let mut taken = Vec::new();
         for command in waiting.iter().filter(|command| command.extent.overlaps(extent)) {
             let continues = command.extent.start == end && command.extent.end() <= extent.end();
-            if !continues || older.iter().any(|one| one.extent.overlaps(command.extent)) {
+            if !continues || staying.iter().any(|one| one.overlaps(command.extent)) {
                 break;
             }
             end = command.extent.end();
