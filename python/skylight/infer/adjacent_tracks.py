@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64
-from skylight.infer.robust import middle
+from skylight.infer.robust import NORMAL_MEDIAN, middle
 
 Ints = I64
 Mask = NDArray[np.bool_]
@@ -76,7 +76,7 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     for _ in range(2):
         way, _, arm_ns, switch_ns = min(fits.at(noise_ns), key=lambda fit: fit[1])
         off = np.abs(time_ns - _expected(way, arm_ns, switch_ns))
-        noise_ns = max(least_ns, float(np.median(off)) / 0.6745)
+        noise_ns = max(least_ns, float(np.median(off)) / NORMAL_MEDIAN)
     found = fits.at(noise_ns)
     way, cost, arm_ns, switch_ns = min(found, key=lambda fit: fit[1])
     risings = _risings(one, other, time_ns)

@@ -22,6 +22,8 @@ from skylight.units import format_percent, format_seconds
 
 TICK_DEVIATION = 12**-0.5
 """Standard deviation of a time that is rounded to a tick, in ticks."""
+DIFFERENCE_DEVIATION = 0.41
+"""The same of the difference of two such times, in ticks: 1 / sqrt(6)."""
 COARSE_NS = 100_000.0
 """A tick from which on a clock does not say when a command was submitted: chosen, half of what jitter delays
 commands by."""
@@ -58,6 +60,11 @@ def tick_ns(*columns: NDArray[np.generic]) -> float:
     found = [np.gcd.reduce(column.astype(np.int64)) for column in columns if len(column)]
     tick = float(np.gcd.reduce(found)) if found else 1.0
     return tick if 0 < tick <= COARSEST_NS else 1.0
+
+
+def readings_needed(tick_ns: float, turn_ns: float, error: float) -> float:
+    """How many readings of a delay leave that share of a revolution open by the tick alone, in their mean."""
+    return float((DIFFERENCE_DEVIATION * tick_ns / turn_ns / error) ** 2)
 
 
 def host_of(log: IoLog) -> Host:

@@ -92,18 +92,6 @@ def within_tick(latency_ns: NDArray[np.generic], tick_ns: int) -> NDArray[np.flo
     )
 
 
-def median_line(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[float, float]:
-    """The line through points of which up to a quarter may be off it anyhow: the median slope of all pairs,
-    and the height at 0 that leaves as many points above as below (Theil 1950, Sen 1968).
-
-    >>> median_line(np.array([0.0, 1.0, 2.0, 3.0, 4.0]), np.array([1.0, 3.0, 90.0, 7.0, 9.0]))
-    (2.0, 1.0)
-    """
-    one, other = np.triu_indices(len(x), 1)
-    slope = float(np.median((y[other] - y[one]) / (x[other] - x[one])))
-    return slope, float(np.median(y - slope * x))
-
-
 def middle(values: NDArray[np.generic]) -> float:
     """The median of at least one value: for a few of them ten times as fast as numpy's.
 

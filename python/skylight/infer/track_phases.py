@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, U64
 from skylight.infer.host_clock import TICK_DEVIATION
+from skylight.infer.robust import NORMAL_MEDIAN
 from skylight.segmentation import agreed_pieces, cut_pieces
 
 Ints = NDArray[np.intp]
@@ -279,7 +280,7 @@ def _sigma(where: F64, turn: F64, slopes: F64) -> float:
     """Scatter of phases from row to row (revolutions), with the slope that leaves least."""
     step = np.sort(np.abs(centred(np.diff(turn - slopes[:, None] * where))), axis=1)
     middle = step.shape[1] // 2
-    spread = float(((step[:, middle] + step[:, -1 - middle]) / 2).min()) / 0.6745
+    spread = float(((step[:, middle] + step[:, -1 - middle]) / 2).min()) / NORMAL_MEDIAN
     return max(LEAST_SIGMA, spread / sqrt(2.0))
 
 

@@ -126,7 +126,7 @@ RESTS_ON_TYPE = (
 )  # fmt: skip
 """Tests that look for what drives of one type have: whatever they find, the drive may be of another."""
 
-REST_ON_TYPE = frozenset(
+FOUND_BY_TYPE = frozenset(
     found.name for test in TESTS if test.name in RESTS_ON_TYPE for found in test.findings
 )
 """What these tests find."""
@@ -520,7 +520,7 @@ def no_surer_than_type(findings: list[Finding], known: Known) -> list[Finding]:
     kind = known.get("drive_type")
     most = 1.0 if kind is None else kind.confidence if kind.known else LEAST_LIKELY
     return [
-        replace(each, confidence=min(each.confidence, most)) if each.name in REST_ON_TYPE else each
+        replace(each, confidence=min(each.confidence, most)) if each.name in FOUND_BY_TYPE else each
         for each in findings
     ]
 

@@ -45,7 +45,7 @@ ROUNDS, MOST_ROUNDS, BLOCK_OF_PLACES = 3, 12, 64 << 20
 STALLS_SKIPPED, MOST_RUN = 4, 64
 ASKED_AGAIN = 3
 """How often an address is asked for where outliers left it open. Chosen: where a tenth of all writes are
-outliers, so many come upon one in a thousand."""
+outliers, all of these are in one of a thousand."""
 DENSITY = 2  # of so many pieces one is written
 DEPTH: int = 31
 TOGETHER = 12 * DEPTH

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import F64, I64, IoBatch, IoLog
+from skylight.infer.host_clock import DIFFERENCE_DEVIATION, readings_needed
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
@@ -36,7 +37,6 @@ MOST_WEIGHT = 4.0
 CACHED_TURNS = 3.0
 LATE_SHARE = 0.1  # chosen: of the readings of native blocks, those that may come whole revolutions later
 MOST_LATE_TURNS = 8  # chosen: what a few reads of another client take
-CLOCK_PART = 0.41  # of a clock's tick: how far the difference of two times that it cut scatters, 1 / sqrt(6)
 COARSE_ERROR, MOST_TIMES = 0.02, 6
 """Of a revolution: what the tick of the clock may leave open of a delay, and how often blocks are read for
 that at most. Chosen: a tick of a fifth of a revolution then hides one native block in a hundred, and not one
@@ -83,8 +83,8 @@ def times(delay_ns: F64, rotation_ns: float | None) -> int:
     >>> times(np.array([3.1e6, 4e6]), 5e6)
     1
     """
-    open_turns = CLOCK_PART * tick_ns(delay_ns) / (rotation_ns or TURN_NS)
-    return int(np.clip(np.ceil((open_turns / COARSE_ERROR) ** 2), 1, MOST_TIMES))
+    enough = readings_needed(tick_ns(delay_ns), rotation_ns or TURN_NS, COARSE_ERROR)
+    return int(np.clip(np.ceil(enough), 1, MOST_TIMES))
 
 
 def read_enough(steps: Steps, name: str, blocks: I64) -> list[F64]:
@@ -117,7 +117,7 @@ class Fresh:
     @staticmethod
     def of(first_ns: F64, second_ns: F64, rotation_ns: float | None) -> Fresh:
         """What both readings have in common; of two that lie whole revolutions apart, the earlier."""
-        blur = CLOCK_PART * tick_ns(np.concatenate([first_ns, second_ns]))
+        blur = DIFFERENCE_DEVIATION * tick_ns(np.concatenate([first_ns, second_ns]))
         if rotation_ns is not None:
             late = np.round((second_ns - first_ns) / rotation_ns) * rotation_ns
             first_ns, second_ns = first_ns + np.minimum(late, 0.0), second_ns - np.maximum(late, 0.0)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import I64, IoLog
+from skylight.infer.host_clock import TICK_DEVIATION
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread
 from skylight.probe.drive_type.write_after_read import STALL_NS, Mixed
@@ -175,11 +176,11 @@ def is_fixed(latency_ns: I64, turning: Coherence | None, tick_ns: int = 0) -> bo
 
 
 def _deviation_ns(latency_ns: I64, turning: Coherence, tick_ns: int) -> float:
-    """The standard deviation of latencies without what ticks add (both moments are cut down to one, so a
-    sixth of its square), and without those that are far off for other reasons."""
+    """The standard deviation of latencies without what ticks add to both moments, and without those that are
+    far off for other reasons."""
     far_ns = 1.5 * turning.period_ns
     near_ns = latency_ns[np.abs(latency_ns - np.median(latency_ns)) < far_ns]
-    return float(np.sqrt(max(near_ns.var() - tick_ns**2 / 6, 0.0)))
+    return float(np.sqrt(max(near_ns.var() - 2 * (TICK_DEVIATION * tick_ns) ** 2, 0.0)))
 
 
 def waiting(limit_ns: float) -> Callable[[I64], bool]:

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoBatch, IoLog
+from skylight.infer import host_clock
 from skylight.probe.band_size import cache_parts
 from skylight.probe.band_size.cache_parts import OVER_BYTES, OVER_SLOTS, CachePart, Kind, logged, spread
 from skylight.probe.band_size.journaled import Filler, Region, left_alone
@@ -43,10 +44,7 @@ SAME = 4.0  # times the noise
 MOST_NOISE = 0.04
 ENOUGH = 0.7
 COARSE_NS = 50_000  # a clock's tick that is a good part of a hundredth of a revolution
-LEAST_TIMES, MOST_TIMES = 3, 16  # so many times more readings by such a clock
-TICK_DEVIATION = 0.41
-"""Of a tick: how far the difference of two moments is off, as a standard deviation, where each is off evenly
-by up to one."""
+LEAST_TIMES, MOST_TIMES = 3, 16  # how many times the readings are made by such a clock
 COARSE_ERROR = LEAST_NOISE
 """Of a revolution: what the middle of all readings may be off by the tick alone. Chosen: a quarter of what is
 too noisy to tell, for the noise of a few blocks comes out up to twice as large."""
@@ -144,17 +142,12 @@ def _middle(turns: F64, *, coarse: bool) -> F64:
     return np.asarray(np.sort(near, axis=0)[outer : len(near) - outer].mean(axis=0))
 
 
-def tick_of(log: IoLog) -> int:
-    """The tick of the clock, ns."""
-    return int(np.gcd.reduce(log.complete_ns.astype(np.int64)))
-
-
 def is_coarse(log: IoLog) -> bool:
     """Whether the clock's tick blurs the angles."""
-    return tick_of(log) >= COARSE_NS
+    return host_clock.tick_ns(log.complete_ns) >= COARSE_NS
 
 
-def times(tick_ns: int, rotation_ns: float) -> int:
+def times(tick_ns: float, rotation_ns: float) -> int:
     """How many times the readings have to be made by a clock of this tick: the shorter a revolution, the more
     of it a tick is.
 
@@ -163,7 +156,7 @@ def times(tick_ns: int, rotation_ns: float) -> int:
     """
     if tick_ns < COARSE_NS:
         return 1
-    enough = (TICK_DEVIATION * tick_ns / rotation_ns / COARSE_ERROR) ** 2
+    enough = host_clock.readings_needed(tick_ns, rotation_ns, COARSE_ERROR)
     return int(np.clip(np.ceil(enough / READINGS), LEAST_TIMES, MOST_TIMES))
 
 
@@ -213,7 +206,7 @@ def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
 
     def reading(name: str) -> Reading:
         log = steps.run(name, places.batch())
-        more = times(tick_of(log), rotation_ns) - 1
+        more = times(host_clock.tick_ns(log.complete_ns), rotation_ns) - 1
         log = IoLog.joined([log, *(steps.run(name, places.batch()) for _ in range(more))])
         return Reading.of(places, log, rotation_ns)
 

@@ -20,7 +20,7 @@ from skylight.infer.adjacent_tracks import NextTrack, next_track
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.one_spindle import is_by_parts, turns_otherwise
 from skylight.infer.phase import NONE, Coherence
-from skylight.infer.robust import NORMAL_MEDIAN, median_line
+from skylight.infer.robust import NORMAL_MEDIAN
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation import seeks, track_fit
 from skylight.probe.rotation.seeks import Curve
@@ -225,7 +225,7 @@ class Analysis:
         if not self.ends_in_line:
             return 0.0
         if before is None or abs(end.slope / before.slope - 1.0) <= MOST_DIFFERENCE:
-            return IN_LINE if len(self._towards_end[1]) >= FEWEST_TOWARDS else 1.0
+            return IN_LINE if len(self._towards_end[1]) else 1.0
         return 0.0 if end.slope < before.slope else ZONE_ENDS
 
     @cached_property
@@ -236,9 +236,12 @@ class Analysis:
         At one density along the track its size goes with the radius, and what lies further in with the square
         of that: squares of sizes fall evenly with the address."""
         part, size = self._towards_end
-        if self.last is None or len(size) < FEWEST_TOWARDS:
+        if self.last is None or not len(size):
             return True
-        slope, level = median_line(part, size**2)
+        from scipy import stats  # slow to import, so only when needed
+
+        slope = float(stats.theilslopes(size**2, part).slope)
+        level = float(np.median(size**2 - slope * part))
         expected = level + slope  # at the last address
         scatter = float(np.median(np.abs(size**2 - level - slope * part))) / NORMAL_MEDIAN
         most_off = max(BREAK_ERRORS * scatter, 2 * LEAST_BREAK * expected)
@@ -246,7 +249,8 @@ class Analysis:
 
     @cached_property
     def _towards_end(self) -> tuple[F64, F64]:
-        """Places from the middle on, as parts of all addresses, and the bytes of a track there."""
+        """Places from the middle on, as parts of all addresses, and the bytes of a track there; none where
+        they are too few for a line."""
         log, middle, end = self._log(TOWARDS_END), self.middle, self.last
         found = list[tuple[float, float]]()
         for number in range(len(log) // TOWARDS_READS):
@@ -258,6 +262,8 @@ class Analysis:
             place = self._fitted(rows, 0.75 * guess, 1.3 * guess)
             if place is not None:
                 found.append((part, place.track_bytes))
+        if len(found) < FEWEST_TOWARDS:
+            found = []
         return np.array([part for part, _ in found]), np.array([size for _, size in found])
 
     @cached_property

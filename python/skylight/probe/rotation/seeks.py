@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoLog
 from skylight.infer.minimum_access_time import Reach
+from skylight.infer.robust import NORMAL_MEDIAN
 from skylight.infer.track_phases import Tracks, centred, phasors
 from skylight.probe.rotation.track_fit import Turn, ideals, in_chunks, reaches
 
@@ -163,7 +164,7 @@ def fit_curve(from_outer: F64, from_inner: F64, full_ns: float, noise_ns: float)
     off = np.concatenate([curve.ns(grid[at]) - outer, curve.ns(1 - grid[at]) - inner])
     return Curve(
         curve.constant_ns, curve.root_ns, curve.linear_ns, curve.share,
-        float(np.median(np.abs(off)) / 0.6745), curve.third_ns,
+        float(np.median(np.abs(off)) / NORMAL_MEDIAN), curve.third_ns,
     )  # fmt: skip
 
 
