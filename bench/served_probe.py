@@ -146,7 +146,7 @@ def main() -> int:
     parser.add_argument("--engine", choices=("own", "fio"), default="own", help="what does the I/O")
     parser.add_argument("--whole", action="store_true", help=f"every test but {LEFT_OUT}, with small caches")
     given = parser.parse_args()
-    # What is served and attached goes away when this is told to end, too.
+    # A signal to end takes down what is served and attached, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     differ = 0
     for drive in given.drives.split(","):

@@ -41,7 +41,7 @@ LEAST_ROUGH = 0.5
 AT_LIMIT = 0.01
 # Seeks beside one in doubt from which its time is known, at least.
 LEAST_OTHERS = 3
-# A time is odd that is so many times as far from what the others say as the film's median. Chosen: four
+# A time is odd that is this many medians of the film's times away from what the others say. Chosen: four
 # standard deviations of times that scatter evenly.
 ODD = 6.0
 # Ways within about this difference of their roots take times that lie on one line. Chosen: a seek over a
@@ -51,7 +51,7 @@ ALIKE_ROOTS = 0.3
 # (half a pixel where that has 50). Both chosen: half or twice as much leaves 9 to 11 of 216 seeks more than a
 # frame off in place of 9, and without others' times it is 14.
 TIME_SCATTER, LAG = 0.01, 0.01
-# Times are learnt from fits that learn from each other, so many rounds. Chosen: with more, what all have in
+# How many rounds fits learn times from each other. Chosen: with more, what all have in
 # common drifts, as nothing holds it. Of 384 seeks in the 48 films with fewest pixels of those of seeds 900 to
 # 1299 with more than 2,500 frames/s, 7 are more than a frame off with none, 2 with one round, 1 with two,
 # none with three, 1 with four, 3 with six; the mean error is 0.21 to 0.22 frames with any, 0.25 with none.
