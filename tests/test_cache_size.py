@@ -13,21 +13,21 @@ from one_test import known_of, run, truth_of
 from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.evidence import Evidence, IoBatch, IoLog
-from skylight.findings import UNKNOWN, Finding, Known
+from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.infer.stalls import change_point
 from skylight.probe import scoring
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import CacheSize, advance
 from skylight.probe.cache_size.fill import Check, Fill, ZoneWaits, out_of_order, waits
-from skylight.probe.cache_size.journal import Journal, _larger_limits, _limits, _shared
+from skylight.probe.cache_size.journal import Journal, _least_ns
 from skylight.probe.cache_size.verdict import USUAL_WATERMARK, all_used, behind, free_bands, of_journal
-from skylight.probe.cache_size.which_limit import told_apart
+from skylight.probe.cache_size.which_limit import limits, limits_by_larger, share_places, told_apart
 from skylight.probe.procedure import Steps
 from skylight.probe.reset import State
 
 PROPERTIES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes", "cache_map_entries")
 WITHOUT = ("cache_fill_bytes", "band_bytes")
-HOST_AWARE_SEEDS = (1900, 1901, 1902)
+HOST_AWARE_SEEDS = (1900, 1901, 1902, 98644)
 
 
 def known_with_seeks(truth: dict[str, dict[str, object]]) -> Known:
@@ -174,7 +174,7 @@ def test_blocks_that_may_have_used_the_places_up_are_no_map(
     """A fill with whole quanta that met no limit that counts shows how many places there are at least."""
     quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, False, 8.0, 1e7, 31.0)
     deep = Fill("map", 4096, 0, blocks, 0, True, 8.0, 1e7, 31.0)
-    assert _limits([quanta], [deep], 1 << 20, flushed=True) == (places, entries)
+    assert limits([quanta], [deep], 1 << 20, flushed=True) == (places, entries)
 
 
 @pytest.mark.parametrize(("slow", "places"), [(False, 1_000), (True, None)])
@@ -182,7 +182,7 @@ def test_a_fill_that_stays_slow_is_no_fill_without_a_limit(slow: bool, places: i
     """Where the order of cleaning is random, neither the first nor the newest writes need be home."""
     quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 31.0)
     deep = Fill("map", 4096, 0, 2_000, 0, False, 0.0, 0.0, 0.0, 0, slow)
-    assert _limits([quanta], [deep], 1 << 20, flushed=True) == (places, None)
+    assert limits([quanta], [deep], 1 << 20, flushed=True) == (places, None)
 
 
 @pytest.mark.parametrize(
@@ -200,9 +200,9 @@ def test_a_fill_that_was_slow_from_where_the_map_was_full_counts_no_places(
     """Cleaning that looks show late adds writes to a fill: these are no places."""
     quanta = Fill("large", 8 << 20, 8, 1_100, 8_800, True, 8.0, 1e7, 31.0, slow_after=slow_after)
     deep = Fill("map", 4096, 0, blocks, 0, True, 8.0, 1e7, 31.0)
-    assert _limits([quanta], [deep], 1 << 20, flushed=True) == (places, entries)
+    assert limits([quanta], [deep], 1 << 20, flushed=True) == (places, entries)
     # Also where writes of one quantum ended when as many places as blocks were in use.
-    assert _larger_limits([quanta], [deep], 1 << 20, blocks, flushed=True) == (places, entries)
+    assert limits_by_larger([quanta], [deep], 1 << 20, blocks, flushed=True) == (places, entries)
 
 
 class Looked:
@@ -266,7 +266,7 @@ def test_sizes_of_host_aware_drives_nobody_tuned_to(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entries", "writes", "quantum", "limits"),
+    ("entries", "writes", "quantum", "told"),
     [
         (1, 31 * 700, 1 << 20, (1_000, 21_700)),  # 700 places of 1,000: the map
         (1, 31 * 900, 1 << 20, (1_000, None)),  # perhaps a watermark: lone writes go on to the last place
@@ -276,17 +276,34 @@ def test_sizes_of_host_aware_drives_nobody_tuned_to(tmp_path: Path) -> None:
     ],
 )
 def test_what_a_flushed_group_takes_says_which_limit_was_met(
-    entries: int, writes: int, quantum: int, limits: tuple[int, int | None]
+    entries: int, writes: int, quantum: int, told: tuple[int, int | None]
 ) -> None:
     places = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 1.0)
     blocks = Fill("map", 4096, 0, writes, writes, True, 8.0, 1e7, 31.0, group=31, entries_a_group=entries)
-    assert _limits([places], [blocks], quantum) == limits
+    assert limits([places], [blocks], quantum) == told
 
 
 @pytest.mark.parametrize(("entries", "shared"), [(1, True), (10, True), (31, False)])
 def test_blocks_that_share_no_entry_do_not_tell_a_map_from_places(entries: int, shared: bool) -> None:
     blocks = Fill("map", 4096, 0, 1_000, 1_000, True, 8.0, 1e7, 31.0, group=31, entries_a_group=entries)
-    assert _shared(blocks, 1 << 20, flushed=False) == shared
+    assert share_places(blocks, 1 << 20, flushed=False) == shared
+
+
+@pytest.mark.parametrize(
+    ("location", "least_ms"),
+    [("id", 0.95 * 8 / 2), ("od", 0.95 * 8 / 4), ("many", 0.95 * 8 / 4), (None, 3.0)],
+)
+def test_a_quantum_passes_the_head_in_what_the_longest_track_there_takes(
+    location: str | None, least_ms: float
+) -> None:
+    """Lone writes said 6 ms, of which a revolution that each of the longer ones lost may be a part."""
+    found: dict[str, Value] = {"rotation_ns": 8_000_000}
+    if location is not None:
+        found |= {"track_bytes": {"od": 4 << 20, "id": 2 << 20}, "cache_location": location}
+    known = Known([Finding(name, value, None, None, 1.0, "") for name, value in found.items()])
+    steps = cast(Steps, SimpleNamespace(known=known))
+    lone_ns = 3e6 if location is None else 6e6
+    assert _least_ns(steps, 1 << 20, lone_ns) == pytest.approx(least_ms * 1e6)
 
 
 def test_cleaned_zones_are_counted_where_the_drive_tells(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,10 +29,16 @@ import numpy as np
 from skylight.evidence import F64, IoBatch, IoLog, Stop
 from skylight.infer.host_clock import tick_ns
 from skylight.infer.stalls import MISSED_TURNS, MOST, ChangePoint, change_point, entries, usual
-from skylight.probe.band_size.cache_parts import DEPTH, spread
+from skylight.probe.band_size.cache_parts import DEPTH, PLACES, spread
 from skylight.probe.cache_size import entry_time
 from skylight.probe.cache_size.fill import BLOCK, Check, Fill, ZoneWaits, told_bytes, waits
-from skylight.probe.cache_size.which_limit import SAME, lone_writes, told_apart
+from skylight.probe.cache_size.which_limit import (
+    limits,
+    limits_by_larger,
+    lone_writes,
+    share_places,
+    told_apart,
+)
 from skylight.probe.flushed import FlushedSteps
 from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.procedure import Steps, bisected
@@ -65,9 +71,13 @@ ABOVE = 1.1
 give or take jitter, is the same again."""
 MOST_PARTS = 200
 """Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
-LOWEST_WATERMARK = 0.8
-"""Of what there is, the least part in use at which drives begin to clean. Chosen: the paper's two at 0.94 and
-0.91."""
+GROUPS, MAP_GROUP = 32, 8 * DEPTH
+"""Of a fill with blocks that leave a volatile cache together, the least number of groups, by which its length
+is uncertain, and the longest group. Chosen: a cache that writes out what it has as soon as it can puts the
+more into an entry the more come meanwhile; a group that large, 1 MiB, finds space in any."""
+NEARBY = 0.05
+"""By how much tracks of the cache may be longer than those of the addresses at its side of the disk. Chosen:
+the cache of the recorded drive is 0.3 % of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +315,8 @@ def _deep_fill(
         if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
             written = at - between[0]
             ended = _fill(name, size, quanta, (written, found.writes if found else written), found)
-            return replace(ended, slow_after=slow_after, group=DEPTH if flushed else 1)
+            group = steps.group(DEPTH) if isinstance(steps, FlushedSteps) else 1
+            return replace(ended, slow_after=slow_after, group=group)
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
     return replace(unended, slow=len(logs) >= MOST_PARTS)
 
@@ -335,12 +346,13 @@ def _told_fill(
         check.written[size] = at
         clean = check.clean(f"{name}-begun")
         if clean is not None and clean.zones and (on or len(slow)):
-            group = DEPTH if isinstance(steps, FlushedSteps) else 1
+            group = steps.group(DEPTH) if isinstance(steps, FlushedSteps) else 1
             log = IoLog.joined(logs)
             begun = _begun(log, first - between[0], limit_ns, pace)
             fill = _fill(name, size, quanta, (at - between[0], begun.writes), begun)
             if group > 1:  # of the waits of a group one shows
-                return replace(fill, group=group)
+                each_ns = usual(log.complete_ns[: begun.writes]) or fill.entry_ns
+                return replace(fill, group=group, entry_ns=each_ns)
             longest_ns = _limit_ns(steps, pace.entry_ns or pace.latency_ns)
             held_up = waits(log, begun.writes, longest_ns)
             return replace(fill, zone_waits=ZoneWaits(held_up, clean.zones, clean.of))
@@ -393,7 +405,7 @@ def measured(steps: Steps) -> Journal:
         steps.written(np.zeros(1, np.uint64), BLOCK)
     large = (largest * quantum, largest, MOST_WRITES)
     fills = _filled(steps, "fill", ((quantum, 1, SMALL_WRITES), large))
-    deep = _map_fill(steps, quantum_ns)
+    deep = _map_fill(steps, quantum, quantum_ns, sum(fill.writes for fill in fills))
     if deep is None:
         places, in_map, larger = _by_larger(steps, fills, quantum, large)
         alone = lone_writes(fills)
@@ -401,13 +413,13 @@ def measured(steps: Steps) -> Journal:
         return Journal(
             quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, alone
         )
-    places, in_map = _limits(fills, deep, quantum, flushed=flushed)
+    places, in_map = limits(fills, deep, quantum, flushed=flushed)
     alone = in_map
     if places is None and in_map is not None:
         larger = _filled(steps, "large", (large,)) if largest > 1 else []
         if larger:
-            places, in_map = _larger_limits(larger, deep, quantum, in_map, flushed=flushed)
-        if not (larger and larger[-1].ended) and not _shared(deep[-1], quantum, flushed=flushed):
+            places, in_map = limits_by_larger(larger, deep, quantum, in_map, flushed=flushed)
+        if not (larger and larger[-1].ended) and not share_places(deep[-1], quantum, flushed=flushed):
             in_map = None
         fills += larger
     fills += deep
@@ -416,17 +428,31 @@ def measured(steps: Steps) -> Journal:
     )
 
 
-def _map_fill(steps: Steps, quantum_ns: float) -> list[Fill] | None:
+def _map_fill(steps: Steps, quantum: int, quantum_ns: float, alone: int) -> list[Fill] | None:
     """A fill with blocks that share entries: those that wait together; of a host-aware drive, where a waiting
-    write has an entry of its own, those that leave the volatile cache with one FLUSH. None where there is no
-    such cache."""
+    write has an entry of its own, those that leave the volatile cache with one FLUSH, a small part of the
+    `alone` that filled the cache one by one. None where there is no such cache."""
     blocks = ((BLOCK, 0, MAP_WRITES),)
     if isinstance(steps, FlushedSteps) or not told_bytes(steps, "cached-zones"):
         return _filled(steps, "map", blocks)
     with steps.settings("map-settings", write_cache=True, look_ahead=False) as settings:
         if not settings.write_cache:
             return None
-        return [_entries_told(fill, quantum_ns) for fill in _filled(FlushedSteps(steps), "map", blocks)]
+        flushed = FlushedSteps(steps, min(max(alone // GROUPS, DEPTH), MAP_GROUP))
+        least_ns = _least_ns(steps, quantum, quantum_ns)
+        return [_entries_told(fill, least_ns) for fill in _filled(flushed, "map", blocks)]
+
+
+def _least_ns(steps: Steps, quantum: int, quantum_ns: float) -> float:
+    """The least time in which a quantum passes the head: on the longest track that is known where the cache
+    lies, or anywhere. What lone writes take longer, `quantum_ns`, may have a lost revolution in it."""
+    known = steps.known
+    where = known.word("cache_location")
+    places = (where,) if where in PLACES else PLACES
+    tracks = [size for place in places if (size := known.part("track_bytes", place))]
+    if not tracks:
+        return quantum_ns
+    return min(quantum_ns, (1 - NEARBY) * quantum / max(tracks) * _turn_ns(steps))
 
 
 def _by_larger(
@@ -538,63 +564,3 @@ def _largest(steps: Steps, quanta: Quanta, quantum: int) -> int:
             return count
         count //= 2
     return 1
-
-
-def _used(blocks: Fill, quantum: int, *, flushed: bool) -> float:
-    """How many places a fill with blocks used at most."""
-    if blocks.entries_a_group:
-        # So many entries hold a group together, and each may begin a place of its own.
-        places = -(-blocks.group * BLOCK // quantum) + blocks.entries_a_group - 1
-        return -(-blocks.writes // blocks.group) * places
-    if flushed:
-        return blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
-    an_entry = max(round(blocks.writes_an_entry), 1)
-    return blocks.writes / an_entry * -(-an_entry * BLOCK // quantum)
-
-
-def _shared(blocks: Fill, quantum: int, *, flushed: bool) -> bool:
-    """Whether blocks took plainly fewer places than map entries: else a fill with them cannot tell one limit
-    from the other."""
-    return _used(blocks, quantum, flushed=flushed) < (1 - 2 * SAME) * blocks.writes
-
-
-def _larger_limits(
-    larger: list[Fill], deep: list[Fill], quantum: int, in_map: int, *, flushed: bool
-) -> tuple[int | None, int | None]:
-    """As `_limits`, where writes of one quantum ended with `in_map` entries in use: places, or of the map.
-    Only a fill with larger writes that met a limit shows which."""
-    places, by_larger = _limits(larger, deep, quantum, flushed=flushed)
-    return places, by_larger if larger and larger[-1].ended else in_map
-
-
-def _limits(
-    fills: list[Fill], deep: list[Fill], quantum: int, *, flushed: bool = False
-) -> tuple[int | None, int | None]:
-    """Places and map entries in use when cleaning began, from a fill with whole quanta and one with"
-    " blocks."""
-    met = bool(fills) and fills[-1].ended
-    places = sum(fill.places for fill in fills) if met else None
-    writes = sum(fill.writes for fill in fills)
-    if not deep or not deep[-1].ended:
-        # What may have been the map full would have ended the fill with whole quanta as well.
-        more = bool(deep) and (deep[-1].clear == 0 or deep[-1].writes > (1 + 2 * SAME) * writes)
-        unlimited = more and not deep[-1].slow
-        return (places if unlimited else None), None
-    blocks = deep[-1]
-    used = _used(blocks, quantum, flushed=flushed)
-    if places is None and used > sum(fill.places for fill in fills):
-        return None, None  # as many places were never seen to be there
-    if places is not None:
-        slack = max(SAME * blocks.writes, 2 * DEPTH)
-        earliest = writes - fills[-1].writes + fills[-1].earliest
-        if blocks.earliest - slack <= writes and earliest <= blocks.writes + slack:
-            return None, blocks.writes  # the fill ended where the map was full
-        if writes - earliest > max(SAME * writes, 4 * DEPTH):
-            # Where it ended is not known well enough for places; but these may be what the blocks used up.
-            least = sum(fill.places for fill in fills[:-1]) + fills[-1].earliest * max(fills[-1].quanta, 1)
-            return None, (None if used >= (1 - 2 * SAME) * least else blocks.writes)
-    # A lone write may take the places above a watermark, what leaves a volatile cache need not.
-    watermark = LOWEST_WATERMARK if blocks.entries_a_group else 1.0
-    if places is not None and used >= (1 - 2 * SAME) * watermark * places:
-        return places, None  # places ran out first
-    return places, blocks.writes

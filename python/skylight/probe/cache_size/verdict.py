@@ -27,7 +27,8 @@ from skylight.probe.cache_size import advance, lengths
 from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.fill import BLOCK, Fill
 from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
-from skylight.probe.cache_size.journal import LARGEST_WRITE, LONG_ENTRIES, LOWEST_WATERMARK, Entries, Journal
+from skylight.probe.cache_size.journal import LARGEST_WRITE, LONG_ENTRIES, Entries, Journal
+from skylight.probe.cache_size.which_limit import LOWEST_WATERMARK
 from skylight.probe.journal.findings import OUT_OF_BAND_RIGHT
 from skylight.units import format_count, format_size
 

@@ -1,4 +1,5 @@
-"""Which limit ended a fill of a cache in which no two writes share an entry: its places, or its map.
+"""Which limit ended a fill of a cache: its places, or its map; where no two writes share an entry, and where
+blocks do.
 
 Invariant: pure functions of fills.
 Source: Skylight (FAST '15), section 4.6, Tests 6 to 8.
@@ -9,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skylight.probe.band_size.cache_parts import DEPTH
-from skylight.probe.cache_size.fill import Fill
+from skylight.probe.cache_size.fill import BLOCK, Fill
 
 SAME = 0.03
 """As many, give or take: two counts of one limit differ by an entry's writes at most."""
+LOWEST_WATERMARK = 0.8
+"""Of what there is, the least part in use at which drives begin to clean. Chosen: the paper's two at 0.94 and
+0.91."""
 
 
 def told_apart(fills: Sequence[Fill], larger: Sequence[Fill]) -> tuple[int | None, int | None]:
@@ -33,3 +37,63 @@ def lone_writes(fills: Sequence[Fill]) -> int | None:
     it did not end, or went on with larger ones."""
     ended = bool(fills) and fills[-1].ended and fills[-1].quanta == 1
     return sum(fill.writes for fill in fills) if ended else None
+
+
+def places_used(blocks: Fill, quantum: int, *, flushed: bool) -> float:
+    """How many places a fill with blocks used at most."""
+    if blocks.entries_a_group:
+        # So many entries hold a group together, and each may begin a place of its own.
+        places = -(-blocks.group * BLOCK // quantum) + blocks.entries_a_group - 1
+        return -(-blocks.writes // blocks.group) * places
+    if flushed:
+        return blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
+    an_entry = max(round(blocks.writes_an_entry), 1)
+    return blocks.writes / an_entry * -(-an_entry * BLOCK // quantum)
+
+
+def share_places(blocks: Fill, quantum: int, *, flushed: bool) -> bool:
+    """Whether blocks took plainly fewer places than map entries: else a fill with them cannot tell one limit
+    from the other."""
+    return places_used(blocks, quantum, flushed=flushed) < (1 - 2 * SAME) * blocks.writes
+
+
+def limits_by_larger(
+    larger: list[Fill], deep: list[Fill], quantum: int, in_map: int, *, flushed: bool
+) -> tuple[int | None, int | None]:
+    """As `limits`, where writes of one quantum ended with `in_map` entries in use: places, or of the map.
+    Only a fill with larger writes that met a limit shows which."""
+    places, by_larger = limits(larger, deep, quantum, flushed=flushed)
+    return places, by_larger if larger and larger[-1].ended else in_map
+
+
+def limits(
+    fills: list[Fill], deep: list[Fill], quantum: int, *, flushed: bool = False
+) -> tuple[int | None, int | None]:
+    """Places and map entries in use when cleaning began, from a fill with whole quanta and one with"
+    " blocks."""
+    met = bool(fills) and fills[-1].ended
+    places = sum(fill.places for fill in fills) if met else None
+    writes = sum(fill.writes for fill in fills)
+    if not deep or not deep[-1].ended:
+        # What may have been the map full would have ended the fill with whole quanta as well.
+        more = bool(deep) and (deep[-1].clear == 0 or deep[-1].writes > (1 + 2 * SAME) * writes)
+        unlimited = more and not deep[-1].slow
+        return (places if unlimited else None), None
+    blocks = deep[-1]
+    used = places_used(blocks, quantum, flushed=flushed)
+    if places is None and used > sum(fill.places for fill in fills):
+        return None, None  # as many places were never seen to be there
+    if places is not None:
+        slack = max(SAME * blocks.writes, 2 * DEPTH)
+        earliest = writes - fills[-1].writes + fills[-1].earliest
+        if blocks.earliest - slack <= writes and earliest <= blocks.writes + slack:
+            return None, blocks.writes  # the fill ended where the map was full
+        if writes - earliest > max(SAME * writes, 4 * DEPTH):
+            # Where it ended is not known well enough for places; but these may be what the blocks used up.
+            least = sum(fill.places for fill in fills[:-1]) + fills[-1].earliest * max(fills[-1].quanta, 1)
+            return None, (None if used >= (1 - 2 * SAME) * least else blocks.writes)
+    # A lone write may take the places above a watermark, what leaves a volatile cache need not.
+    watermark = LOWEST_WATERMARK if blocks.entries_a_group else 1.0
+    if places is not None and used >= (1 - 2 * SAME) * watermark * places:
+        return places, None  # places ran out first
+    return places, blocks.writes
