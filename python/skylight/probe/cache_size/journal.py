@@ -75,6 +75,8 @@ GROUPS, MAP_GROUP = 32, 8 * DEPTH
 """Of a fill with blocks that leave a volatile cache together, the least number of groups, by which its length
 is uncertain, and the longest group. Chosen: a cache that writes out what it has as soon as it can puts the
 more into an entry the more come meanwhile; a group that large, 1 MiB, finds space in any."""
+MOST_AGAIN = 0.25
+"""Of the zones that a group may write to: in those that were cleaned for it its own writes hide that."""
 NEARBY = 0.05
 """By how much tracks of the cache may be longer than those of the addresses at its side of the disk. Chosen:
 the cache of the recorded drive is 0.3 % of it."""
@@ -433,12 +435,14 @@ def _map_fill(steps: Steps, quantum: int, quantum_ns: float, alone: int) -> list
     write has an entry of its own, those that leave the volatile cache with one FLUSH, a small part of the
     `alone` that filled the cache one by one. None where there is no such cache."""
     blocks = ((BLOCK, 0, MAP_WRITES),)
-    if isinstance(steps, FlushedSteps) or not told_bytes(steps, "cached-zones"):
+    zone_bytes = told_bytes(steps, "cached-zones")
+    if isinstance(steps, FlushedSteps) or not zone_bytes:
         return _filled(steps, "map", blocks)
     with steps.settings("map-settings", write_cache=True, look_ahead=False) as settings:
         if not settings.write_cache:
             return None
-        flushed = FlushedSteps(steps, min(max(alone // GROUPS, DEPTH), MAP_GROUP))
+        group = min(alone // GROUPS, int(MOST_AGAIN * steps.size / zone_bytes), MAP_GROUP)
+        flushed = FlushedSteps(steps, max(group, DEPTH))
         least_ns = _least_ns(steps, quantum, quantum_ns)
         return [_entries_told(fill, least_ns) for fill in _filled(flushed, "map", blocks)]
 
