@@ -27,6 +27,7 @@ from skylight.probe.journal.entries import (
     largest_group,
     next_queue_size,
 )
+from skylight.probe.journal.entry_model import measure_more
 from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
 from skylight.probe.journal.splits import Splits, find_split
@@ -284,6 +285,8 @@ def split(bench: Bench, quantum: int) -> None:
     step_ns = bench.footprints.shift_ns(quantum + bench.block)
     splits = bench.seen.splits = Splits(bench.block, quantum, medium, bench.rotation_ns, step_ns)
     find_split(splits, measure, REPEATS["disk"], min(one_piece, bench.steps.size // 16))
+    if not splits.is_plain:
+        measure_more(splits, measure, REPEATS["disk"])
 
 
 def climb(bench: Bench, quantum: int) -> None:

@@ -12,7 +12,7 @@ Runs that did not begin with an erase compare with those beside them alone: wher
 tracks may be shorter.
 
 Invariants: pure functions of runs, but for `find_split`; an entry that ends where a quantum does leaves no
-sign, and is unknown.
+sign here (`entry_model` looks at all sizes at once).
 Source: Skylight (FAST '15) section 4.3.1.
 """
 
@@ -53,7 +53,7 @@ def writes_of(size: int) -> int:
 @dataclass(slots=True)
 class Splits:
     """Lone writes of many quanta, each of which adds about `step_ns`. `whole` bytes were not split; those of
-    `split` were, if that was met."""
+    `split` were, if that was met; no write has more than `most` bytes."""
 
     block: int
     quantum: int
@@ -63,6 +63,7 @@ class Splits:
     runs: dict[int, list[Run]] = field(default_factory=dict)
     whole: int = 0
     split: int | None = None
+    most: int = LARGEST_WRITE_BYTES
 
     def pair(self, reference: int, size: int) -> Footprints:
         """What the runs of two sizes say of each other; the smaller is the reference."""
@@ -142,6 +143,11 @@ class Splits:
             return False
         return not self.longer(one, same) and self.longer(same, more)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether pairs of sizes alone tell where an entry ends."""
+        return self.split is not None and self.confirmed() and not self.contradicted()
+
     def confidence(self) -> float:
         """How often repeats drawn anew show the split where it is."""
         if self.split is None:
@@ -160,7 +166,7 @@ class Splits:
 
 def find_split(splits: Splits, measure: Measure, repeats: int, most: int) -> None:
     """Searches for the most that a write may have and still be one entry, up to `most` bytes."""
-    most = min(LARGEST_WRITE_BYTES, most, MOST_QUANTA * splits.quantum)
+    most = splits.most = min(LARGEST_WRITE_BYTES, most, MOST_QUANTA * splits.quantum)
 
     def run(size: int) -> None:
         splits.runs.setdefault(size, []).extend(measure(size, writes_of(size)) for _ in range(repeats))

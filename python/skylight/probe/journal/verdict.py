@@ -19,6 +19,7 @@ from skylight.findings import Finding, Known
 from skylight.infer.host_clock import host_of
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
+from skylight.probe.journal import entry_model
 from skylight.probe.journal.entries import Bound, groups, largest_full, largest_group
 from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.findings import (
@@ -255,6 +256,14 @@ def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
 
 def _split_finding(splits: Splits) -> Finding:
     rows = tuple(run.step for size in sorted(splits.runs) for run in splits.runs[size])
+    if not splits.is_plain and (found := entry_model.fit(splits)) is not None and found.is_found:
+        gap = format_duration(int(found.gap_ns))
+        why = (
+            f"lone writes of {len(splits.runs)} sizes take as long as if every {format_size(found.best)}"
+            f" began another entry, with {gap} before it; one entry for all fits worse by"
+            f" {found.gain:.0f} standard deviations"
+        )
+        return ENTRY_MAX.found(found.best, found.sure, why, rows, found.interval)
     if splits.split is None:
         most = format_size(max(splits.whole, splits.quantum))
         why = f"lone writes of up to {most} go into one entry, and longer ones were not tried"

@@ -1,0 +1,215 @@
+"""The most that one entry holds, from the times of lone writes of all sizes at once.
+
+`splits` compares sizes in pairs, and sees nothing where an entry ends with a quantum: what a write has beyond
+it begins another quantum as it would have in the same entry. But another entry has a gap before it, and
+out-of-band data. A lone write of a size takes
+
+    time = a + b * quanta + g * (entries - 1)
+
+where the number of quanta and of entries follow from the size and from what an entry holds. Each candidate
+for the latter is fitted by weighted least squares, with g no less than zero; the one of the least residual is
+the answer, and the others weigh by the likelihood of theirs. What the fit leaves is its own noise: skews of
+tracks make the time of a write no straight line.
+
+Which size is written next is that on whose time the likely candidates differ most.
+
+Invariants: pure functions of runs, but for `measure_more`; runs that did not begin alike say nothing; no
+entry is found where a straight line without entries fits as well.
+Source: Skylight (FAST '15) section 4.3.1, whose entries have a bound, quanta and out-of-band data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from skylight.evidence import F64, I64
+from skylight.infer.robust import BOOTSTRAP_SEED, share
+from skylight.probe.journal.entry_space import SURE, Run, typical
+from skylight.probe.journal.splits import NARROW, Measure, Splits, writes_of
+
+FEWEST_SIZES = 8
+"""Of more than a quantum: three parameters and the entry are fitted to them."""
+STEP_NOISE, TIME_NOISE = 0.02, 0.005
+"""Of a quantum's time and of a write's: how far times lie from the model at least. Chosen: on the
+host-aware drives 98632 and 98637 they lie within 0.04 and 0.01 of it, whose scatter the fit adds itself."""
+MORE_SIZES = 12
+RIGHT_PART = 0.1
+"""Within which part of the truth the bound on an entry counts as right (`findings.ENTRY_MAX`)."""
+LEAST_SURE = 0.8
+"""Of the weight of all candidates that lies so near the best: chosen, since less leaves another as likely."""
+LEAST_WORTH = 0.5
+"""Of the noise: how far likely candidates differ on a size that is worth a run. Chosen."""
+RESAMPLES = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fit:
+    """Candidates for what an entry holds, bytes, with their weights; parameters `a`, `b`, `g` of each, ns;
+    `gain` is by how many standard deviations the best fits better than no entry does."""
+
+    candidates: I64
+    weights: F64
+    parameters: F64
+    gain: float
+    shares: float
+
+    @property
+    def best(self) -> int:
+        """The middle of the candidates that fit best, bytes."""
+        top = self.candidates[self.weights >= self.weights.max() * (1 - 1e-9)]
+        return int(top[len(top) // 2])
+
+    @property
+    def gap_ns(self) -> float:
+        """What lies before another entry, of the best."""
+        return float(self.parameters[int(np.argmax(self.weights)), 2])
+
+    @property
+    def interval(self) -> tuple[int, int]:
+        """The candidates of the middle 95 % of the weight."""
+        cumulated = np.cumsum(self.weights)
+        low, high = np.searchsorted(cumulated, [0.025, 0.975])
+        return int(self.candidates[low]), int(self.candidates[min(high, len(self.candidates) - 1)])
+
+    @property
+    def sure(self) -> float:
+        """The weight of the candidates near the best, as seldom as repeats drawn anew show it elsewhere."""
+        near = np.abs(self.candidates / self.best - 1) <= RIGHT_PART
+        return min(float(self.weights[near].sum()), self.shares)
+
+    @property
+    def is_found(self) -> bool:
+        """Whether an entry ends somewhere, and it is plain where."""
+        return self.gain > SURE and self.sure >= LEAST_SURE
+
+
+def parts_of(sizes: I64, entry: I64, quantum: int) -> tuple[I64, I64]:
+    """Quanta and entries of lone writes of these sizes, a row for each candidate for what an entry holds.
+
+    >>> quanta, entries = parts_of(np.array([100, 101, 250]), np.array([100]), 20)
+    >>> quanta.tolist(), entries.tolist()
+    ([[5, 6, 13]], [[1, 2, 3]])
+    """
+    entry, sizes = entry[:, None], sizes[None, :]
+    entries = -(-sizes // entry)
+    rest = sizes - (entries - 1) * entry
+    return (entries - 1) * -(-entry // quantum) + -(-rest // quantum), entries
+
+
+def candidates_of(quantum: int, block: int, most: int) -> I64:
+    """What an entry may hold: whole quanta, a block more, and sizes between them `NARROW` / 3 apart."""
+    whole = np.arange(1, most // quantum + 1, dtype=np.int64) * quantum
+    steps = max(int(np.log(most / quantum) / (NARROW / 3)), 1)
+    between = np.geomspace(quantum, most, steps).astype(np.int64) // block * block
+    return np.unique(np.concatenate([whole, whole + block, between[between >= quantum]]))
+
+
+def fit(splits: Splits) -> Fit | None:
+    """The fit to all runs of writes longer than a quantum; None where these are too few, or did not begin
+    alike."""
+    runs = {size: each for size, each in splits.runs.items() if size > splits.quantum}
+    if len(runs) < FEWEST_SIZES or not all(run.erased for each in runs.values() for run in each):
+        return None
+    sizes = np.array(sorted(runs), np.int64)
+    flash = splits.medium == "flash"
+    took = [np.array([_took_ns(run, flash=flash) for run in runs[size]]) for size in sizes.tolist()]
+    mean = np.array([each.mean() for each in took])
+    error = np.array([each.std(ddof=1) / len(each) ** 0.5 if len(each) > 1 else np.inf for each in took])
+    known = np.isfinite(error)
+    if np.count_nonzero(known) < FEWEST_SIZES:
+        return None
+    sizes, mean, took = sizes[known], mean[known], [each for each, ok in zip(took, known, strict=True) if ok]
+    noise = np.sqrt(error[known] ** 2 + (STEP_NOISE * splits.step_ns) ** 2 + (TIME_NOISE * mean) ** 2)
+    candidates = candidates_of(splits.quantum, splits.block, splits.most)
+    model = _Model.of(sizes, noise, candidates, splits.quantum)
+    square, parameters = model.residual(mean / noise)
+    freedom = max(len(sizes) - 4, 1)
+    scale = max(float(square.min()) / freedom, 1.0)
+    weights = np.exp(-(square - square.min()) / (2 * scale))
+    gain = float(np.sqrt(max(model.without(mean / noise) - float(square.min()), 0.0) / scale))
+    best = float(candidates[int(np.argmin(square))])
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    hits = 0
+    for _ in range(RESAMPLES):
+        drawn = np.array([rng.choice(each, len(each)).mean() for each in took])
+        again = candidates[int(np.argmin(model.residual(drawn / noise)[0]))]
+        hits += bool(abs(again / best - 1) <= RIGHT_PART)
+    return Fit(candidates, weights / weights.sum(), parameters, gain, share(hits, RESAMPLES))
+
+
+def _took_ns(run: Run, *, flash: bool) -> float:
+    """What a write of a run takes: the first two find the head anywhere."""
+    return float(typical(run.latency_ns[2:].astype(np.float64), flash=flash))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Model:
+    """Designs of all candidates, weighted, and their inverses: with a gap, and without one."""
+
+    design: F64
+    inverse: F64
+    inverse_gapless: F64
+
+    @staticmethod
+    def of(sizes: I64, noise: F64, candidates: I64, quantum: int) -> _Model:
+        """Of these sizes."""
+        quanta, entries = parts_of(sizes, candidates, quantum)
+        columns = (np.ones_like(quanta), quanta, entries - 1)
+        design = np.stack(columns, axis=-1).astype(np.float64) / noise[None, :, None]
+        inverse, gapless = (np.linalg.pinv(each).astype(np.float64) for each in (design, design[:, :, :2]))
+        return _Model(design, inverse, gapless)
+
+    def residual(self, weighted: F64) -> tuple[F64, F64]:
+        """The sum of squares that each candidate leaves, and its parameters."""
+        full = np.einsum("cij,j->ci", self.inverse, weighted)
+        gapless = np.einsum("cij,j->ci", self.inverse_gapless, weighted)
+        gapless = np.concatenate([gapless, np.zeros((len(gapless), 1))], axis=1)
+        parameters = np.where(full[:, 2:] < 0, gapless, full)
+        left = weighted - np.einsum("cij,cj->ci", self.design, parameters)
+        return np.sum(left**2, axis=1), parameters
+
+    def without(self, weighted: F64) -> float:
+        """The sum of squares that one entry for all leaves: the last candidate's, if it is as long as any."""
+        line = self.design[-1, :, :2]
+        return float(np.sum((weighted - line @ (np.linalg.pinv(line) @ weighted)) ** 2))
+
+
+def measure_more(splits: Splits, measure: Measure, repeats: int) -> None:
+    """Writes the sizes on which likely candidates differ most, until it is plain what an entry holds, or no
+    size tells more."""
+    for _ in range(MORE_SIZES):
+        found = fit(splits)
+        if found is None:
+            return
+        low, high = found.interval
+        if found.is_found and high - low <= NARROW * found.best + splits.block:
+            return
+        size = _telling(splits, found)
+        if size is None:
+            return
+        splits.runs.setdefault(size, []).extend(measure(size, writes_of(size)) for _ in range(repeats))
+
+
+def _telling(splits: Splits, found: Fit) -> int | None:
+    """The size on whose time likely candidates differ most, if by half the noise; less so if it was written
+    before."""
+    counts = np.arange(2, splits.most // splits.quantum + 1)
+    whole = counts * splits.quantum
+    sizes = np.unique(
+        np.concatenate([whole, whole - splits.quantum + splits.block, whole - splits.quantum // 2])
+    )
+    sizes = sizes // splits.block * splits.block
+    likely = found.weights > found.weights.max() * 1e-3
+    quanta, entries = parts_of(sizes, found.candidates[likely], splits.quantum)
+    a, b, g = (found.parameters[likely][:, [number]] for number in range(3))
+    took = a + b * quanta + g * (entries - 1)
+    weights = found.weights[likely] / found.weights[likely].sum()
+    mean = weights @ took
+    apart = np.sqrt(weights @ (took - mean) ** 2)
+    noise = np.hypot(STEP_NOISE * splits.step_ns, TIME_NOISE * mean)
+    repeats = np.array([len(splits.runs.get(int(size), ())) for size in sizes])
+    worth = apart / noise / np.sqrt(1 + repeats)
+    best = int(np.argmax(worth))
+    return int(sizes[best]) if worth[best] > LEAST_WORTH else None
