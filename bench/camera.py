@@ -23,7 +23,7 @@ from seeds import seeds_of
 from skylight.camera.render import Film
 from skylight.camera.seek_detection import Seek, read
 from skylight.camera.seek_fit import NEAR_FRAMES
-from skylight.camera.track import track
+from skylight.camera.track_head import track
 from skylight.camera.video import ffmpeg
 from skylight.errors import SkylightError
 
@@ -116,7 +116,7 @@ def score(case: Case, path: Path) -> Score:
 ALONE = """
 import os, resource, sys
 from pathlib import Path
-from skylight.camera.track import track
+from skylight.camera.track_head import track
 began = sum(os.times()[:4])
 track(Path(sys.argv[1]))
 print(sum(os.times()[:4]) - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)

@@ -17,7 +17,7 @@ from skylight.camera.render import Clip, Film, through_window, write
 from skylight.camera.scale import Arm
 from skylight.camera.scene import Look, View
 from skylight.camera.seek_detection import Reading, read
-from skylight.camera.track import Track, track
+from skylight.camera.track_head import Track, track
 
 SIZE = (224, 160)
 PLACES = 9

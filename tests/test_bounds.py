@@ -16,10 +16,10 @@ from skylight.engines.sim import SimEngine
 from skylight.evidence import Evidence, IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import Known
 from skylight.probe import Cost
-from skylight.probe.hard_limit import Bound, BoundReached
 from skylight.probe.procedure import CutShort, Replay
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, SuiteResult, accounts, infer_suite, run_suite
+from skylight.probe.test_budget import Bound, BoundReached
 from skylight.probe.write_rates import WriteRates
 from skylight.recording import Recording
 from test_quick import Slow

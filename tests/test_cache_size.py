@@ -17,13 +17,13 @@ from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.infer.stalls import change_point
 from skylight.probe import scoring
 from skylight.probe.band_size.cache_parts import DEPTH, spread
-from skylight.probe.cache_size import CacheSize, advance
+from skylight.probe.cache_size import CacheSize, log_advance
 from skylight.probe.cache_size.fill import Check, Fill, ZoneWaits, out_of_order, waits
 from skylight.probe.cache_size.journal import Journal, _least_ns
 from skylight.probe.cache_size.verdict import USUAL_WATERMARK, all_used, behind, free_bands, of_journal
 from skylight.probe.cache_size.which_limit import limits, limits_by_larger, share_places, told_apart
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
-from skylight.probe.reset import State
 
 PROPERTIES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes", "cache_map_entries")
 WITHOUT = ("cache_fill_bytes", "band_bytes")
@@ -123,15 +123,15 @@ def test_how_a_log_runs_on_is_told_from_phases(length: float, skew: float, band:
     done_ns[::70] += 2.3e6
     block = end[:48] - 0.39
     read_ns = (2_000 + np.arange(48) * 2 + np.mod(block + skew * np.floor(block), 1.0)) * rotation_ns
-    ways = advance.fitted(done_ns, rotation_ns, (length - 0.5, length + 0.4), (skew - 0.06, skew + 0.05))
+    ways = log_advance.fitted(done_ns, rotation_ns, (length - 0.5, length + 0.4), (skew - 0.06, skew + 0.05))
     assert ways and all(abs(way.length - length) < 0.01 and way.agreement > 0.8 for way in ways)
     took = band + np.floor(start + band) * skew
     for way in ways:
-        behind, _ = advance.quantum_tracks(done_ns, read_ns, rotation_ns, way, 0.42)
+        behind, _ = log_advance.quantum_tracks(done_ns, read_ns, rotation_ns, way, 0.42)
         assert abs(behind - 0.39) < 0.03
-        found = advance.out_of_band_tracks((took - 0.03, took + 0.03), quantum, way)
+        found = log_advance.out_of_band_tracks((took - 0.03, took + 0.03), quantum, way)
         assert found is not None and found[0] - 0.02 <= band <= found[1] + 0.02
-    least, most = advance.by_time_alone((took - 0.03, took + 0.03), (skew - 0.05, skew + 0.05))
+    least, most = log_advance.by_time_alone((took - 0.03, took + 0.03), (skew - 0.05, skew + 0.05))
     assert least <= band <= most
 
 

@@ -20,10 +20,10 @@ from skylight.camera import scene, video
 from skylight.camera import seek_detection as readings
 from skylight.camera.files import lasts_ms
 from skylight.camera.keyframes import survey
-from skylight.camera.learn import learn
+from skylight.camera.learn_arm import learn
 from skylight.camera.render import write
 from skylight.camera.seek_fit import way_done
-from skylight.camera.track import Options, capture_rate, track
+from skylight.camera.track_head import Options, capture_rate, track
 from skylight.cli.app import run
 from skylight.errors import UsageError
 
@@ -516,7 +516,7 @@ def test_a_clip_that_is_too_long_to_keep_is_decoded_again(
         decoded.append(1)
         return frames(clip, *arguments)
 
-    monkeypatch.setattr("skylight.camera.track.frames", counted)
+    monkeypatch.setattr("skylight.camera.track_head.frames", counted)
     kept = track(path)
     with_kept = len(decoded)
     monkeypatch.setattr(video, "MOST_KEPT_BYTES", 100_000)

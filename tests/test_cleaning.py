@@ -25,7 +25,7 @@ from skylight.probe.cleaning.rate import BEGUN, ORDER, Round, places
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
 from skylight.probe.cleaning.trials import Controls, Ground, Search, Trial, bracket, most_stay_late
 from skylight.probe.cleaning.verdict import Seen, _band, _waited
-from skylight.probe.reset import State
+from skylight.probe.known_state import State
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.recording import Recording

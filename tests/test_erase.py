@@ -29,8 +29,8 @@ from skylight.engines.sim import SimEngine
 from skylight.errors import TargetError, UsageError
 from skylight.evidence import U8, U32, U64, TargetFacts
 from skylight.findings import Known
+from skylight.probe.known_state import MEANS, Means, State, first_means, words
 from skylight.probe.procedure import Replay
-from skylight.probe.reset import MEANS, Means, State, first_means, words
 from skylight.probe.session import Session
 from skylight.recording import Recording
 
@@ -193,7 +193,7 @@ def test_one_that_takes_long_is_done_once_a_test(
 ) -> None:
     host = FakeHost(file)
     assert reset(host, "sanitize", tmp_path, times=3) == [State.CLEAN] * 3
-    monkeypatch.setattr("skylight.probe.reset.LONG_S", 0.0)
+    monkeypatch.setattr("skylight.probe.known_state.LONG_S", 0.0)
     (tmp_path / "long").mkdir()
     assert reset(host, "sanitize", tmp_path / "long", times=3) == [
         State.CLEAN, State.UNKNOWN, State.UNKNOWN,

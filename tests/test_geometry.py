@@ -19,7 +19,7 @@ from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import UsageError
 from skylight.evidence import EMPTY_LOG, IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
 from skylight.geometry import density_pattern, layout, layout_models, recording_zones, track_boundary
-from skylight.geometry.arm import soonest_ns
+from skylight.geometry.arm_time import soonest_ns
 from skylight.geometry.clock import Reads, misfit
 from skylight.geometry.figures import draw, save
 from skylight.geometry.fit import FitOptions, fit, saw_tooth

@@ -24,7 +24,7 @@ from skylight.probe.suite import SuiteResult
 from skylight.report.figures import render_drawn
 from skylight.report.html import render_report, write_file
 from skylight.report.json import document_text, probe_document
-from skylight.report.model import finding_rows, target_view
+from skylight.report.report_contents import finding_rows, target_view
 from skylight.report.words import confidence_words, verdict
 
 RUN = {

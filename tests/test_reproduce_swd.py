@@ -15,7 +15,7 @@ import pytest
 from loop_mount import need_fuse
 from serving import need_native
 from skylight.reproduce.rows import NotMeasured, judge, number_text
-from skylight.reproduce.swd import cost, modes, oracle, table
+from skylight.reproduce.swd import cost, oracle, read_modes, table
 from skylight.reproduce.swd.layer_benchmark import Tool
 
 
@@ -155,15 +155,15 @@ def test_what_every_read_mode_gives_follows_from_the_oracle() -> None:
     source, by = oracle.surface_after(disk, [(16, 16), (0, 8)])
 
     def given(mode: str, block: int) -> bytes | None:
-        return modes.expected(mode, block, source, by)
+        return read_modes.expected(mode, block, source, by)
 
-    second = b"".join(modes.content(2, sector) for sector in range(8))
+    second = b"".join(read_modes.content(2, sector) for sector in range(8))
     assert given("data", 0) == given("development", 0) == given("data", 2) == second
-    assert given("performance", 2) == bytes(modes.BLOCK)
+    assert given("performance", 2) == bytes(read_modes.BLOCK)
     assert given("development", 2) is given("development-performance", 2) is None
-    whole = b"".join(modes.content(1, sector) for sector in range(24, 32))
-    assert {given(mode, 3) for mode in modes.NAMES} == {whole}
-    assert given("data", 1) == bytes(modes.BLOCK)
+    whole = b"".join(read_modes.content(1, sector) for sector in range(24, 32))
+    assert {given(mode, 3) for mode in read_modes.NAMES} == {whole}
+    assert given("data", 1) == bytes(read_modes.BLOCK)
 
 
 def test_read_modes_through_a_block_device(
@@ -173,9 +173,9 @@ def test_read_modes_through_a_block_device(
     need_fuse()
     for name in ("nbdfuse", "losetup"):
         need_tool(name)
-    measured = modes.w2(Tool(tmp_path))
-    assert measured.figures == dict.fromkeys(modes.NAMES.values(), 0.0)
+    measured = read_modes.w2(Tool(tmp_path))
+    assert measured.figures == dict.fromkeys(read_modes.NAMES.values(), 0.0)
     # A layer that took one track too few would not pass.
     draw = oracle.random_disk
     monkeypatch.setattr(oracle, "random_disk", lambda seed: replace(draw(seed), k=draw(seed).k + 1))
-    assert all(cast(float, differ) > 0 for differ in modes.w2(Tool(tmp_path)).figures.values())
+    assert all(cast(float, differ) > 0 for differ in read_modes.w2(Tool(tmp_path)).figures.values())

@@ -17,8 +17,8 @@ from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import TargetError
 from skylight.evidence import Evidence, IoBatch, TargetFacts
 from skylight.findings import Finding, Known
+from skylight.probe.known_state import Means, State
 from skylight.probe.procedure import Replay
-from skylight.probe.reset import Means, State
 from skylight.probe.session import Session
 from skylight.recording import Recording
 

@@ -20,7 +20,7 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import adjacent_tracks, minimum_access_time, one_spindle, track_phases
 from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
-from skylight.probe.reset import Means
+from skylight.probe.known_state import Means
 from skylight.probe.rotation import Rotation, seeks, track_fit
 from skylight.probe.rotation.analysis import BEHIND, TOWARDS, Analysis
 from skylight.probe.rotation.verdict import _seeks

@@ -18,10 +18,10 @@ from skylight.evidence import I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.infer.zone_writes import Spell
 from skylight.probe import non_sequential, open_zones, zone_cleaning
+from skylight.probe.known_state import State, with_state
 from skylight.probe.non_sequential import measure as sustained
 from skylight.probe.open_zones import measure as opened
 from skylight.probe.open_zones.measure import Burst, Comparison
-from skylight.probe.reset import State, with_state
 from skylight.probe.scoring import score
 from skylight.probe.suite import SuiteOptions, run_suite
 from skylight.probe.zone_cleaning import measure as cleaning

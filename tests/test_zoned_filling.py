@@ -17,10 +17,10 @@ from skylight.evidence import Evidence, IoBatch, IoLog, Op, Stop
 from skylight.findings import Known
 from skylight.probe import session as sessions
 from skylight.probe import zoned
-from skylight.probe.hard_limit import Bound, BoundReached
 from skylight.probe.procedure import Replay, Steps
 from skylight.probe.session import Session
 from skylight.probe.suite import TESTS, SuiteOptions
+from skylight.probe.test_budget import Bound, BoundReached
 from skylight.probe.zoned import zones_of
 from skylight.recording import Recording
 

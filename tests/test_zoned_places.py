@@ -14,8 +14,8 @@ from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine
 from skylight.evidence import Evidence, IoBatch, Op, TargetFacts
 from skylight.findings import Known
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Replay
-from skylight.probe.reset import State
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, accounts, infer_suite, run_suite
 from skylight.probe.zoned import FILL_BYTES, MOST_FILLED_BYTES, Filling, UsablePart, zones_of

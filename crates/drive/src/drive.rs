@@ -30,7 +30,7 @@ use skylight_layer::{CacheUse, Layer, Plan, Queue};
 use crate::batch::{Batch, BatchError};
 use crate::conditions::Environment;
 use crate::jitter::Jitter;
-use crate::ledger::Ledger;
+use crate::media_accesses::Ledger;
 use crate::pending::{Arrival, Pending, Served};
 #[doc(hidden)]
 pub use crate::planted::Planted;

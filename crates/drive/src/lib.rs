@@ -6,9 +6,9 @@
 //!   [`stop_condition`]: when the host stops submitting.
 //! * [`service_times`]: gives the steps of a plan their durations.
 //! * [`online`]: the same drive, fed one command at a time.
-//! * [`hbuffer_host`]: a host with an H-Buffer before a zoned drive, for what policies cost. [`hbuffer_cuts`]: the same without
+//! * [`hbuffer_host`]: a host with an H-Buffer before a zoned drive, for what policies cost. [`hbuffer_power_cuts`]: the same without
 //!   power now and then, for what recoveries find and cost.
-//! * [`ledger`], [`trace`]: the purpose of every media access, and the head positions.
+//! * [`media_accesses`], [`trace`]: the purpose of every media access, and the head positions.
 //! * `environment`: what a host meets besides the drive.
 //! * [`jitter`]: seeded variation of latency.
 //! * [`random`], [`truth`]: random drives that no test is tuned to, and the correct findings of a drive.
@@ -27,10 +27,10 @@ mod write_cache;
 pub mod batch;
 pub mod build;
 pub mod drive;
-pub mod hbuffer_cuts;
 pub mod hbuffer_host;
+pub mod hbuffer_power_cuts;
 pub mod jitter;
-pub mod ledger;
+pub mod media_accesses;
 pub mod online;
 #[doc(hidden)]
 pub mod planted;
@@ -43,7 +43,7 @@ pub mod truth;
 
 pub use batch::{Batch, BatchError};
 pub use drive::Drive;
-pub use ledger::{Account, Ledger};
+pub use media_accesses::{Account, Ledger};
 pub use online::Online;
 pub use stop_condition::Stop;
 pub use trace::{HeadTrace, TraceRow};

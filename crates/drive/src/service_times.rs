@@ -12,7 +12,7 @@ use skylight_disk::{
 };
 use skylight_layer::{Medium, Plan, Purpose, Step};
 
-use crate::ledger::Ledger;
+use crate::media_accesses::Ledger;
 use crate::submitter::Answered;
 use crate::trace::HeadTrace;
 

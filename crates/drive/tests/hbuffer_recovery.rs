@@ -2,7 +2,7 @@
 //! all that was durable, and at most 2 s of the drive's time for a GiB of log.
 
 use skylight_disk::Sectors;
-use skylight_drive::hbuffer_cuts::{self, Cuts, Plan};
+use skylight_drive::hbuffer_power_cuts::{self, Cuts, Plan};
 use skylight_drive::profile::Profile;
 
 /// Zones of the log.
@@ -18,7 +18,7 @@ fn check(write: u64, cuts: u32) {
     let text = std::fs::read_to_string(path).expect("the profile is there");
     let profile = Profile::from_toml(&text, path).unwrap_or_else(|error| panic!("{error}"));
     let plan = Plan { zones: ZONES, write: Sectors(write), rounds: 1, cuts, seed: SEED };
-    let made = hbuffer_cuts::run(&profile, plan).unwrap_or_else(|error| panic!("seed {SEED}: {error}"));
+    let made = hbuffer_power_cuts::run(&profile, plan).unwrap_or_else(|error| panic!("seed {SEED}: {error}"));
     let Cuts { found, longest, recoveries, looked_up, cleaned_zones, .. } = made;
     let (seconds, gib) = (longest.get() as f64 / 1e9, made.log.bytes() as f64 / (1_u64 << 30) as f64);
     println!(

@@ -23,7 +23,7 @@ use crate::format::checkpoint::{
     CACHED, ENTRIES, Head, MOVED, ZONE, encode_cached, encode_fragment, encode_moved, encode_writer,
     encode_zone,
 };
-use crate::format::part::PartHead;
+use crate::format::part_head::PartHead;
 use crate::interpreter::Interpreter;
 use crate::store::Store;
 

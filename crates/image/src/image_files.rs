@@ -12,8 +12,8 @@ use skylight_host::RefusalReason;
 use crate::error::ImageError;
 use crate::format::BLOCK;
 use crate::format::creation_mark::Begun;
-use crate::format::part::{HEAD_BYTES, PartHead, START};
-use crate::format::part_v1;
+use crate::format::part_head::{HEAD_BYTES, PartHead, START};
+use crate::format::part_head_v1;
 use crate::format::superblock::{COPY, Part as Extent, Superblock};
 use crate::options::Options;
 use crate::store::concatenated::{Part, PartsStore};
@@ -177,7 +177,7 @@ fn flash_apart(
     if superblock.version < HEADS_SINCE {
         let mut block = [0; BLOCK];
         block.copy_from_slice(&head[..BLOCK]);
-        let known = part_v1::is_head(&block, superblock.salt, superblock.flash.len);
+        let known = part_head_v1::is_head(&block, superblock.salt, superblock.flash.len);
         return if known { Ok(apart.into_store()) } else { Err(other()) };
     }
     let ours =

@@ -7,7 +7,7 @@
 //! band write nothing. Data is written once, and a cleaning of any size is one tag per band.
 //!
 //! The *layer's* addresses of sectors (in the cache, in a remapped band) are still recorded, in tags and checkpoints as in
-//! a planned image (`planned.rs`), so that a restarted drive has the same content in its cache. No read uses them. A band
+//! a planned image (`planned_image.rs`), so that a restarted drive has the same content in its cache. No read uses them. A band
 //! that the layer remaps is not moved: the layer's map and the addresses of the data are separate, and only the former
 //! changes.
 //!

@@ -4,7 +4,7 @@
 //! writes beside the data is enough to find everything again after a power cut.
 //!
 //! * [`image`]: one drive: layer, store and interpreter; what a server talks to. `creation`: how it is made and opened.
-//! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place`, `planned`: where they lie.
+//! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place`, `planned_image`: where they lie.
 //! * [`store`]: what lies underneath: sparse files and block devices.
 //! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `cleaning_reads`: how they are written; `structure_reader`,
 //!   `replay`, `recovery`: how they are read.
@@ -39,7 +39,7 @@ mod locations;
 mod log;
 pub mod offline_tools;
 mod options;
-mod planned;
+mod planned_image;
 #[doc(hidden)]
 pub mod planted;
 mod protected_ranges;

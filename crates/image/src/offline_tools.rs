@@ -16,7 +16,7 @@ use skylight_layer::Idle;
 
 use crate::creation::summed;
 use crate::error::ImageError;
-use crate::format::part::HEAD_BYTES;
+use crate::format::part_head::HEAD_BYTES;
 use crate::format::superblock::Superblock;
 use crate::image::Image;
 use crate::image_files::reach;

@@ -14,7 +14,7 @@ use crate::format::checkpoint::{
     decode_writer, decode_zone,
 };
 use crate::format::log_end::Mark;
-use crate::format::part::{HEAD_BYTES, PartHead};
+use crate::format::part_head::{HEAD_BYTES, PartHead};
 use crate::format::superblock::{COPY, NotOne, Superblock};
 use crate::format::tag_log::{Kind, Tag, TagBlock};
 use crate::format::{BLOCK, VERSION, checksum};

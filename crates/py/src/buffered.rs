@@ -1,4 +1,4 @@
-//! The bindings of `skylight_drive::hbuffer_host`, `BufferedDrive`, and of `skylight_drive::hbuffer_cuts`.
+//! The bindings of `skylight_drive::hbuffer_host`, `BufferedDrive`, and of `skylight_drive::hbuffer_power_cuts`.
 //!
 //! Invariants: no logic; columns are copied before the interpreter is released.
 
@@ -9,8 +9,8 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
-use skylight_drive::hbuffer_cuts::{self, CutsError, Plan};
 use skylight_drive::hbuffer_host::{BufferedError, BufferedHost};
+use skylight_drive::hbuffer_power_cuts::{self, CutsError, Plan};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive};
 use skylight_layer::hbuffer::policy::Policy;
@@ -53,7 +53,7 @@ fn buffer_cuts<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let plan =
         Plan { zones: buffer_zones, write: Sectors(write_bytes / SECTOR_BYTES), rounds: 1, cuts, seed };
-    let run = || hbuffer_cuts::run(&Profile::from_toml(profile_toml, origin)?, plan);
+    let run = || hbuffer_power_cuts::run(&Profile::from_toml(profile_toml, origin)?, plan);
     let made = py.detach(run).map_err(|error| match error {
         CutsError::Profile(error) => profile_error(&error),
         other => PyValueError::new_err(other.to_string()),

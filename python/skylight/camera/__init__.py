@@ -1,7 +1,7 @@
 """The camera: the head's position from slow-motion video, and video of an emulated drive's head.
 
-`track` turns a film of a head, seen through a window in the cover, into columns: time, position between the
-outer (0) and the inner (1) diameter, confidence. `seek_detection` turns such columns into dwells, seeks,
+`track_head` turns a film of a head, seen through a window in the cover, into columns: time, position between
+the outer (0) and the inner (1) diameter, confidence. `seek_detection` turns such columns into dwells, seeks,
 periods, strokes and the phases of a cleaning. `render` is the virtual window: a film of an emulated drive,
 drawn from its head trace, with the truth beside it; `filmed_scenes` makes traces that are worth it.
 

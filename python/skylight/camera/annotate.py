@@ -13,7 +13,7 @@ import numpy as np
 
 from skylight.camera.rate import Rate
 from skylight.camera.seek_detection import LEAST_CONFIDENCE
-from skylight.camera.track import Track
+from skylight.camera.track_head import Track
 from skylight.camera.video import VideoWriter, frames, opencv
 
 VIDEO_NAME = "annotated.mp4"

@@ -14,7 +14,7 @@ import numpy as np
 from skylight.camera.files import frame_times_s
 from skylight.camera.rate import Rate
 from skylight.camera.seek_detection import LEAST_CONFIDENCE, Reading
-from skylight.camera.track import Track
+from skylight.camera.track_head import Track
 from skylight.errors import KeepError
 
 GRAPH_NAME = "head.png"

@@ -19,7 +19,7 @@ from skylight.camera.align import Alignment, align
 from skylight.camera.files import ARROW_NAME, COLUMNS, FORMAT, HEAD, KEY, SCHEMA, frame_times_s
 from skylight.camera.rate import Rate
 from skylight.camera.seek_detection import Reading, read
-from skylight.camera.track import Track
+from skylight.camera.track_head import Track
 from skylight.errors import UsageError
 from skylight.evidence import IoLog
 

@@ -25,7 +25,7 @@ from skylight.camera.align import Alignment
 from skylight.camera.head_position_graph import Graph
 from skylight.camera.scale import Arm
 from skylight.camera.seek_detection import PARKED_FROM, PLACE_SHARE, Phase, Reading, Stroke
-from skylight.camera.track import SURELY_EXPLAINED
+from skylight.camera.track_head import SURELY_EXPLAINED
 from skylight.evidence import IoLog, Op
 from skylight.findings import Finding, Property
 from skylight.probe import film_findings

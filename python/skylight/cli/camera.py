@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from skylight.camera.filmed_io import Commands
     from skylight.camera.rate import Rate
     from skylight.camera.seek_detection import Reading
-    from skylight.camera.track import Options, Track
+    from skylight.camera.track_head import Options, Track
 
     Io = tuple[Commands, Alignment]
 
@@ -154,7 +154,7 @@ def track(
     from skylight.camera.files import summary
     from skylight.camera.filmed_io import read_commands
     from skylight.camera.head_position_graph import graph_of
-    from skylight.camera.track import Options
+    from skylight.camera.track_head import Options
 
     if len(known) == 1:
         raise UsageError("--known: one known position fixes no scale; give two or more")
@@ -176,8 +176,8 @@ def track(
 
 def _tracked(video: Path, options: Options) -> tuple[Track, Rate, Reading]:
     from skylight.camera.seek_detection import read
-    from skylight.camera.track import capture_rate
-    from skylight.camera.track import track as follow
+    from skylight.camera.track_head import capture_rate
+    from skylight.camera.track_head import track as follow
 
     with ByteProgress(f"following the head in {video.name}") as progress:
         found = follow(video, options, progress.advance)

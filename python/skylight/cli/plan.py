@@ -15,7 +15,7 @@ from skylight.engines.erase import Offer
 from skylight.engines.preserve import MOST_BYTES
 from skylight.evidence import TargetFacts
 from skylight.probe import Cost, Test
-from skylight.probe.reset import words
+from skylight.probe.known_state import words
 from skylight.probe.suite import SuiteOptions, cost_of, left_out
 from skylight.probe.zoned import MOST_FILLED_BY_TEST_BYTES, MOST_FILLING_S
 from skylight.units import format_capacity, format_count, format_seconds, format_size

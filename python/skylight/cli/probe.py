@@ -33,8 +33,8 @@ from skylight.engines.scratch import ScratchFile
 from skylight.engines.sim import SimEngine
 from skylight.errors import Interrupted, UsageError
 from skylight.probe import Test
-from skylight.probe.fragmented_logs.keep import keep_logs
-from skylight.probe.reset import MEANS, QUICK, Means
+from skylight.probe.fragmented_logs.recording_of_logs import keep_logs
+from skylight.probe.known_state import MEANS, QUICK, Means
 from skylight.probe.suite import (
     IN_A_FILE,
     TESTS,

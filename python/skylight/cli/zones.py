@@ -108,7 +108,7 @@ def zones(
     filters: tuple[str, ...], every: bool, picture: Path | None, as_json: bool, destroy_data: bool,
 ) -> None:  # fmt: skip
     """Report the zones of a drive, or reset, open, close or finish them."""
-    from skylight.zoned.looks import chosen
+    from skylight.zoned.zone_symbols import chosen
 
     if picture is not None and picture.suffix != ".svg":
         raise UsageError(f"--picture {picture}: draws SVG; name a file that ends in .svg")
@@ -253,7 +253,7 @@ def _by_engine(target: str, engine: Engine) -> Callable[[Action, Zones, int | No
 
 def _document(drive: _Target, found: Zones, rows: list[int]) -> dict[str, object]:
     """The report as JSON."""
-    from skylight.zoned.looks import condition_name, type_name
+    from skylight.zoned.zone_symbols import condition_name, type_name
 
     layout = drive.layout
     return {
@@ -314,7 +314,7 @@ def _print(drive: _Target, found: Zones, shown: NDArray[np.bool_], every: bool, 
 
 def _limits(layout: ZoneLayout, found: Zones) -> Iterator[str]:
     """Open, active and non-sequential zones, and the limits on them."""
-    from skylight.zoned.looks import ACTIVE, OPEN
+    from skylight.zoned.zone_symbols import ACTIVE, OPEN
 
     is_open, is_active = np.isin(found.condition, OPEN), np.isin(found.condition, ACTIVE)
     soft = layout.model == "host-aware"
@@ -332,7 +332,7 @@ def _limits(layout: ZoneLayout, found: Zones) -> Iterator[str]:
 def _print_chart(found: Zones) -> None:
     """A character for a zone or a group of them, and the legend."""
     from skylight.zoned.chart import chart_of
-    from skylight.zoned.looks import LOOKS
+    from skylight.zoned.zone_symbols import LOOKS
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else CHART_WIDTH
     chart = chart_of(found, max(min(width, CHART_WIDTH) - LABEL_WIDTH, 10))
@@ -347,7 +347,7 @@ def _print_chart(found: Zones) -> None:
 
 def _print_table(found: Zones, shown: NDArray[np.bool_], every: bool) -> None:
     """A row for each run of equal zones among those asked for, or for each zone."""
-    from skylight.zoned.looks import runs
+    from skylight.zoned.zone_symbols import runs
 
     chosen_rows = np.flatnonzero(shown)
     if not len(chosen_rows):
@@ -367,7 +367,7 @@ def _print_table(found: Zones, shown: NDArray[np.bool_], every: bool) -> None:
 
 def _row(part: Zones, numbers: NDArray[np.intp], first: int, last: int) -> tuple[str, ...]:
     """The cells of a run of equal zones."""
-    from skylight.zoned.looks import LOOKS, fill_of, plain_looks
+    from skylight.zoned.zone_symbols import LOOKS, fill_of, plain_looks
     from skylight.zoned.zones import NO_POINTER
 
     one = part.rows(np.array([first]))

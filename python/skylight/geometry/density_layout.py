@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import F64
-from skylight.geometry.arm import Arm
+from skylight.geometry.arm_time import Arm
 from skylight.geometry.clock import Platter
 from skylight.geometry.density_pattern import densities, expanded, pattern
 from skylight.geometry.layout import SAME_TRACKS, spread, track_of, tracks_of

@@ -20,7 +20,7 @@ import numpy as np
 
 from skylight.evidence import F64, I64
 from skylight.geometry import layout_models
-from skylight.geometry.arm import Arm, Track
+from skylight.geometry.arm_time import Arm, Track
 from skylight.geometry.clock import GOLDEN, Platter, circular_median
 from skylight.geometry.layout_models import ArmTimes, ModelFit
 from skylight.geometry.recording_zones import ZoneRun

@@ -28,8 +28,8 @@ import numpy as np
 
 from skylight.evidence import I64, U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
 from skylight.infer.tail_probability import binomial_tail
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
-from skylight.probe.reset import State
 from skylight.probe.zoned import ZonesSeen
 
 Volatile = Literal["off", "on", "ignores-flush"]

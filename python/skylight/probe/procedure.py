@@ -38,7 +38,7 @@ from skylight.evidence import (
 )
 from skylight.findings import Finding, Known, Property
 from skylight.probe import Cost
-from skylight.probe.reset import Resets, State, state_after
+from skylight.probe.known_state import Resets, State, state_after
 from skylight.probe.session import Session, StepNames
 from skylight.probe.zoned import FILLED, PART, ZonesSeen, is_filled
 
@@ -112,9 +112,9 @@ class Steps(Protocol):
         ...
 
     def reset(self, name: str, *, slow: bool = True, rotation_ns: float | None = None) -> State:
-        """Brings the target to a known state by the best means that it has (`skylight.probe.reset`); the
-        state that was reached. Not `slow`, an erase or a TRIM alone. `rotation_ns` is one revolution, where
-        the test has found it itself."""
+        """Brings the target to a known state by the best means that it has (`skylight.probe.known_state`);
+        the state that was reached. Not `slow`, an erase or a TRIM alone. `rotation_ns` is one revolution,
+        where the test has found it itself."""
         ...
 
     def rng(self, name: str) -> np.random.Generator:

@@ -50,9 +50,7 @@ from skylight.evidence import (
     Stop,
 )
 from skylight.findings import Known
-from skylight.probe.hard_limit import Bound, BoundReached
-from skylight.probe.quick_budget import Budget
-from skylight.probe.reset import (
+from skylight.probe.known_state import (
     EMPTIED,
     MOST_BYTES,
     MOST_S,
@@ -66,6 +64,8 @@ from skylight.probe.reset import (
     first_means,
     state_after,
 )
+from skylight.probe.quick_budget import Budget
+from skylight.probe.test_budget import Bound, BoundReached
 from skylight.probe.zoned import (
     FILLED,
     MOST_FILLED_BY_TEST_BYTES,
@@ -308,8 +308,8 @@ class Session(StepNames):
         return self._emptied(name, NEW_BY).get("erased") is True
 
     def reset(self, name: str, *, slow: bool = True, rotation_ns: float | None = None) -> State:
-        """Brings the target to a known state (`skylight.probe.reset`); an erase or a TRIM is one step, the
-        slow means are steps of their own."""
+        """Brings the target to a known state (`skylight.probe.known_state`); an erase or a TRIM is one step,
+        the slow means are steps of their own."""
         done = self._emptied(name, (*ORDER, *QUICK) if slow else QUICK)
         if (state := state_after(done)) is not None:
             return state

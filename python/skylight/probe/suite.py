@@ -35,21 +35,21 @@ from skylight.probe.cleaning_order import CleaningOrder
 from skylight.probe.drive_type import DriveType
 from skylight.probe.drive_type.verdict import LEAST_LIKELY
 from skylight.probe.fragmented_logs import FragmentedReads
-from skylight.probe.hard_limit import Bound, BoundReached
 from skylight.probe.health import HealthWatch
 from skylight.probe.journal import Journal
+from skylight.probe.known_state import MOST_BYTES as MOST_RESET_BYTES
+from skylight.probe.known_state import MOST_S as MOST_RESET_S
+from skylight.probe.known_state import Means, in_resets
 from skylight.probe.mapping import Mapping as BlockMapping
 from skylight.probe.non_sequential import NonSequential
 from skylight.probe.open_zones import OpenZones
 from skylight.probe.quick_budget import Budget
 from skylight.probe.recording_zones import Zones
-from skylight.probe.reset import MOST_BYTES as MOST_RESET_BYTES
-from skylight.probe.reset import MOST_S as MOST_RESET_S
-from skylight.probe.reset import Means, in_resets
 from skylight.probe.rotation import Rotation
 from skylight.probe.session import Progress, Session
+from skylight.probe.test_budget import Bound, BoundReached
 from skylight.probe.write_rates import WriteRates
-from skylight.probe.write_rates.logged import LoggedWrites
+from skylight.probe.write_rates.fio_write_logs import LoggedWrites
 from skylight.probe.zone_cleaning import ZoneCleaning
 from skylight.probe.zoned import (
     HOST_AWARE,

@@ -29,7 +29,7 @@ from skylight.errors import KeepError
 from skylight.probe.suite import SuiteResult
 from skylight.recording import write_whole
 from skylight.report import REPORT_NAME
-from skylight.report.model import DASH, TargetView, compare, target_view
+from skylight.report.report_contents import DASH, TargetView, compare, target_view
 from skylight.report.words import sentence
 from skylight.units import format_percent
 

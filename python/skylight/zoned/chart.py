@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.units import format_count
-from skylight.zoned.looks import LOOKS, looks_of
+from skylight.zoned.zone_symbols import LOOKS, looks_of
 from skylight.zoned.zones import Zones
 
 MOST_ROWS = 24

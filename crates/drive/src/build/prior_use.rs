@@ -15,7 +15,7 @@ use skylight_layer::{Medium, Purpose};
 use crate::batch::{Batch, BatchError};
 use crate::drive::Drive;
 use crate::jitter::substream;
-use crate::ledger::Ledger;
+use crate::media_accesses::Ledger;
 use crate::profile::{Conditions, PriorUse, Profile, ProfileError};
 use crate::truth::CacheFill;
 

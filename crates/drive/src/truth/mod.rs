@@ -1,7 +1,7 @@
 //! The truth about a drive: the findings that a correct test reports.
 //!
 //! Definitions, which tests follow too (`docs/random-drives.md`):
-//! * `kinds`: the kind of drive, from the profile.
+//! * `drive_kind`: the kind of drive, from the profile.
 //! * `platters`: rotation, tracks, seeks, plateaus, from the geometry and mechanics of the built drive.
 //! * `cache`: sizes of the persistent cache and of its journal.
 //! * `conditions`: what the conditions of a measurement put out of reach.
@@ -14,8 +14,8 @@
 mod cache;
 mod cleaning_costs;
 mod conditions;
+mod drive_kind;
 mod finding;
-mod kinds;
 mod platters;
 mod watermarks;
 mod zones;
@@ -48,7 +48,7 @@ impl Truth {
     pub fn under(profile: &Profile, conditions: &Conditions) -> Result<Self, ProfileError> {
         let depth = conditions::depth(conditions);
         let drive = Drive::new(&quiet(profile), 0)?;
-        let mut findings = kinds::findings(profile);
+        let mut findings = drive_kind::findings(profile);
         findings.extend(cache::findings(profile, conditions::sharing(conditions, profile)));
         findings.extend(cache::bands(profile));
         if !matches!(profile.layer, Layer::Ssd(_)) {

@@ -2,7 +2,7 @@
 //!
 //! * [`superblock`]: what the image is, and where its parts lie.
 //! * [`creation_mark`]: that an image is being made.
-//! * [`part_v1`]: whose a flash is that lies on another device, in images of version 1.
+//! * [`part_head_v1`]: whose a flash is that lies on another device, in images of version 1.
 //! * [`tag_log`]: blocks of the tag log; a tag says where an extent lies from a sequence number on.
 //! * [`checkpoint`]: where everything lies, at one point of the log.
 //! * [`log_end`]: how far the log was durable.
@@ -15,8 +15,8 @@
 pub mod checkpoint;
 pub mod creation_mark;
 pub mod log_end;
-pub mod part;
-pub mod part_v1;
+pub mod part_head;
+pub mod part_head_v1;
 pub mod sums;
 pub mod superblock;
 pub mod tag_log;

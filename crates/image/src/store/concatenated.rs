@@ -11,7 +11,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use super::{PartInfo, Reads, Store, Syncs, check_range, check_within, no_head};
-use crate::format::part::HEAD_BYTES;
+use crate::format::part_head::HEAD_BYTES;
 use crate::format::superblock::Part as Extent;
 
 /// A store of which a part is in use.

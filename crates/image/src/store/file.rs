@@ -26,7 +26,7 @@ use super::{Access, PartInfo, Reads, Store, Syncs, check_range, check_within, no
 use crate::error::ImageError;
 use crate::format::BLOCK;
 use crate::format::creation_mark::Begun;
-use crate::format::part::{HEAD_BYTES, PartHead, START};
+use crate::format::part_head::{HEAD_BYTES, PartHead, START};
 
 /// Length of a part where one file is not enough: half of what ext4 allows.
 pub const PART_BYTES: u64 = 8 << 40;

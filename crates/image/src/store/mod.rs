@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use crate::format::part::HEAD_BYTES;
+use crate::format::part_head::HEAD_BYTES;
 
 /// The error for a part without a head.
 pub(crate) fn no_head() -> io::Error {

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::media::fault::FaultStore;
 use skylight_image::Store;
-use skylight_image::format::part::START;
+use skylight_image::format::part_head::START;
 use skylight_image::store::concatenated::{Part, PartsStore};
 
 struct Window {

@@ -11,7 +11,7 @@ use crate::media::fault::{FaultStore, Medium as Buffered, Random};
 use crate::media::ram::RamStore;
 use skylight_image::format::BLOCK;
 use skylight_image::format::checkpoint::ENTRIES;
-use skylight_image::format::part::START;
+use skylight_image::format::part_head::START;
 use skylight_image::format::superblock::{COPY, Superblock, TEXT};
 use skylight_image::{Image, ImageError, Store};
 use skylight_layer::Medium;

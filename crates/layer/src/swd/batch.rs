@@ -19,7 +19,7 @@ use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Shingling};
 use super::Swd;
 use super::extents::Held;
 use super::overwritten::{Effect, Entry};
-use super::run::Run;
+use super::sequential_run::Run;
 use crate::capabilities::overwriting::Stamp;
 
 /// Events of a batch, about: each takes some 100 bytes while it is settled.

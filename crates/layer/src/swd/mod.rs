@@ -7,7 +7,7 @@
 //! ([`SwdSpec::bands`]); writes to one band do not affect another.
 //!
 //! `overwritten` is the map of overwritten sectors, `stamps` records by which write. Most of what a sequential write
-//! overwrites is itself written next, so `run` and `runs` delay its effects until they are needed; `batch` applies those of
+//! overwrites is itself written next, so `sequential_run` and `open_runs` delay its effects until they are needed; `batch` applies those of
 //! other writes in batches. So a write that continues the last one costs the same for any `k`.
 //!
 //! Invariants: what is overwritten depends only on which sectors were written in which order, not on the division into
@@ -20,9 +20,9 @@
 mod batch;
 mod capability;
 mod extents;
+mod open_runs;
 mod overwritten;
-mod run;
-mod runs;
+mod sequential_run;
 mod stamps;
 
 use skylight_command::{CommandId, Failure, Op};
@@ -34,8 +34,8 @@ use crate::capabilities::overwriting::{Overwriting, OverwritingCounters, ReadDat
 use crate::plan::{Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::MediaUse;
 use batch::Batch;
+use open_runs::Runs;
 use overwritten::Overwritten;
-use runs::Runs;
 use stamps::Stamps;
 
 /// A raw shingled disk.

@@ -33,8 +33,8 @@ from skylight.findings import Known
 from skylight.infer import stalls
 from skylight.infer.stalls import Stalls
 from skylight.probe.journal.write_through import WriteThrough
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps, bisected
-from skylight.probe.reset import State
 
 Kind = Literal["cache-bands", "zones", "journal"]
 PLACES: tuple[str, ...] = ("od", "md", "id")

@@ -28,8 +28,8 @@ from skylight.infer.stalls import SLOW
 from skylight.probe.band_size import cleaned_or_cached
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.band_size.cleaned_or_cached import BLOCK, Fresh
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
-from skylight.probe.reset import State
 
 MIB = 1 << 20
 APART, REACH, COARSE = 600 * MIB, 296 * MIB, 8 * MIB

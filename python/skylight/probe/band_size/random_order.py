@@ -27,8 +27,8 @@ from skylight.evidence import F64, I64, IoBatch
 from skylight.probe.band_size import cleaned_or_cached
 from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.band_size.cleaned_or_cached import BLOCK, Fresh
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
-from skylight.probe.reset import State
 
 MIB = 1 << 20
 COARSE, FINE_SPAN = 12 * MIB, 96 * MIB

@@ -30,6 +30,7 @@ from skylight.probe.cache_size.journal import Journal
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.flushed import FlushedSteps, volatile
 from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.known_state import State
 from skylight.probe.procedure import (
     ProcedureTest,
     Replay,
@@ -38,7 +39,6 @@ from skylight.probe.procedure import (
     is_shingled,
     no_surer_than_medium,
 )
-from skylight.probe.reset import State
 
 MOST_IOS, MOST_S, LIKELY_S = 3_000_000, 28_800.0, 800.0
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from skylight.evidence import IoBatch, Stop
 from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged, spread
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
-from skylight.probe.reset import State
 
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000

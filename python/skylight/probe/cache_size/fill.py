@@ -22,8 +22,8 @@ from skylight.evidence import U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.flushed import FlushedSteps
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
-from skylight.probe.reset import State
 from skylight.probe.zoned import HOST_AWARE
 
 BLOCK = 4096

@@ -41,8 +41,8 @@ from skylight.probe.cache_size.which_limit import (
 )
 from skylight.probe.flushed import FlushedSteps
 from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps, bisected
-from skylight.probe.reset import State
 
 LONE_WRITES = 24
 LARGEST_QUANTUM = 16 << 20

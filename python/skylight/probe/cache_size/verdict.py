@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from skylight.findings import Finding, Known
 from skylight.infer.host_clock import tick_ns
-from skylight.probe.cache_size import advance, lengths
+from skylight.probe.cache_size import lengths, log_advance
 from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.fill import BLOCK, Fill
 from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
@@ -255,21 +255,21 @@ def _by_advance(
 ) -> list[float]:
     """Bytes of an entry in all ways in which the log may run on; `one` is about a quantum, `plain` about
     its out-of-band data, in tracks."""
-    low, high = advance.TRACK_RANGE
-    lengths = (low * one + plain[0], high * one + plain[1] + advance.LONGEST_GAP)
+    low, high = log_advance.TRACK_RANGE
+    lengths = (low * one + plain[0], high * one + plain[1] + log_advance.LONGEST_GAP)
     block = BLOCK / quantum
     ways = []
-    for way in advance.fitted(entries.done_ns, rotation_ns, lengths, skews):
+    for way in log_advance.fitted(entries.done_ns, rotation_ns, lengths, skews):
         if way.agreement < AGREES:
             continue
-        behind, agreement = advance.quantum_tracks(
+        behind, agreement = log_advance.quantum_tracks(
             entries.done_ns, entries.read_ns, rotation_ns, way, one * (1 - block)
         )
         here = behind / (1 - block)
-        band = advance.without_gap(times, here, way, quantum)
+        band = log_advance.without_gap(times, here, way, quantum)
         if band is not None and band[1] - band[0] > WIDEST * (2 * here + band[0] + band[1]):
             # A gap that may be as large leaves it open: where the first entry ends says more, if less surely.
-            placed = advance.out_of_band_tracks(times, here, way) or band
+            placed = log_advance.out_of_band_tracks(times, here, way) or band
             both = (max(band[0], placed[0]), min(band[1], placed[1]))
             band = both if both[0] <= both[1] else None
         if band is not None:
@@ -284,7 +284,7 @@ def _by_lengths(
     """Bytes of an entry that lone writes of one quantum and of several allow; `one` is about a quantum in
     tracks."""
     ends = {1: entries.done_ns[:LONG_ENTRIES], **entries.longer}
-    gap = advance.MOST_GAP / quantum
+    gap = log_advance.MOST_GAP / quantum
     return [
         quantum * each
         for part in lengths.wrapped(skews)
@@ -333,7 +333,7 @@ def _on_disk(journal: Journal, known: Known, time_ns: Interval, *, whole: bool) 
     if long and max(long) - min(long) <= WIDEST * (max(long) + min(long)):
         return min(long), max(long)
     times = taken.out_of_band(lengths.likely_turns(one, skews), skews)
-    plain = advance.by_time_alone(times, skews)
+    plain = log_advance.by_time_alone(times, skews)
     found = []
     # With any skew at all, phases fit too many ways of running on.
     if entries is not None and here.skews and tick <= MOST_TICK * rotation_ns:

@@ -23,7 +23,7 @@ from skylight.probe.cleaning import half_band, rate
 from skylight.probe.cleaning.half_band import Stretch
 from skylight.probe.cleaning.rate import CLUSTERS, longest_band
 from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, writes_ns
-from skylight.probe.reset import State
+from skylight.probe.known_state import State
 
 EACH, TOLD_EACH = 12, 4
 FILL_QUANTA, LARGEST_FILL_WRITE = 4, 8 * MIB

@@ -37,8 +37,8 @@ from skylight.probe import forced_writes
 from skylight.probe.destage_by_read import ReadAround, empties
 from skylight.probe.flushed import volatile
 from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
-from skylight.probe.reset import State
 
 KIB: int = 1 << 10
 MIB: int = 1 << 20

@@ -76,8 +76,8 @@ from skylight.probe.drive_type.writes import (
     cleaned_early,
     took_too_long,
 )
+from skylight.probe.known_state import State
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
-from skylight.probe.reset import State
 
 SUSTAINED_PIECE, LATER_PIECE, LATER = 256, 2_048, 2_048  # writes in a piece, and in one after the first 2,048
 MOST_PIECES = 96  # most are shorter where bands are cleaned all the time

@@ -26,6 +26,7 @@ from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.infer.zone_writes import PAST_EDGE
 from skylight.probe import Cost, Figure
 from skylight.probe.cleaning.verdict import chance_within
+from skylight.probe.known_state import with_state
 from skylight.probe.open_zones import measure
 from skylight.probe.open_zones.figures import draw
 from skylight.probe.open_zones.findings import (
@@ -39,7 +40,6 @@ from skylight.probe.open_zones.findings import (
 )
 from skylight.probe.open_zones.measure import PAST_EDGE_WAITING, Comparison, Seen
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
-from skylight.probe.reset import with_state
 from skylight.probe.zoned import HOST_MANAGED, ZonesSeen
 
 MOST_IOS, MOST_S, LIKELY_S, MOST_BYTES = 800_000, 14_400.0, 600.0, 96 << 30

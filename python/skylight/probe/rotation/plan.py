@@ -16,8 +16,8 @@ from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
 from skylight.findings import Known
 from skylight.infer.track_phases import Tracks
 from skylight.probe.drive_type.plan import SUSTAINED_REGION_BYTES
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
-from skylight.probe.reset import State
 from skylight.probe.rotation import seeks
 from skylight.probe.rotation.analysis import (
     AGAIN_PAIRS,

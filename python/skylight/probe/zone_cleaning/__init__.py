@@ -28,8 +28,8 @@ from skylight.probe.band_size.cache_parts import PLACES as PARTS
 from skylight.probe.band_size.findings import BAND_SIZE
 from skylight.probe.cleaning.findings import START, START_RIGHT, TYPE
 from skylight.probe.cleaning.verdict import LEAST_CONFIDENCE, chance_within
+from skylight.probe.known_state import with_state
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
-from skylight.probe.reset import with_state
 from skylight.probe.zone_cleaning import measure
 from skylight.probe.zone_cleaning.figures import draw
 from skylight.probe.zone_cleaning.findings import EACH_IO, FINDINGS, FIRST_CLEAN, UNIT, ZONE

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import I64, IoBatch, Op
-from skylight.probe import reset
+from skylight.probe import known_state
 from skylight.probe.band_size.cache_parts import PLACES as PARTS
 from skylight.probe.band_size.findings import BAND_SIZE
 from skylight.probe.procedure import Steps
@@ -75,7 +75,7 @@ class Seen:
     not_before_s: float = 0.0
     begun_by_s: float | None = None
     trials: list[Trial] = field(default_factory=list)
-    state: reset.State = reset.State.UNKNOWN
+    state: known_state.State = known_state.State.UNKNOWN
 
     def singles_ns(self, part: str) -> list[float]:
         """The times of single updates of full zones in that part of the usable ones, by place."""

@@ -5,7 +5,7 @@
 | `table` | the rows, their bands, and the run |
 | `layer_benchmark` | the Rust example that runs the layer on a real file, found or built |
 | `oracle` | W1 and W7: which sectors a write destroys, from a profile alone; bands |
-| `modes` | W2: the data that every read mode returns, through a kernel block device |
+| `read_modes` | W2: the data that every read mode returns, through a kernel block device |
 | `device` | a served drive as a block device, also for the benchmarks |
 | `cost` | W3, W4, W5: times compared with the conventional layer, instructions by head width |
 

@@ -14,13 +14,13 @@ from pathlib import Path
 
 from skylight.reproduce import geometry
 from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each, noted
-from skylight.reproduce.swd import cost, modes, oracle
+from skylight.reproduce.swd import cost, oracle, read_modes
 from skylight.reproduce.swd.layer_benchmark import Tool
 
 ROWS: tuple[RowSpec, ...] = (
     RowSpec("W1", "A write destroys the sectors at its angles on the next tracks", "3.2.2, Figures 2, 4, 5",
             noted(oracle.w1)),
-    RowSpec("W2", "Three read modes, through a block device of the kernel", "3.2.3", noted(modes.w2)),
+    RowSpec("W2", "Three read modes, through a block device of the kernel", "3.2.3", noted(read_modes.w2)),
     RowSpec("W3", "Shingling compared with the conventional layer, 4 KiB, k = 3", "5, Figure 7",
             noted(cost.w3)),
     RowSpec("W4", "Each additional track under the head", "5, Figure 8", noted(cost.w4)),
@@ -36,7 +36,7 @@ _LESS = "less than noise"
 BANDS: tuple[Band, ...] = (
     Band("W1", "sectors that differ from the oracle", "none", 0.0, 0.0),
     Band("W1", "disks compared", "", float(oracle.DISKS), float(oracle.DISKS)),
-    *(Band("W2", name, "as the mode defines", 0.0, 0.0) for name in modes.NAMES.values()),
+    *(Band("W2", name, "as the mode defines", 0.0, 0.0) for name in read_modes.NAMES.values()),
     Band("W3", "sequential writes, time of the conventional layer", "slight", 0.0, 1.0 + cost.PART),
     Band("W3", "sequential reads, time of the conventional layer", "slight", 0.0, 1.0 + cost.PART),
     *(Band("W3", check.format(operation), _LESS, 0.0, 1.0)

@@ -42,7 +42,7 @@ pub enum Planted {
 }
 
 /// Time to reload a layer per entry of its map, ns: measured, 0.8 to 1.1 us for 1,000 to 20,000 entries
-/// (`image/examples/take_up.rs`).
+/// (`image/examples/reopen_time.rs`).
 const TAKE_UP_NS: u64 = 1000;
 /// While writes are refused, at most one part in this many of the time goes to reloading the layer.
 const TAKE_UP_SHARE: u64 = 8;

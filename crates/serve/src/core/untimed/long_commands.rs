@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use skylight_image::Write;
 
-use super::access::Access;
+use super::image_locking::Access;
 use crate::core::{Command, Errno, Op};
 
 /// Minimum length of a command that is executed in pieces, bytes.

@@ -1,15 +1,15 @@
 //! A backend that serves an image as fast as possible (`--timing none`), or at the speed of a disk underneath
 //! (`native`).
 //!
-//! `access.rs` synchronises access to the image and runs its idle work; `long_commands.rs` has long trims and
+//! `image_locking.rs` synchronises access to the image and runs its idle work; `long_commands.rs` has long trims and
 //! zeroes. Over a disk that sets the time, commands execute concurrently ([`ServedImage::concurrent`]):
 //! reads on several threads, writes on one thread in order of arrival and in batches, trims, zeroes and
 //! flushes on several threads (`thread_pool.rs`). Conflicting commands keep their order (`command_order.rs`).
 
-mod access;
 mod activity;
 mod command_order;
 mod fair_lock;
+mod image_locking;
 mod long_commands;
 mod status;
 mod thread_pool;
@@ -23,8 +23,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use skylight_image::Image;
 
-use self::access::Access;
 use self::command_order::{CommandOrder, Lane};
+use self::image_locking::Access;
 use self::thread_pool::ThreadPool;
 use super::checksum_errors::ChecksumErrors;
 use super::shingled::{Shingles, push_overwritten};

@@ -1,14 +1,14 @@
 //! A host buffer that loses power again and again: what each recovery finds, and how long the drive takes for it.
 //!
 //! A host writes to random places until the log has gone round, and flushes now and then. The power goes at random commands to the
-//! drive. Each recovery reads what the drive then has ([`kept`]), and all that the host wrote is looked up where the buffer says it
+//! drive. Each recovery reads what the drive then has ([`surviving_writes`]), and all that the host wrote is looked up where the buffer says it
 //! is. The reads of the recovery, and nothing else, are then timed on a drive of the profile whose zones are written as far.
 //! The last cut is as far from a checkpoint as the log ever gets.
 //!
 //! Invariant: the same profile, plan and seed give the same cuts and the same nanoseconds.
 //! Source: the drive, and the 100 zones of the log, are those of Evaluating Host Aware SMR Drives (HotStorage '16), section 5.
 
-mod kept;
+mod surviving_writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ use skylight_layer::{Queue, ZoneLayout, ZoneRecord};
 use crate::batch::{Batch, BatchError};
 use crate::drive::Drive;
 use crate::profile::{Profile, ProfileError};
-use kept::Kept;
+use surviving_writes::Kept;
 
 /// A host splits a long read into commands of so many bytes, and has so many of them outstanding.
 const READ_BYTES: u64 = 1 << 20;

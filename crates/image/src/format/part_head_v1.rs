@@ -1,5 +1,5 @@
 //! The first block of a flash that lies on another file or device than the rest, in an image of version 1: whose it is.
-//! Later images have a [`PartHead`](super::part::PartHead) there.
+//! Later images have a [`PartHead`](super::part_head::PartHead) there.
 //!
 //! Invariant: it is written before the superblock that names it, and never again.
 

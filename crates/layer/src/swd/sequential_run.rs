@@ -2,7 +2,7 @@
 //!
 //! A sequential write overwrites what it writes next. Only what the run leaves overwritten at its end matters, and that
 //! follows from its start and end: a run is stored as one extent, with the stamp of each of its writes. It is settled when
-//! another command touches its tracks, when anything is read, or when the stamps take too much memory (`runs`).
+//! another command touches its tracks, when anything is read, or when the stamps take too much memory (`open_runs`).
 //!
 //! Invariant: settling gives the same map as applying every write on its own: sectors of the run are native unless a track
 //! before them was written after theirs; behind the run, the last write determines the source.

@@ -1,7 +1,7 @@
 //! How long a layer takes to take up the state of its image again, after a write that found no space: for maps of several
 //! sizes.
 //!
-//! `cargo run --release -p skylight-image --example take_up`
+//! `cargo run --release -p skylight-image --example reopen_time`
 
 #[path = "../tests/media/mod.rs"]
 mod media;

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from skylight.camera.arm import RINGS
 from skylight.camera.background import Background
 from skylight.camera.keyframes import F32, Survey
-from skylight.camera.learn import Learnt
+from skylight.camera.learn_arm import Learnt
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

@@ -20,9 +20,9 @@ from skylight.camera import background as backgrounds
 from skylight.camera import rate as rates
 from skylight.camera import scale as scales
 from skylight.camera.background import Background, UnusableClipError
-from skylight.camera.fine import Fine
 from skylight.camera.keyframes import survey
-from skylight.camera.learn import SURE_EXPLAINED, Learnt, learn
+from skylight.camera.learn_arm import SURE_EXPLAINED, Learnt, learn
+from skylight.camera.subpixel_angle import Fine
 from skylight.camera.video import Clip, KeptFrames, U8Frames, frames, probe
 from skylight.errors import UsageError
 

@@ -1,7 +1,7 @@
 //! Open runs: sequences of writes that continue each other, one for each place where the host appends, such as a log in
 //! each of many bands.
 //!
-//! The effects of a run (`run`) are delayed until they are needed. Several runs can be open because they are independent:
+//! The effects of a run (`sequential_run`) are delayed until they are needed. Several runs can be open because they are independent:
 //! the *hull* of a run is all addresses between the first and the last of its tracks and of those behind them, and hulls
 //! of open runs do not overlap. A write into the hull of a run settles the run first. The end of a write that continues no
 //! run is remembered. One write that continues it may be chance; the second opens a run.
@@ -17,7 +17,7 @@ use skylight_disk::shingling;
 use skylight_disk::{Pba, PbaExtent, Sectors, Track};
 
 use super::Swd;
-use super::run::{Page, Run};
+use super::sequential_run::{Page, Run};
 use crate::capabilities::overwriting::Stamp;
 
 /// Maximum number of open runs: each costs a page of memory.
