@@ -333,11 +333,12 @@ impl Pending {
     #[inline]
     fn close_gap(&mut self, index: usize) {
         let (first, len) = (self.first, self.commands.len());
+        let commands = &mut self.commands[..len];
         let arrivals = &mut self.arrivals[..len];
         let targets = &mut self.targets[..len];
         if index - first >= len - index {
             for at in index + 1..len {
-                self.commands[at - 1] = self.commands[at];
+                commands[at - 1] = commands[at];
                 arrivals[at - 1] = arrivals[at];
                 targets[at - 1] = targets[at];
             }
@@ -347,7 +348,7 @@ impl Pending {
             return;
         }
         for at in (first..index).rev() {
-            self.commands[at + 1] = self.commands[at];
+            commands[at + 1] = commands[at];
             arrivals[at + 1] = arrivals[at];
             targets[at + 1] = targets[at];
         }
