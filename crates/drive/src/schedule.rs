@@ -11,6 +11,7 @@
 //! Source: shortest positioning time first after Jacobson and Wilkes, "Disk scheduling algorithms based on
 //! rotational position" (HPL-CSP-91-7).
 
+use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
 use skylight_command::{Command, Op};
@@ -104,13 +105,20 @@ pub(crate) struct SptfQueue {
     rotations: Rotations,
     /// Indices of unused candidates.
     free: Vec<u32>,
-    /// Indices of candidates that are not on the platters.
-    off_platter: Vec<u32>,
+    /// Candidates that are not on the platters, oldest first. As `ready` does not decrease with age, the oldest is the best.
+    off_platter: VecDeque<OffPlatter>,
     /// The last address that was located for a write, and its location.
     latest: Option<(Pba, AccessStart)>,
     /// Number of located commands in each group, with groups hashed by their low bits. A plan usually changes
     /// a group without any.
     group_counts: GroupCounts,
+}
+
+/// See [`SptfQueue::off_platter`].
+#[derive(Clone, Copy, Debug)]
+struct OffPlatter {
+    age: u64,
+    ready: Time,
 }
 
 /// See [`SptfQueue::group_counts`].
@@ -171,13 +179,11 @@ impl SptfQueue {
         };
         // Other located commands are not part of this choice.
         let ages = oldest.age..=newest.age;
-        let mut best = NONE_YET;
-        for &index in &self.off_platter {
-            let Candidate { age, ready, .. } = self.candidates[index as usize];
-            if ages.contains(&age) {
-                best = best.min(Best { duration: ready.max(now) - now, age });
-            }
-        }
+        let first = self.off_platter.get(self.off_platter_from(oldest.age));
+        let mut best = match first.filter(|first| first.age <= newest.age) {
+            Some(&OffPlatter { age, ready }) => Best { duration: ready.max(now) - now, age },
+            None => NONE_YET,
+        };
         best = self.best_within_revolution(parts.1, now, &ages, best);
         if best == NONE_YET {
             let candidates = targets.iter().map(|target| &self.candidates[target.candidate as usize]);
@@ -255,7 +261,11 @@ impl SptfQueue {
             let settle = media.disk.seek_floor().settle(direction == Direction::Write);
             self.rotations.set(target.candidate as usize, angle, head.track as f32, settle);
         } else {
-            self.off_platter.push(target.candidate);
+            let at = match self.off_platter.back() {
+                Some(back) if back.age > target.age => self.off_platter_from(target.age),
+                _ => self.off_platter.len(),
+            };
+            self.off_platter.insert(at, OffPlatter { age: target.age, ready });
         }
     }
 
@@ -303,7 +313,17 @@ impl SptfQueue {
         if candidate.start.is_some() {
             self.rotations.clear(target.candidate as usize);
         } else {
-            self.off_platter.retain(|&other| other != target.candidate);
+            let at = self.off_platter_from(target.age);
+            self.off_platter.remove(at);
+        }
+    }
+
+    /// Where in `off_platter` those begin that are of this age or younger; it is the oldest that is asked for most.
+    #[inline]
+    fn off_platter_from(&self, age: u64) -> usize {
+        match self.off_platter.front() {
+            Some(front) if front.age < age => self.off_platter.partition_point(|each| each.age < age),
+            _ => 0,
         }
     }
 
