@@ -1,7 +1,7 @@
 //! Builds what a host-aware drive has besides its zones, and places it on the platters.
 //!
 //! The persistent cache, the staging area, its map and the metadata of zones lie together at the OD, before the first zone,
-//! or at the ID, behind the last one; each starts where the one before ends.
+//! or at the ID, behind the last one; each starts where the one before ends. The metadata may lie before each zone instead.
 //!
 //! Invariant: these extents and the zones share no sector.
 
@@ -9,12 +9,12 @@ use skylight_disk::{Mechanics, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::ZonedSpec;
 use skylight_layer::journaled::JournalSpec;
 use skylight_layer::zoned::host_aware::throttle::{Estimate, ThrottleSpec};
-use skylight_layer::zoned::host_aware::{AwareSpec, Bookkeeping};
+use skylight_layer::zoned::host_aware::{AwareSpec, Bookkeeping, ZoneLog};
 
 use super::geometry::Tracks;
 use super::regions::fits;
 use super::{idle_after, sectors};
-use crate::profile::{CacheLocation, HostAware, Profile, ProfileError};
+use crate::profile::{CacheLocation, HostAware, MetadataLocation, Profile, ProfileError};
 
 /// The seed of the choice of the zone that loses its resource: a constant of the drive, as its other choices are.
 const CHOICE_SEED: u64 = 0x5ca1_ab1e;
@@ -41,14 +41,20 @@ pub(super) fn add(
         entry_writes: profile.interface.write_cache_runs.map_or(usize::MAX, |runs| runs as usize),
         slots: keys.places,
     };
+    let metadata = sectors(keys.zone_metadata);
+    let (at_cache, before_zone) = match keys.zone_metadata_location {
+        MetadataLocation::Cache => (metadata, Sectors(0)),
+        MetadataLocation::Zone => (Sectors(0), metadata),
+    };
     let lengths = [
         Sectors(journal.region_sectors()),
         zones.layout.zone,
         sectors(keys.map_merge.unwrap_or_default()),
-        sectors(keys.zone_metadata),
+        at_cache,
     ];
     let reserved = Sectors(lengths.iter().map(|len| len.get()).sum());
-    let capacity = sectors(profile.capacity);
+    let between = u64::from(zones.layout.zones) * before_zone.get();
+    let capacity = sectors(profile.capacity) + Sectors(between);
     fits(profile, "capacity", capacity, tracks)?;
     fits(profile, "layer.host_aware.places", capacity + reserved, tracks)?;
     let mut at = match keys.cache_location {
@@ -68,7 +74,12 @@ pub(super) fn add(
         open_zones: keys.open_zones.or(zones.layout.max_open).unwrap_or(u32::from(u16::MAX)) as usize,
         seed: CHOICE_SEED,
         bookkeeping: bookkeeping(keys),
-        zone_log,
+        close_together: keys.close_together as usize,
+        zone_log: match keys.zone_metadata_location {
+            MetadataLocation::Cache => ZoneLog::At(zone_log),
+            MetadataLocation::Zone => ZoneLog::BeforeZones(before_zone),
+        },
+        zone_log_copies: keys.zone_metadata_copies,
         journal,
         watermark: (keys.places as f64 * keys.place_watermark) as u64,
         map_limit: keys.map_entries.map(|entries| (entries as f64 * keys.map_watermark) as u64),

@@ -85,12 +85,17 @@ impl Drive {
     }
 
     /// How much longer than expected the seek to the cached write at index `next` lasts.
-    fn positioning_error(&mut self, next: usize) -> Nanos {
-        let (_, first) = self.layer.locate_first(self.cache.dirty()[next].extent, true);
-        let &SectorPosition { surface, track, .. } = self.media.disk.access_start(first).position();
-        let expected =
-            self.media.disk.move_time(self.media.head, Head { surface, track }, Direction::Write).get();
+    pub(super) fn positioning_error(&mut self, next: usize) -> Nanos {
+        let expected = self.expected_move(next).0.get();
         Nanos(self.draw_below((expected as f64 * self.interface.positioning_error) as usize) as u64)
+    }
+
+    /// How long the drive expects the heads to move to the cached write at index `next`, and where that is.
+    pub(super) fn expected_move(&self, next: usize) -> (Nanos, SectorPosition) {
+        let (_, first) = self.layer.locate_first(self.cache.dirty()[next].extent, true);
+        let position = *self.media.disk.access_start(first).position();
+        let there = Head { surface: position.surface, track: position.track };
+        (self.media.disk.move_time(self.media.head, there, Direction::Write), position)
     }
 
     /// A number below `count`, the next of those that belong to the drive.

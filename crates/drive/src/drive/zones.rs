@@ -1,8 +1,10 @@
 //! What a drive does for zones: a write that the volatile cache accepts is admitted by the layer, and a batch keeps what
 //! became of its commands beside their times.
 
+use std::collections::HashSet;
+
 use skylight_command::{Command, Failure, Op};
-use skylight_disk::{LbaExtent, Time};
+use skylight_disk::{Direction, LbaExtent, Nanos, Time};
 use skylight_layer::{Layer, Preparation, ZoneLayout};
 
 use super::Drive;
@@ -61,6 +63,11 @@ impl Drive {
                     self.destage_extent(extent, host)?;
                     at = at.max(self.busy_until);
                 }
+                Preparation::DestageNearest(zones) => {
+                    self.busy_until = self.busy_until.max(at);
+                    self.destage_nearest(zones, host)?;
+                    at = at.max(self.busy_until);
+                }
                 Preparation::Time(busy) => {
                     if !self.plan.steps().is_empty() {
                         at = self.do_background_plan(at, host)?;
@@ -83,6 +90,43 @@ impl Drive {
             self.finish_destaging();
         }
         Ok(())
+    }
+
+    /// Destages the cached writes to so many zones that may be closed, each time to the one that the heads reach first.
+    fn destage_nearest(&mut self, zones: usize, host: &mut impl Observer) -> Result<(), Failure> {
+        for _ in 0..zones {
+            self.finish_destaging();
+            let Some(next) = self.nearest_to_close() else { break };
+            let start = self.busy_until;
+            let late = self.positioning_error(next);
+            self.busy_until += late;
+            self.destage_from(next, false, host);
+            if self.refused_until > start {
+                return Err(self.refused_by);
+            }
+        }
+        self.finish_destaging();
+        Ok(())
+    }
+
+    /// The oldest cached write of the zone that the heads reach first, of those that may be closed. The choice allows for
+    /// seeks that last longer than expected, as long as they do in the mean: a revolution lost costs several zones.
+    fn nearest_to_close(&mut self) -> Option<usize> {
+        let layout = of(self.layer.as_mut())?;
+        let zones: Vec<u32> =
+            self.cache.dirty().iter().map(|command| layout.zone_of(command.extent.start)).collect();
+        let mut seen = HashSet::new();
+        let oldest = (0..zones.len()).filter(|&index| seen.insert(zones[index]));
+        let closable: Vec<usize> = match self.layer.zoned() {
+            Some(zoned) => oldest.filter(|&index| zoned.may_close(zones[index])).collect(),
+            None => return None,
+        };
+        closable.into_iter().min_by_key(|&index| {
+            let (expected, position) = self.expected_move(index);
+            let late = Nanos((expected.get() as f64 * self.interface.positioning_error / 2.0) as u64);
+            let start = self.busy_until + late;
+            late + self.media.disk.positioning(self.media.head, start, &position, Direction::Write)
+        })
     }
 
     /// Executes the steps of a plan that completes no command; returns the end.

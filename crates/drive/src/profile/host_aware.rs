@@ -32,6 +32,10 @@ mod default {
         1
     }
 
+    pub(super) const fn in_cache() -> super::MetadataLocation {
+        super::MetadataLocation::Cache
+    }
+
     pub(super) const fn hundred() -> u32 {
         100
     }
@@ -39,6 +43,16 @@ mod default {
     pub(super) const fn zero() -> Duration {
         Duration::ZERO
     }
+}
+
+/// Where a host-aware drive writes the metadata of a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MetadataLocation {
+    /// Beside the persistent cache, those of all zones at one place.
+    Cache,
+    /// Before each zone.
+    Zone,
 }
 
 // More than 15 fields: one per key of the section, which TOML keeps flat.
@@ -72,11 +86,24 @@ pub struct HostAware {
     #[serde(default = "default::zero")]
     #[schemars(extend("x-range" = ["0 ms", "100 ms"], "examples" = ["0.026 ms"]))]
     pub scan_per_zone: Duration,
+    /// Zones that are closed at a time when one more is opened. One is drawn at random. Several are those nearest to the zone
+    /// that is opened; the write that opens it waits until what is cached of them is on the media.
+    #[serde(default = "default::one")]
+    #[schemars(range(min = 1, max = 65_535), extend("examples" = [7]))]
+    pub close_together: u32,
     /// Size of the metadata that the drive writes when a zone is closed or cleaned.
     #[serde(default = "default::one_block")]
     #[schemars(extend("x-range" = ["4 KiB", "64 MiB"], "x-multiple" = "4 KiB"))]
     pub zone_metadata: Bytes,
-    /// Where on the platters the persistent cache, its map and the metadata of zones lie.
+    /// How often it writes them, one after another.
+    #[serde(default = "default::one")]
+    #[schemars(range(min = 1, max = 8), extend("examples" = [2]))]
+    pub zone_metadata_copies: u32,
+    /// Where it writes them.
+    #[serde(default = "default::in_cache")]
+    #[schemars(extend("examples" = ["zone"]))]
+    pub zone_metadata_location: MetadataLocation,
+    /// Where on the platters the persistent cache and its map lie.
     #[serde(default = "default::od")]
     #[schemars(extend("examples" = ["od"]))]
     pub cache_location: CacheLocation,

@@ -38,7 +38,7 @@ pub use conditions::{
     BackgroundScan, Conditions, Erase, LookAhead, MAX_QUEUE_DEPTH, PriorUse, Rest, VolatileCache,
 };
 pub use diagnose::{ProfileError, Source};
-pub use host_aware::HostAware;
+pub use host_aware::{HostAware, MetadataLocation};
 pub use layer::{
     BandRun, CacheLocation, CacheMedium, CleaningOrder, CleaningType, Conventional, FullyAssociative,
     Journaled, Layer, OverwrittenRead, SetAssociative, Ssd, Swd, ZoneModel, Zoned,

@@ -11,7 +11,7 @@ use skylight_image::{Image, ImageError, Options, Write};
 use skylight_layer::capabilities::zoned::{ZoneAccess, ZoneCondition, ZoneLayout, ZoneModel};
 use skylight_layer::journaled::JournalSpec;
 use skylight_layer::zoned::host_aware::throttle::{Estimate, ThrottleSpec};
-use skylight_layer::zoned::host_aware::{AwareSpec, Bookkeeping};
+use skylight_layer::zoned::host_aware::{AwareSpec, Bookkeeping, ZoneLog};
 use skylight_layer::{Layer, Op as Command, ZonedLayer, ZonedSpec};
 
 use crate::common::{Event, Lives, Session};
@@ -95,7 +95,9 @@ fn aware(zone: Sectors, is_lazy: bool) -> (AwareSpec, Pba) {
         open_zones: 3,
         seed: 1,
         bookkeeping: Bookkeeping::default(),
-        zone_log,
+        close_together: if is_lazy { 2 } else { 1 },
+        zone_log: if is_lazy { ZoneLog::BeforeZones(Sectors(8)) } else { ZoneLog::At(zone_log) },
+        zone_log_copies: if is_lazy { 2 } else { 1 },
         journal,
         watermark: if is_lazy { 4 } else { 10 },
         map_limit: (!is_lazy).then_some(24),

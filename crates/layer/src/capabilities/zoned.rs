@@ -379,6 +379,9 @@ impl ZoneRecord {
 pub enum Preparation {
     /// The cached writes to this extent, a zone, on the media: the zone is about to be closed.
     Destage(LbaExtent),
+    /// The cached writes to so many zones of those that [`Zoned::may_close`] allows, one after another, each time to the zone
+    /// that the heads reach first: these zones are about to be closed together. Fewer where fewer have cached writes.
+    DestageNearest(usize),
     /// The steps of the plan, if there are any, and then this time.
     Time(Nanos),
 }
@@ -414,9 +417,14 @@ pub trait Zoned {
     fn admit(&mut self, write: &Command) -> Result<(), Failure>;
 
     /// Prepares for a write that a volatile cache is about to take at `now`, before it is admitted: what a drive does when it
-    /// opens zones. Asked again after [`Preparation::Destage`] was done.
+    /// opens zones. Asked again after [`Preparation::Destage`] or [`Preparation::DestageNearest`] was done.
     fn prepare(&mut self, _write: &Command, _now: Time, _plan: &mut Plan) -> Preparation {
         Preparation::Time(Nanos(0))
+    }
+
+    /// Whether the drive may close a zone to open another one, once its cached writes are on the media.
+    fn may_close(&self, _zone: u32) -> bool {
+        false
     }
 
     /// Makes a zone read-only or offline, as a drive does whose head or medium fails, or writable again.

@@ -51,6 +51,10 @@ impl Zoned for ZonedLayer {
         }
     }
 
+    fn may_close(&self, zone: u32) -> bool {
+        self.aware.as_ref().is_some_and(|aware| aware.may_close(zone))
+    }
+
     fn set_access(&mut self, zone: u32, access: ZoneAccess) {
         self.table.set_access(zone, access);
     }

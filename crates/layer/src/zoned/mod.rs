@@ -25,7 +25,7 @@ use crate::CacheUse;
 use crate::capabilities::zoned::{ZoneLayout, Zoned};
 use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
-use host_aware::{Aware, AwareSpec};
+use host_aware::{Aware, AwareSpec, ZoneLog};
 use rules::{Placed, PointerMoves, ZoneTable};
 
 /// What unwritten sectors read as: the initialization pattern of ZBC.
@@ -48,24 +48,39 @@ struct Places {
     start: Pba,
     /// The first sector of the first zone with a write pointer.
     sequential: Lba,
+    /// Space before each zone with a write pointer, for the drive's metadata of it.
+    before_zone: Sectors,
 }
 
 impl Places {
     fn new(spec: &ZonedSpec) -> Self {
         let sequential = spec.layout.start_of(spec.layout.conventional).get();
-        Self { start: spec.start, sequential: Lba(sequential.min(spec.layout.sectors.get())) }
+        let before_zone = match spec.aware.as_ref().map(|aware| aware.zone_log) {
+            Some(ZoneLog::BeforeZones(len)) => len,
+            Some(ZoneLog::At(_)) | None => Sectors(0),
+        };
+        let sequential = Lba(sequential.min(spec.layout.sectors.get()));
+        Self { start: spec.start, sequential, before_zone }
+    }
+
+    /// The space before a zone with a write pointer.
+    fn before(&self, layout: &ZoneLayout, zone: u32) -> PbaExtent {
+        let first = self.of(layout, layout.start_of(zone));
+        PbaExtent::new(Pba(first.get() - self.before_zone.get()), self.before_zone)
     }
 
     /// The place of a sector; of one beyond the capacity of its zone, that of the next zone's first.
     #[inline]
     fn of(&self, layout: &ZoneLayout, lba: Lba) -> Pba {
-        if lba < self.sequential || layout.capacity == layout.zone {
+        let is_packed = layout.capacity == layout.zone && self.before_zone == Sectors(0);
+        if lba < self.sequential || is_packed {
             return self.start + Sectors(lba.get());
         }
         let (zone, offset) = layout.place_of(lba);
-        let before = u64::from(zone - layout.conventional) * layout.capacity.get();
-        let sectors = self.sequential.get() + before + offset.get().min(layout.capacity.get());
-        self.start + Sectors(sectors)
+        let of_zone = self.before_zone + layout.capacity;
+        let before = u64::from(zone - layout.conventional) * of_zone.get();
+        let within = self.before_zone + offset.min(layout.capacity);
+        self.start + Sectors(self.sequential.get() + before) + within
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a host-aware drive does besides the standard, as a real one was measured to do it (`docs/zoned.md`).
 //!
 //! * [`open_zones`]: writes in order need a resource; one more zone than there are costs a write of metadata.
+//! * `opening`: which zones are closed for it, what a write waits for then, and where the metadata go.
 //! * This file: writes out of order go to a persistent cache, a journal at a fixed place, that has an extent map.
 //! * `cleaning`: zones leave the cache by read-modify-write, in idle time and when the cache is full.
 //! * [`throttle`]: how long a write waits for cleaning when the cache is full.
@@ -18,6 +19,7 @@
 mod cleaning;
 mod log_compaction;
 pub mod open_zones;
+mod opening;
 #[cfg(test)]
 mod tests;
 pub mod throttle;
@@ -27,7 +29,7 @@ use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, Time};
 
 use super::rules::{Placed, PointerMoves, ZoneTable};
 use super::{Places, UNWRITTEN};
-use crate::capabilities::zoned::{Preparation, ZoneLayout};
+use crate::capabilities::zoned::ZoneLayout;
 use crate::extent_map::ENTRY_MAX_SECTORS;
 use crate::extent_map::ExtentMap;
 use crate::journaled::JournalSpec;
@@ -35,7 +37,7 @@ use crate::journaled::journal::{EntryLocation, Journal, JournalRecord};
 use crate::plan::{CacheUse, Idle, MapChange, Medium, Piece, Plan, Purpose, Source, Step};
 use crate::restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
-use open_zones::{OpenZones, Taken};
+use open_zones::OpenZones;
 use throttle::{Estimate, Throttle, ThrottleSpec};
 
 /// Entries of the map that a write of ordinary size may add: its own, and one where it splits an extent.
@@ -56,17 +58,30 @@ pub struct Bookkeeping {
     pub scan_per_zone: Nanos,
 }
 
+/// Where the metadata of zones are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZoneLog {
+    /// All at one place.
+    At(PbaExtent),
+    /// Each before its zone, where so much space is left.
+    BeforeZones(Sectors),
+}
+
 /// The sizes and rules of a host-aware drive.
 #[derive(Clone, Debug)]
 pub struct AwareSpec {
     /// Zones that can be written in order without giving up the resource of another one.
     pub open_zones: usize,
+    /// Zones that give up their resources at a time.
+    pub close_together: usize,
     /// The seed of the choice among them.
     pub seed: u64,
     /// What open zones cost the controller.
     pub bookkeeping: Bookkeeping,
-    /// Where the metadata of a zone is written.
-    pub zone_log: PbaExtent,
+    /// Where the metadata of a zone are written.
+    pub zone_log: ZoneLog,
+    /// So many times, one after another.
+    pub zone_log_copies: u32,
     /// The persistent cache, with all slots.
     pub journal: JournalSpec,
     /// Slots that may be in use before writes wait for cleaning; the others are the reserve.
@@ -116,6 +131,10 @@ pub(super) struct Aware {
     throttle: Throttle,
     /// The zone that will lose its resource once its writes are on the media.
     leaving: Option<u32>,
+    /// Zones were to be destaged so that several can be closed together.
+    destaged: bool,
+    /// Resources that were given up and that no zone has taken yet.
+    given_up: usize,
     /// Metadata was written; and until when the controller works on it.
     synced: bool,
     settled_at: Time,
@@ -132,6 +151,8 @@ impl Aware {
             cleaning: None,
             throttle: Throttle::new(spec.throttle),
             leaving: None,
+            destaged: false,
+            given_up: 0,
             synced: false,
             settled_at: Time(0),
             places,
@@ -145,60 +166,6 @@ impl Aware {
         PointerMoves::AtCleaning
     }
 
-    /// Prepares for a write that a volatile cache is about to take at `now`: opens its zones, if it continues them.
-    pub(super) fn prepare(
-        &mut self,
-        extent: LbaExtent,
-        now: Time,
-        table: &mut ZoneTable,
-        plan: &mut Plan,
-    ) -> Preparation {
-        if std::mem::take(&mut self.synced) {
-            self.settled_at = now + self.spec.bookkeeping.settle;
-        }
-        let layout = table.layout();
-        let (first, last) = (layout.zone_of(extent.start), layout.zone_of(Lba(extent.end().get() - 1)));
-        let mut opened = Nanos(0);
-        for zone in first..=last.min(layout.zones - 1) {
-            let pointer = table.descriptor(zone).write_pointer;
-            if !pointer.is_some_and(|pointer| extent.start <= pointer && pointer < extent.end())
-                || self.open.holds(zone)
-            {
-                continue;
-            }
-            let leaving = self.leaving.take().filter(|&zone| self.open.holds(zone));
-            let victim = leaving.or_else(|| self.open.victim(|zone| !table.has_admitted(zone)));
-            if let Some(victim) = victim.filter(|&victim| table.has_admitted(victim)) {
-                self.leaving = Some(victim);
-                return Preparation::Destage(table.layout().extent_of(victim));
-            }
-            self.open_zone(zone, victim, table, plan);
-            opened += self.spec.bookkeeping.open;
-        }
-        Preparation::Time(opened + self.bookkeeping(now))
-    }
-
-    /// The time that the controller is busy with its open zones when a write comes.
-    fn bookkeeping(&mut self, now: Time) -> Nanos {
-        let Bookkeeping { scan_every, scan_per_zone, settle_per_write, .. } = self.spec.bookkeeping;
-        let mut busy = if now < self.settled_at { settle_per_write } else { Nanos(0) };
-        if scan_every.get() > 0 {
-            let scan = scan_per_zone.get() * self.open.holders().len() as u64;
-            busy += Nanos(scan.saturating_sub(now.0 % scan_every.get()));
-        }
-        busy
-    }
-
-    /// Gives a zone a resource, if necessary that of `victim`, whose metadata is written first.
-    fn open_zone(&mut self, zone: u32, victim: Option<u32>, table: &mut ZoneTable, plan: &mut Plan) {
-        if let Taken::From(victim) = self.open.take(zone, victim) {
-            // Closing a zone that can be written does not fail, and others hold no resource.
-            let _ = table.close_zone(victim);
-            plan.write(Medium::Platter, self.spec.zone_log, Purpose::MapUpdate, Source::Internal);
-            self.synced = true;
-        }
-    }
-
     /// Places a part of a write that continues its zone, whose place on the platters is `place`.
     pub(super) fn write_in_order(
         &mut self,
@@ -209,8 +176,8 @@ impl Aware {
         let Placed { zone, extent, .. } = placed;
         self.cancel_cleaning_of(zone);
         if !table.layout().is_conventional(zone) && !self.open.holds(zone) {
-            let victim = self.open.victim(|zone| !table.has_admitted(zone));
-            self.open_zone(zone, victim, table, plan);
+            self.make_room_for(zone, table);
+            self.open_zone(zone, table, plan);
         }
         plan.write(Medium::Platter, place, Purpose::Host, Source::Host(extent.start.into()));
         if self.map.overlapping(extent).next().is_some() {
@@ -441,7 +408,11 @@ impl Aware {
     /// The space on the media with what this adds to that of the zones.
     pub(super) fn media_use(&self, zones: MediaUse) -> MediaUse {
         let AwareSpec { journal, staging, zone_log, map_merge, .. } = &self.spec;
-        let ends = [journal.region, *staging, *zone_log, *map_merge].map(|extent| extent.end().get());
+        let zone_log = match *zone_log {
+            ZoneLog::At(extent) => extent,
+            ZoneLog::BeforeZones(_) => PbaExtent::default(),
+        };
+        let ends = [journal.region, *staging, zone_log, *map_merge].map(|extent| extent.end().get());
         let platter = ends.into_iter().fold(zones.platter.get(), u64::max);
         MediaUse { platter: Sectors(platter), cached: journal.region.len, ..zones }
     }

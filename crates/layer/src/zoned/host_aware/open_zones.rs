@@ -1,11 +1,11 @@
 //! The resources of open zones: for each zone that is written in order, what the drive keeps of it in memory.
 //!
 //! A write in order needs the resource of its zone, so that the write pointer survives a power cut. There are only so
-//! many; when all are taken, the next zone gets the one of another zone, whose metadata must be on the medium first ("when
+//! many; when all are taken, others have to give up theirs ("when
 //! all of them have been allocated, opening a new zone will deallocate the open zone resource of an old open zone",
-//! Evaluating Host Aware SMR Drives, section 2). Which one goes is random: a drive that took the one written least recently
-//! would lose every write of a round over one zone more than it has resources, and a real drive loses a fifth of
-//! them (`docs/zoned.md`).
+//! Evaluating Host Aware SMR Drives, section 2). `opening` says which, and this file who holds one and how one is drawn. A
+//! drive that took the one written least recently would lose every write of a round over one zone more than it has
+//! resources, and a real drive loses a quarter of them (`docs/zoned.md`).
 //!
 //! Invariants: no more zones hold a resource than there are; taking and giving back cost the same for any number of
 //! zones.
@@ -14,17 +14,6 @@ use skylight_disk::splitmix64;
 
 /// A zone without a resource.
 const NONE: u16 = u16::MAX;
-
-/// What taking a resource meant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// The zone had one.
-    Had,
-    /// One was free.
-    Free,
-    /// This zone had to give up its own.
-    From(u32),
-}
 
 /// See the module documentation.
 #[derive(Clone, Debug)]
@@ -55,10 +44,15 @@ impl OpenZones {
         self.index[zone as usize] != NONE
     }
 
+    /// Whether a resource is free.
+    pub fn has_free(&self) -> bool {
+        self.holders.len() < self.most
+    }
+
     /// The zone that gives up its resource if one is needed, drawn anew each time among those that `is_clean` says have
     /// nothing to write first, or among all; `None` while some are free.
     pub fn victim(&mut self, is_clean: impl Fn(u32) -> bool) -> Option<u32> {
-        if self.holders.len() < self.most {
+        if self.has_free() {
             return None;
         }
         let drawn = (splitmix64(self.seed, self.draws) % self.holders.len() as u64) as usize;
@@ -67,21 +61,11 @@ impl OpenZones {
         from.iter().chain(before).copied().find(|&zone| is_clean(zone)).or(from.first().copied())
     }
 
-    /// Gives a zone a resource: a free one, or that of `victim`.
-    pub fn take(&mut self, zone: u32, victim: Option<u32>) -> Taken {
-        if self.holds(zone) {
-            return Taken::Had;
-        }
-        let taken = match victim {
-            Some(victim) if self.holders.len() >= self.most => {
-                self.give_back(victim);
-                Taken::From(victim)
-            }
-            _ => Taken::Free,
-        };
+    /// Gives a zone that has none a resource, one of which is free.
+    pub fn take(&mut self, zone: u32) {
+        debug_assert!(self.has_free() && !self.holds(zone), "each zone takes one that is free");
         self.index[zone as usize] = self.holders.len() as u16;
         self.holders.push(zone);
-        taken
     }
 
     /// Frees the resource of a zone, if it holds one.
@@ -105,8 +89,13 @@ mod tests {
     fn misses(zones: u32, rounds: u32) -> usize {
         let mut open = OpenZones::new(128, zones, 1);
         let mut miss = |zone: u32| {
-            let victim = if open.holds(zone) { None } else { open.victim(|_| true) };
-            matches!(open.take(zone, victim), Taken::From(_))
+            if open.holds(zone) {
+                return false;
+            }
+            let victim = open.victim(|_| true);
+            victim.into_iter().for_each(|victim| open.give_back(victim));
+            open.take(zone);
+            victim.is_some()
         };
         let mut round = || (0..zones).filter(|&zone| miss(zone)).count();
         (0..rounds).map(|_| round()).last().unwrap_or(0)
@@ -127,17 +116,15 @@ mod tests {
     #[test]
     fn what_is_given_back_is_free_again() {
         let mut open = OpenZones::new(2, 4, 1);
-        assert_eq!(
-            [open.take(0, None), open.take(1, None), open.take(0, None)],
-            [Taken::Free, Taken::Free, Taken::Had]
-        );
+        (0..2).for_each(|zone| open.take(zone));
+        assert!(!open.has_free());
         open.give_back(0);
         open.give_back(3);
         assert_eq!((open.holds(0), open.holders()), (false, &[1][..]));
-        assert_eq!(open.take(2, None), Taken::Free);
+        assert_eq!(open.victim(|_| true), None, "one is free");
+        open.take(2);
         assert_eq!([1, 2, 1].map(|clean| open.victim(|zone| zone == clean)), [Some(1), Some(2), Some(1)]);
         let victim = open.victim(|zone| zone == 3);
-        assert!(matches!(open.take(3, victim), Taken::From(1 | 2)), "none is clean: of {victim:?}");
-        assert_eq!(open.holders().len(), 2);
+        assert!(matches!(victim, Some(1 | 2)), "none is clean: of {victim:?}");
     }
 }

@@ -9,7 +9,7 @@ use skylight_command::{Command, CommandId, Op, Outcome};
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, splitmix64};
 
 use super::throttle::{Estimate, ThrottleSpec};
-use super::{AwareSpec, Bookkeeping};
+use super::{AwareSpec, Bookkeeping, ZoneLog};
 use crate::capabilities::zoned::{Preparation, ZoneCondition, ZoneLayout, ZoneModel, Zoned};
 use crate::journaled::JournalSpec;
 use crate::plan::{Idle, Layer, MapChange, Plan, Purpose, Queue, Source, Step};
@@ -20,7 +20,10 @@ const ZONES: u64 = 8;
 /// Sectors before the zones: the cache, the staging area, the map and the metadata.
 const RESERVED: u64 = 400;
 
-fn drive(places: u64, watermark: u64, map_limit: Option<u64>) -> ZonedLayer {
+/// Space before each zone for its metadata, where it is not beside the cache.
+const BEFORE: u64 = 2;
+
+fn drive(places: u64, watermark: u64, map_limit: Option<u64>, is_beside_zones: bool) -> ZonedLayer {
     let mut layout = ZoneLayout::new(ZoneModel::HostAware, Sectors(ZONE * ZONES), Sectors(ZONE));
     layout.conventional = 1;
     layout.max_open = Some(3);
@@ -40,7 +43,12 @@ fn drive(places: u64, watermark: u64, map_limit: Option<u64>) -> ZonedLayer {
         open_zones: 3,
         seed: 1,
         bookkeeping: Bookkeeping { open: Nanos(7), ..Bookkeeping::default() },
-        zone_log: at(390, 8),
+        close_together: if is_beside_zones { 2 } else { 1 },
+        zone_log: match is_beside_zones {
+            true => ZoneLog::BeforeZones(Sectors(BEFORE)),
+            false => ZoneLog::At(at(390, 8)),
+        },
+        zone_log_copies: if is_beside_zones { 2 } else { 1 },
         journal,
         watermark,
         map_limit,
@@ -70,6 +78,8 @@ struct Shadow {
     media: Vec<u64>,
     cached: BTreeMap<u64, u64>,
     version: u64,
+    /// Sectors of the platters before each zone with a write pointer.
+    before: u64,
     /// Extents that have moved within the cache.
     moved: u64,
 }
@@ -79,15 +89,23 @@ impl Shadow {
         Self::with_map(places, watermark, Some(40))
     }
 
+    /// A drive with the metadata of each zone before it, which closes two zones at a time.
+    fn beside_zones(places: u64, watermark: u64) -> Self {
+        let drive = drive(places, watermark, Some(40), true);
+        let media = vec![0; (RESERVED + (ZONE + BEFORE) * ZONES) as usize];
+        Self { drive, media, before: BEFORE, ..Self::new(places, watermark) }
+    }
+
     fn with_map(places: u64, watermark: u64, map_limit: Option<u64>) -> Self {
         let sectors = (ZONE * ZONES) as usize;
         let media = vec![0; sectors + RESERVED as usize];
         Self {
-            drive: drive(places, watermark, map_limit),
+            drive: drive(places, watermark, map_limit, false),
             host: vec![0; sectors],
             media,
             cached: BTreeMap::new(),
             version: 0,
+            before: 0,
             moved: 0,
         }
     }
@@ -122,7 +140,8 @@ impl Shadow {
             self.host[start as usize..(start + len) as usize].fill(0);
             self.cached.retain(|&lba, _| !(start..start + len).contains(&lba));
             // What keeps bytes discards those of the zone: what cleaning synthesizes later reads as never written.
-            self.media[(RESERVED + start) as usize..(RESERVED + start + len) as usize].fill(0);
+            let first = self.home(start);
+            self.media[first..first + len as usize].fill(0);
         }
         plan
     }
@@ -152,9 +171,14 @@ impl Shadow {
         }
     }
 
+    /// Where a host sector is at home; zone 0 is conventional.
+    fn home(&self, lba: u64) -> usize {
+        (RESERVED + lba + lba / ZONE * self.before) as usize
+    }
+
     /// What is at a host sector.
     fn stored(&self, lba: u64) -> u64 {
-        self.media[self.cached.get(&lba).map_or((lba + RESERVED) as usize, |&pba| pba as usize)]
+        self.media[self.cached.get(&lba).map_or_else(|| self.home(lba), |&pba| pba as usize)]
     }
 
     fn execute(&mut self, plan: &Plan) {
@@ -323,6 +347,59 @@ fn a_zone_loses_its_resource_only_after_its_cached_writes_are_on_the_media() {
     assert_eq!(written(&plan, Purpose::MapUpdate).len(), 1);
 }
 
+/// Writes in order to the start of each of these zones, as a volatile cache takes them on.
+fn admit(shadow: &mut Shadow, zones: std::ops::RangeInclusive<u32>) -> Vec<Command> {
+    let writes: Vec<Command> = zones.map(|zone| write(zone, u64::from(zone) * ZONE, 8)).collect();
+    for command in &writes {
+        assert_eq!(shadow.drive.admit(command), Ok(()));
+        shadow.write(command.extent);
+    }
+    writes
+}
+
+#[test]
+fn zones_that_are_closed_together_are_destaged_first_and_each_zone_opened_for_one_costs_its_metadata() {
+    let mut shadow = Shadow::beside_zones(20, 18);
+    let now = skylight_disk::Time(0);
+    let prepare = |shadow: &mut Shadow, zone: u32| {
+        let mut plan = Plan::default();
+        let first = shadow.drive.prepare(&write(zone, u64::from(zone) * ZONE, 8), now, &mut plan);
+        (first, written(&plan, Purpose::MapUpdate))
+    };
+    let opened = Preparation::Time(Nanos(7));
+    let mut cached = Vec::new();
+    let metadata = |zone: u64| vec![(zone * ZONE + (zone - 1) * BEFORE, BEFORE); 2];
+    for (zone, written) in [(1, Vec::new()), (2, Vec::new()), (3, metadata(3))] {
+        assert_eq!(prepare(&mut shadow, zone), (opened, written), "the last one costs its metadata");
+        cached.extend(admit(&mut shadow, zone..=zone));
+    }
+    assert_eq!(prepare(&mut shadow, 4), (Preparation::DestageNearest(2), Vec::new()));
+    assert!((1..=3).all(|zone| shadow.drive.may_close(zone)) && !shadow.drive.may_close(4));
+    (0..2).for_each(|index| drop(shadow.destage(&cached[index..=index])));
+    assert_eq!(prepare(&mut shadow, 4), (opened, metadata(4)));
+    assert_eq!([1, 2, 3, 4].map(|zone| shadow.drive.may_close(zone)), [false, false, true, true]);
+    admit(&mut shadow, 4..=4);
+    assert_eq!(prepare(&mut shadow, 5), (opened, metadata(5)), "the other resource is free");
+    admit(&mut shadow, 5..=5);
+    assert_eq!(prepare(&mut shadow, 6), (Preparation::DestageNearest(2), Vec::new()));
+    let few = prepare(&mut shadow, 6);
+    assert!(
+        matches!(few, (Preparation::Destage(_), _)),
+        "nothing could be destaged, so one zone goes: {few:?}"
+    );
+}
+
+#[test]
+fn of_zones_with_nothing_in_the_cache_the_nearest_are_closed() {
+    let mut shadow = Shadow::beside_zones(20, 18);
+    let metadata =
+        [2, 4, 7].map(|zone| written(&shadow.run(Op::Write, zone * ZONE, 8), Purpose::MapUpdate).len());
+    assert_eq!(metadata, [0, 0, 2]);
+    assert_eq!(written(&shadow.run(Op::Write, 5 * ZONE, 8), Purpose::MapUpdate).len(), 2);
+    assert_eq!([2, 4, 5, 7].map(|zone| shadow.drive.may_close(zone)), [true, false, true, false]);
+    shadow.check_all();
+}
+
 #[test]
 fn what_leaves_the_cache_together_is_a_run_of_one_zone_or_one_journal_entry() {
     let mut shadow = Shadow::new(20, 18);
@@ -416,13 +493,12 @@ fn a_write_waits_for_one_zone_though_the_oldest_entries_are_of_many() {
 }
 
 /// Random writes in and out of order, resets, reads, and idle steps; returns how many extents moved within the cache.
-fn lose_nothing(seed: u64) -> u64 {
+fn lose_nothing(mut shadow: Shadow, seed: u64) -> u64 {
     let mut draws = 0;
     let mut draw = |below: u64| {
         draws += 1;
         splitmix64(seed, draws) % below
     };
-    let mut shadow = Shadow::new(20, 8 + seed % 8);
     for _ in 0..400 {
         let zone = 1 + draw(ZONES - 1);
         match draw(20) {
@@ -458,7 +534,9 @@ fn lose_nothing(seed: u64) -> u64 {
 fn nothing_is_lost() {
     let moved = (0..200).map(|seed| {
         println!("seed {seed}");
-        lose_nothing(seed)
+        let watermark = 8 + seed % 8;
+        lose_nothing(Shadow::beside_zones(20, watermark), seed);
+        lose_nothing(Shadow::new(20, watermark), seed)
     });
     let drives = moved.filter(|&moved| moved > 0).count();
     assert!(drives > 20, "moving is tested too: on {drives} drives");
