@@ -100,13 +100,15 @@ class Plan:
         chosen = self.steps.rng(name).choice(region // size, size=min(count, region // size), replace=False)
         return chosen.astype(np.uint64) * np.uint64(size)
 
-    def rounds(self, name: str, region: int) -> U64:
-        """Every block of some places of a region, round by round, each round's places interleaved at random.
+    def rounds(self, name: str, region: int, most: int = 0) -> U64:
+        """Every block of some places of a region, `most` of them (0: as many as are read), round by round,
+        each round's places interleaved at random.
 
         The blocks of a place come from its end to its start, so that look-ahead which cannot be switched off
         finds less to do."""
         rng = self.steps.rng(name)
-        places = min(self.places, region // self.place_bytes // PLACES_PER_ROUND * PLACES_PER_ROUND)
+        most = most or self.places
+        places = min(most, region // self.place_bytes // PLACES_PER_ROUND * PLACES_PER_ROUND)
         chosen = rng.choice(region // self.place_bytes, size=places, replace=False)
         offsets = []
         for group in chosen.reshape(-1, PLACES_PER_ROUND):
