@@ -218,7 +218,9 @@ def _shares(time_s: F64, groups: _Groups, hz: F64) -> F64:
 
 def _fundamental(time_s: F64, groups: _Groups, rough_hz: float, step_hz: float) -> float:
     """The peak near a frequency, or near a whole part of it that explains as much: what comes round once a
-    revolution comes round twice in two, and a coarse search may see only that."""
+    revolution comes round twice in two, and a coarse search may see only that. Or near a part that is
+    followed beyond doubt: commands that a host delays leave either as clear as the other, but of a disk that
+    turns twice as fast, half of the visits of a place are half a turn of the slower one apart."""
     around = np.linspace(-step_hz, step_hz, 41)
     best_hz, best_share = 0.0, 0.0
     for part in range(1, FASTEST_RPM // SLOWEST_RPM + 1):
@@ -227,7 +229,10 @@ def _fundamental(time_s: F64, groups: _Groups, rough_hz: float, step_hz: float) 
             break
         shares = _shares(time_s, groups, hz)
         top = int(np.argmax(shares))
-        if shares[top] >= NEAR * best_share:
+        clear = shares[top] >= NEAR * best_share
+        if not clear and shares[top] >= LEAST_SHARE:
+            clear = _judge(time_s, groups, float(hz[top]), len(hz)).rotates
+        if clear:
             best_hz, best_share = float(hz[top]), max(float(shares[top]), best_share)
     return best_hz
 
