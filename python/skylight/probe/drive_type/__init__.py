@@ -317,11 +317,9 @@ class DriveType(ProcedureTest[Observed]):
     def _outlast(self, plan: Plan, seen: Observed, wide: Writes, turning: Coherence) -> None:
         """Whether fast writes outlast a volatile cache, as far as a quick answer has time: more than it
         holds. On a slow host such a cache keeps up with them, and on a busy one they are not fast: there
-        bytes decide, not how fast they go."""
+        bytes decide, not how fast they go; what they are written for then is to see bands cleaned."""
         if wide.spread.median_ns >= KEEPS_UP_NS:
             seen.kept = kept.look(plan, turning, by_reads=True)
-            if seen.kept is not None and seen.kept.says:
-                return
         self._sustain(plan, seen, wide)
         more = seen.sustained
         if seen.kept is None and len(more.tail_ns) and more.slow(wide) and not more.cleaned(wide):
