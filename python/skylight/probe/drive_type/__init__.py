@@ -320,10 +320,22 @@ class DriveType(ProcedureTest[Observed]):
         bytes decide, not how fast they go; what they are written for then is to see bands cleaned."""
         if wide.spread.median_ns >= KEEPS_UP_NS:
             seen.kept = kept.look(plan, turning, by_reads=True)
+            if seen.kept is not None and seen.kept.denies and self._flushed(plan, seen, turning):
+                return
         self._sustain(plan, seen, wide)
         more = seen.sustained
         if seen.kept is None and len(more.tail_ns) and more.slow(wide) and not more.cleaned(wide):
             seen.kept = kept.look(plan, turning, by_reads=False)
+
+    def _flushed(self, plan: Plan, seen: Observed, turning: Coherence) -> bool:
+        """Whether writes with a FLUSH each show where they land, behind a volatile cache that is on: on a
+        slow host FLUSH alone may find nothing to do, for the drive has written out by then."""
+        mixed = self._mix(plan, turning, flushed=True, share=MIXED_SHARE)
+        if mixed.logged:
+            seen.mixed = mixed
+            return True
+        self._narrow(plan, seen.flushed_narrow, turning, FLUSHED_NARROW, flushed=True)
+        return bool(seen.flushed_narrow) and in_place(seen.flushed_narrow[-1], turning)
 
     def _explain(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         """What still separates models once it is known where writes land at the start."""

@@ -30,7 +30,7 @@ from skylight.infer.phase import Coherence
 from skylight.infer.robust import confidence_that
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type.plan import DECISIVE, QUICK_BYTES, SUSTAINED_REGION_BYTES, Plan
-from skylight.probe.drive_type.readback import ALIKE_TURNS, REST_S, WAITING
+from skylight.probe.drive_type.readback import REST_S, WAITING
 from skylight.units import format_duration, format_size
 
 STEPS = EARLY, FILL, BACK = "kept-early", "kept-fill", "kept-back"
@@ -45,6 +45,9 @@ blocks that test 1 has written by then, at 5 ms each."""
 AREA_BYTES = QUICK_BYTES // 4
 EARLY_BEGIN = SUSTAINED_REGION_BYTES
 FILL_BEGIN = EARLY_BEGIN + AREA_BYTES
+ALIKE_TURNS = 0.25
+"""Between the quickest tenth of reads and three fifths: half of waits for an angle need half of a revolution.
+Chosen: a busy host may delay four in ten."""
 MOST_CHANCE = 1e-6
 """As for the other signs of where writes land."""
 STAYS_DIRTY = 0.2
@@ -81,7 +84,7 @@ class Kept:
         return hypergeometric_tail(quick, whole, all_quick, len(self.written_ns))
 
     def _alike(self, latency_ns: I64) -> bool:
-        quickest, median, slow = np.percentile(latency_ns, [10, 50, 75]).tolist()
+        quickest, median, slow = np.percentile(latency_ns, [10, 50, 60]).tolist()
         return bool(median < self.limit_ns and slow - quickest < ALIKE_TURNS * self.turning.period_ns)
 
     @property

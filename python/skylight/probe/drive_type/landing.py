@@ -326,7 +326,7 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
         if seen.cleaned_early:
             return _not_waiting(seen, wide, turning)
         if not slow:
-            return _kept(seen.kept, wide, turning) or _doubted(seen, wide, turning)
+            return _kept(seen, wide, turning) or _doubted(seen, wide, turning)
     elif wide.fixed(turning):
         return _shingled(wide, turning)
     for writes in seen.ladder:
@@ -400,9 +400,14 @@ def _said_off(wide: Writes, mixed: Mixed, confidence: float) -> Landing:
     return Landing("flash", confidence * mixed.level_confidence * (1 - LYING), why, ("reads", mixed.name))
 
 
-def _kept(kept: Kept | None, wide: Writes, turning: Coherence) -> Landing | None:
-    """Fast writes that are neither on a platter nor in volatile memory; None where that was not seen."""
-    if kept is None or not kept.says:
+def _kept(seen: Observed, wide: Writes, turning: Coherence) -> Landing | None:
+    """Fast writes that are kept in flash, or are seen in place with a FLUSH each; None where neither was."""
+    if (kept := seen.kept) is None or not kept.whole:
+        return None
+    if kept.denies and len(seen.flushed_narrow) > 1:
+        home = _conventional(seen.flushed_narrow[-1], turning)
+        return home if home.where == "home" else None
+    if not kept.says:
         return None
     why = (
         f"On a disk that follows {_turn(turning)} random {wide.what} take {_ms(wide.spread.median_ns)} and a"
