@@ -10,7 +10,7 @@ import pytest
 
 from fake_drives import MIB, FakeDrive, Traits
 from skylight import _native
-from skylight.engines.conditions import conditions_text, engine_over
+from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.engines.sim import read_profile
 from skylight.evidence import IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding
@@ -123,6 +123,19 @@ def test_an_emulated_flash_cache_is_told_in_time(tmp_path: Path) -> None:
     assert (found["drive_type"], found["cache_medium"]) == ("smr", "flash")
     last_ns = max(int(step.rows.submit_ns.max()) for step in result.evidence[0].steps if len(step.rows))
     assert last_ns / 1e9 <= QUICK_SECONDS + RESTS * REST_S
+
+
+def test_a_log_behind_a_volatile_cache_is_told_though_flush_finds_nothing(tmp_path: Path) -> None:
+    """Drawn drive 529 has a cache that is on and said to be off; the link takes a millisecond, in which the
+    drive writes out. It was called a flash cache."""
+    drive = _native.SimDrive(
+        _native.random_profile(529, None), "drive.toml", 529, conditions_text(DRAWN, 529) or ""
+    )
+    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
+    result = run_suite(engine_over(drive, facts), tmp_path / "r", QUICK)
+    found = {finding.name: finding.value for finding in result.findings}
+    assert (found["drive_type"], found["cache_medium"]) == ("smr", "disk")
+    assert infer_suite(tmp_path / "r").findings == result.findings
 
 
 def kept(written_ms: float, control_ms: float, host_ms: float, rng: np.random.Generator) -> Kept:

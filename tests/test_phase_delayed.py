@@ -22,7 +22,9 @@ def times(latency_ms: F64) -> tuple[U64, I64]:
     return np.cumsum(latency_ms * 1e6).astype(np.uint64), (latency_ms * 1e6).astype(np.int64)
 
 
-def behind_a_busy_host(rng: np.random.Generator, place: U64, share: float) -> tuple[U64, I64]:
+def behind_a_busy_host(
+    rng: np.random.Generator, place: U64, share: float, turn_ms: float = TURN_MS
+) -> tuple[U64, I64]:
     """Completions and latencies of a platter whose host delays that share of the commands by part of a
     revolution or more, after which the next goes on."""
     angle = rng.uniform(0, 1, 10_000)
@@ -30,8 +32,8 @@ def behind_a_busy_host(rng: np.random.Generator, place: U64, share: float) -> tu
     for row, at in enumerate(place.tolist()):
         begin = now
         now += rng.uniform(1, 6)
-        now += (angle[at] - now / TURN_MS) % 1.0 * TURN_MS
-        now += float(rng.uniform(0.2, 3.2)) * TURN_MS if rng.random() < share else 0.1
+        now += (angle[at] - now / turn_ms) % 1.0 * turn_ms
+        now += float(rng.uniform(0.2, 3.2)) * turn_ms if rng.random() < share else 0.1
         took[row] = now - begin
     return times(took)
 
@@ -55,6 +57,17 @@ def test_nothing_changes_where_nothing_is_hidden(rng: np.random.Generator) -> No
     place = places_of(rng)
     complete, latency = behind_a_busy_host(rng, place, 0.0)
     assert undelayed(complete, latency, place, ROUND) == coherence(complete, place, ROUND)
+
+
+@pytest.mark.parametrize("turn_ms", [TURN_MS, TURN_MS / 2])
+def test_no_other_period_passes_for_a_revolution(turn_ms: float, rng: np.random.Generator) -> None:
+    """Half of it explains as much where commands are delayed, and twice as much never does."""
+    right = 0
+    for _ in range(12):
+        place = places_of(rng, 4)
+        found = coherence(behind_a_busy_host(rng, place, 0.25, turn_ms)[0], place, ROUND)
+        right += found.rotates and abs(found.period_ns / (turn_ms * 1e6) - 1) < phase.SAME_PERIOD
+    assert right >= 11
 
 
 @pytest.mark.parametrize("kind", ["network", "bursts", "fixed"])
