@@ -174,3 +174,14 @@ class TestBudget:
     def test_a_stop_is_found_across_pieces(self, tmp_path: Path) -> None:
         with session(Budget(200_000_000_000), tmp_path / "r") as one:
             assert len(one.run("one", READS, until=Stop(500_000_000, count=7, within=9))) == 7
+
+    def test_a_job_is_as_long_as_nearly_all_commands_allow(self) -> None:
+        """One slow command in hundreds, as of a busy host, does not make jobs of a few commands."""
+        one = Budget(10_000_000_000)
+        latency_ns = np.full(400, 10_000_000, np.uint64)
+        latency_ns[7] = 500_000_000
+        submit_ns = np.arange(400, dtype=np.uint64) * np.uint64(1_000_000_000)
+        one.saw(IoLog.of(IoBatch.reads(np.arange(400) * 4096, 4096), submit_ns, submit_ns + latency_ns))
+        assert one.piece(512, 10_000_000_000) == 20
+        assert one.piece(512, 10_000_000_000, jobs=True) == 512
+        assert one.piece(512, 1_000_000_000, jobs=True) == 100

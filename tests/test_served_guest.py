@@ -35,6 +35,9 @@ HOST = "10.0.2.2"
 PORTS: dict[str, int] = {}
 """Where drives are served to NBD clients, while they are."""
 
+DECLARE = "echo 'write through' > /sys/block/nbd0/queue/write_cache"
+"""As `skylight serve --attach` does of a drive that is served without a volatile cache; QEMU's virtio disk is
+told so on its command line. Without that a flash cache is like memory that ignores FLUSH (docs/serve.md)."""
 
 KEEP = """
 head -c 8388608 /dev/urandom > /tmp/kept
@@ -98,6 +101,7 @@ def steps(is_long: bool) -> list[Step]:
     for drive in drives_of("nbd", is_long):
         client = ["nbd-client", HOST, str(PORTS[drive]), "/dev/nbd0", "-block-size", "512"]
         made.append({"name": f"attach {drive}", "tool": client})
+        made.append({"name": f"declare {drive}", "tool": ["sh", "-ec", DECLARE]})
         if ("nbd", drive) in attached(is_long):
             made += probes("nbd", drive, "/dev/nbd0")
         if drive == KEPT:
@@ -117,7 +121,7 @@ def said(need_tool: Callable[[str], str], guests: dict[str, dict[str, Said]]) ->
 
 
 def test_the_client_of_the_kernel_gets_back_what_it_wrote(said: dict[str, Said]) -> None:
-    for name in ("modules", "address", "link", f"attach {KEPT}", "kept", f"detach {KEPT}"):
+    for name in ("modules", "address", "link", f"attach {KEPT}", f"declare {KEPT}", "kept", f"detach {KEPT}"):
         assert said[name].code == 0, said[name]
     assert int(said["kept"].out) == SimEngine.open(KEPT).size
 
@@ -126,7 +130,8 @@ def answers(
     way: str, drive: str, engine: str, said: dict[str, Said], folder: Path
 ) -> tuple[dict[str, object], dict[str, object]]:
     """What the probe in the guest found and what one in virtual time does."""
-    for name in ("modules", "address", "link", *([f"attach {drive}"] if way == "nbd" else [])):
+    before = [f"attach {drive}", f"declare {drive}"] if way == "nbd" else []
+    for name in ("modules", "address", "link", *before):
         assert said[name].code == 0, said[name]
     probed = said[f"{way} {drive} {engine}"]
     assert probed.code == 0, probed.err

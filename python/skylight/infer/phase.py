@@ -24,12 +24,12 @@ analysis of variance after Mardia and Jupp, "Directional Statistics", chapter 7;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import F64
+from skylight.evidence import F64, I64
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.infer.tail_probability import ratio_tail
 
@@ -45,6 +45,15 @@ LEAST_SHARE = 0.25
 LEAST_SCATTER = 0.5
 LARGEST_P = 1e-6
 NEAR = 0.97  # shares of the scatter that are as good as equal
+CLEAR = 0.6
+"""Share of the scatter from which on nothing is hidden. Chosen: places explain 80 to 100 % on a disk."""
+QUICKER = (0.5, 0.75)
+"""Shares of the commands that are looked at by themselves. Chosen: in ten probes by busy hosts the places
+explained 49 to 91 % of the phases of the quicker half, and 14 to 63 % of all."""
+SAME_PERIOD = 0.01
+"""Of a period: as far apart two may be that are the same rotation. Chosen: a round of a second finds a period
+of 10 ms to a fifth of a per cent, and delays of a host blur that."""
+FINER = 4  # steps in one of the coarse search, which sees a peak, but not how high it is
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +113,11 @@ def coherence(
     wanted: NDArray[np.bool_] | None = None,
     *,
     at_ns: float | None = None,
+    near_ns: float | None = None,
 ) -> Coherence:
     """Tests completions for a rotation. `place` labels the rows, each label within one round of `round_rows`
     rows; of these only the `wanted` ones count, if given, all of a place or none. Only the period `at_ns` is
-    tried, if given."""
+    tried, if given; of a rotation `near_ns` that is known already, only periods as good as equal to it."""
     rows = len(complete_ns)
     if rows < round_rows or round_rows < 2:
         return NONE
@@ -132,10 +142,38 @@ def coherence(
     if at_ns is not None:
         return _judge(sorted_s, groups, 1e9 / at_ns, 1)
     step_hz = 0.2 / longest_s
+    if near_ns is not None:
+        hz = np.arange(1e9 / near_ns / (1 + SAME_PERIOD), 1e9 / near_ns / (1 - SAME_PERIOD), step_hz / FINER)
+        best_hz = float(hz[np.argmax(_shares(sorted_s, groups, hz))])
+        return _judge(sorted_s, groups, best_hz, len(hz))
     coarse_hz = np.arange(SLOWEST_RPM / 60, FASTEST_RPM / 60, step_hz)
     best_hz = _best(sorted_s, groups, coarse_hz)
     best_hz = _fundamental(sorted_s, groups, best_hz, step_hz)
     return _judge(sorted_s, groups, best_hz, len(coarse_hz))
+
+
+def undelayed(
+    complete_ns: NDArray[np.generic],
+    latency_ns: I64,
+    place: NDArray[np.generic],
+    round_rows: int,
+    *,
+    near_ns: float | None = None,
+) -> Coherence:
+    """As `coherence`, on a busy host too. What delays commands by parts of a revolution, now and then, hides
+    the angle of those alone, and they are among the slower ones. So where places explain less of all than
+    they do on a disk that nothing hides, the quicker ones are looked at by themselves, and the clearest of
+    the looks counts, at as many times the chance. Which rows are quick knows nothing of the places, if the
+    completions do not, so their order is as random as that of all."""
+    whole = coherence(complete_ns, place, round_rows, near_ns=near_ns)
+    if whole.share >= CLEAR or not whole.period_ns:
+        return whole
+    looks = [whole]
+    for part in QUICKER:
+        quick = latency_ns <= np.quantile(latency_ns, part)
+        looks.append(coherence(complete_ns, place, round_rows, quick, near_ns=near_ns))
+    best = min(looks, key=lambda each: each.p_value)
+    return replace(best, p_value=min(1.0, len(looks) * best.p_value))
 
 
 def _in_round(complete_ns: NDArray[np.generic], round_rows: int) -> F64:
@@ -180,7 +218,9 @@ def _shares(time_s: F64, groups: _Groups, hz: F64) -> F64:
 
 def _fundamental(time_s: F64, groups: _Groups, rough_hz: float, step_hz: float) -> float:
     """The peak near a frequency, or near a whole part of it that explains as much: what comes round once a
-    revolution comes round twice in two, and a coarse search may see only that."""
+    revolution comes round twice in two, and a coarse search may see only that. Or near a part that is
+    followed beyond doubt: commands that a host delays leave either as clear as the other, but of a disk that
+    turns twice as fast, half of the visits of a place are half a turn of the slower one apart."""
     around = np.linspace(-step_hz, step_hz, 41)
     best_hz, best_share = 0.0, 0.0
     for part in range(1, FASTEST_RPM // SLOWEST_RPM + 1):
@@ -189,7 +229,10 @@ def _fundamental(time_s: F64, groups: _Groups, rough_hz: float, step_hz: float) 
             break
         shares = _shares(time_s, groups, hz)
         top = int(np.argmax(shares))
-        if shares[top] >= NEAR * best_share:
+        clear = shares[top] >= NEAR * best_share
+        if not clear and shares[top] >= LEAST_SHARE:
+            clear = _judge(time_s, groups, float(hz[top]), len(hz)).rotates
+        if clear:
             best_hz, best_share = float(hz[top]), max(float(shares[top]), best_share)
     return best_hz
 

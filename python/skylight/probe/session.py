@@ -534,12 +534,11 @@ class Session(StepNames):
         such commands would spend the rest. So only the last command of all can be late."""
         done, left_ns = EMPTY_LOG, limit_ns
         while left_ns > 0 and len(done) < len(order.io):
-            size = budget.piece(min(order.depth * self._first_piece(), len(order.io) - len(done)), left_ns)
+            size = min(order.depth * self._first_piece(), len(order.io) - len(done))
+            size = budget.piece(size, left_ns, jobs=self._jobs is not None)
             slow_ns = left_ns // size
             if order.until is not None:
-                slow_ns = min(
-                    slow_ns, order.until.latency_ns
-                )  # each that counts ends a piece: none is missed
+                slow_ns = min(slow_ns, order.until.latency_ns)  # each that counts ends a piece
             asked = self._allowed(order, order.io.part(len(done), len(done) + size))
             if not asked:
                 break

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import I64
-from skylight.infer.phase import FASTEST_RPM, NONE, Coherence
+from skylight.infer.phase import FASTEST_RPM, NONE, SAME_PERIOD, Coherence
 from skylight.infer.phase_step import Advance
 from skylight.infer.robust import (
     Spread,
@@ -33,6 +33,7 @@ from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.drive_type import full_cache
 from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.full_cache import Looked
+from skylight.probe.drive_type.kept import STAYS_DIRTY, STEPS, Kept
 from skylight.probe.drive_type.readback import ReadBack
 from skylight.probe.drive_type.write_after_read import STALL_NS, Mixed
 from skylight.probe.drive_type.writes import (
@@ -51,7 +52,7 @@ from skylight.units import format_duration, format_size
 SLOW_FIXED_NS = 3_500_000
 LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
 UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the revolution
-PERIOD_TOLERANCE = 0.01
+PERIOD_TOLERANCE = SAME_PERIOD
 # Less than 16 writes to a log or to flash take; that noise favours seven of eight pairs has a chance of 4 %.
 LEAST_FLUSH_WORK_NS = 250_000
 NOT_HOME_MISTAKEN = 0.03  # that blocks at their places share no angle although others of the drive do: chosen
@@ -66,7 +67,7 @@ MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads sa
 
 OF_WRITES = (
     "back_ns", "back", "wide", "mixed", "narrow", "flushed_narrow", "flush_ns", "sustained", "read_back",
-    "crowded_ns", "looked",
+    "crowded_ns", "looked", "kept",
 )  # fmt: skip
 """What of `Observed` the first writes show, up to where they land."""
 
@@ -104,6 +105,8 @@ class Observed:
     """Writes, with the reads between them, of which many waited as for cleaning."""
     looked: Looked | None = None
     """What looks at such writes showed."""
+    kept: Kept | None = None
+    """What a quick answer saw of blocks that were read behind more than memory holds."""
     emptied: bool = False
     """Whether writes waited so, the cache was then emptied, and everything else here was written after."""
     why_cut: str = ""
@@ -323,7 +326,7 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
         if seen.cleaned_early:
             return _not_waiting(seen, wide, turning)
         if not slow:
-            return _doubted(seen, wide, turning)
+            return _kept(seen, wide, turning) or _doubted(seen, wide, turning)
     elif wide.fixed(turning):
         return _shingled(wide, turning)
     for writes in seen.ladder:
@@ -397,6 +400,23 @@ def _said_off(wide: Writes, mixed: Mixed, confidence: float) -> Landing:
     return Landing("flash", confidence * mixed.level_confidence * (1 - LYING), why, ("reads", mixed.name))
 
 
+def _kept(seen: Observed, wide: Writes, turning: Coherence) -> Landing | None:
+    """Fast writes that are kept in flash, or are seen in place with a FLUSH each; None where neither was."""
+    if (kept := seen.kept) is None or not kept.whole:
+        return None
+    if kept.denies and len(seen.flushed_narrow) > 1:
+        home = _conventional(seen.flushed_narrow[-1], turning)
+        return home if home.where == "home" else None
+    if not kept.says:
+        return None
+    why = (
+        f"On a disk that follows {_turn(turning)} random {wide.what} take {_ms(wide.spread.median_ns)} and a"
+        f" FLUSH finds nothing to do. {kept.words}: they are in a flash cache, which waits for no angle."
+    )
+    confidence = turning.confidence * (1 - turning.p_value) * kept.confidence * (1 - LYING * STAYS_DIRTY)
+    return Landing("flash", confidence, why, ("reads", wide.name, "flush", *STEPS))
+
+
 def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack) -> Landing:
     """Fast writes whose medium only reading them back shows."""
     rows = ("reads", wide.name, "flush", *seen.sustained.rows, "read-back")
@@ -445,6 +465,8 @@ def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
     )
     rows = ("reads", wide.name, "flush", *more.rows)
     if len(seen.flush_ns) == 0 or (len(more.tail_ns) == 0 and not seen.outlasts):
+        if seen.kept is not None and not seen.kept.whole:
+            return _unknown(f"{start}, but {seen.kept.cut_words}; probe without --quick.", *rows, *STEPS)
         return _cut(seen, "fast writes were doubted", wide.name)
     if len(more.tail_ns) and more.slow(wide):
         return _unknown(
@@ -454,6 +476,14 @@ def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
             " bridge in between, switch its write cache off (hdparm -W 0), leave it idle for an hour and"
             " probe again.",
             *rows,
+        )
+    if seen.kept is not None and seen.kept.denies and not more.cleaned(wide):
+        return _unknown(
+            f"{start}, but behind {format_size(seen.kept.between_bytes)} of others what was written is read"
+            " from a platter: a volatile write cache that is on, whatever the drive says, ignores FLUSH, and"
+            " is written out as fast as this host fills it; connect the drive without a bridge in between,"
+            " switch its write cache off (hdparm -W 0) and probe again.",
+            *(*rows, *STEPS),
         )
     if not more.enough(wide) and not seen.outlasts:
         mend = "go on with --resume if the test was cut short, or probe the whole disk"

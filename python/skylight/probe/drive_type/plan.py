@@ -100,13 +100,15 @@ class Plan:
         chosen = self.steps.rng(name).choice(region // size, size=min(count, region // size), replace=False)
         return chosen.astype(np.uint64) * np.uint64(size)
 
-    def rounds(self, name: str, region: int) -> U64:
-        """Every block of some places of a region, round by round, each round's places interleaved at random.
+    def rounds(self, name: str, region: int, most: int = 0) -> U64:
+        """Every block of some places of a region, `most` of them (0: as many as are read), round by round,
+        each round's places interleaved at random.
 
         The blocks of a place come from its end to its start, so that look-ahead which cannot be switched off
         finds less to do."""
         rng = self.steps.rng(name)
-        places = min(self.places, region // self.place_bytes // PLACES_PER_ROUND * PLACES_PER_ROUND)
+        most = most or self.places
+        places = min(most, region // self.place_bytes // PLACES_PER_ROUND * PLACES_PER_ROUND)
         chosen = rng.choice(region // self.place_bytes, size=places, replace=False)
         offsets = []
         for group in chosen.reshape(-1, PLACES_PER_ROUND):
@@ -130,13 +132,16 @@ class Plan:
 
     def bursts(self, region: int) -> IoBatch:
         """A few bursts of scattered writes, each ended by a FLUSH, and by another that finds nothing to do;
-        several, because one may be an outlier."""
+        several, because one may be an outlier. In a quick answer with a read between the two: fio, which
+        times a FLUSH by what is beside it, needs another run for two in a row."""
         where = self.scattered("flush", region, FLUSHES * FLUSHED_BURST).reshape(FLUSHES, -1)
-        writes = IoBatch.writes(np.pad(where, ((0, 0), (0, 2))).ravel(), self.io_bytes)
-        ends = np.zeros(where.shape, bool)
-        last = np.pad(ends, ((0, 0), (0, 2)), constant_values=True).ravel()
-        op = np.where(last, np.uint8(Op.FLUSH), writes.op)
-        return IoBatch(op, writes.offset, np.where(last, np.uint32(0), writes.size))
+        ends = (Op.FLUSH, Op.READ, Op.FLUSH) if self.quick else (Op.FLUSH, Op.FLUSH)
+        behind = np.zeros((FLUSHES, len(ends)), np.uint64)
+        if self.quick:
+            behind[:, 1] = self.scattered("flush-reads", self.reach, FLUSHES)
+        op = np.hstack([np.full(where.shape, int(Op.WRITE)), np.tile(ends, (FLUSHES, 1))]).astype(np.uint8)
+        size = np.where(op == Op.FLUSH, 0, self.io_bytes).astype(np.uint32)
+        return IoBatch(op.ravel(), np.hstack([where, behind]).ravel(), size.ravel())
 
     def pairs(self, name: str, count: int, *, flushed: bool) -> IoBatch:
         """A read anywhere, then a write in the narrowest region (and its FLUSH), and so on."""

@@ -29,6 +29,9 @@ LEAST_VOLATILE_BYTES, LONG_NS = 128 << 20, 30_000_000_000  # more than most hold
 QUICKEST_OUT_NS = 1_500_000
 """A disk writes a random 64 KiB out of its cache in no less, also where it chooses among thousands: a step of
 the arm and settling take a millisecond, and as much data a third of one to pass."""
+KEEPS_UP_NS = QUICKEST_OUT_NS // 2
+"""Small writes that take so long: by the end of 1.1 GiB of large ones a volatile cache may have written out
+half of them, and hold the rest."""
 SLOWEST_WRITE_NS = 25_000_000  # a disk's random write within 2 GiB, with room to spare
 FEWEST_SHARE = 64  # writes of which a share means anything
 FEWEST_SINCE_STALL = 8
