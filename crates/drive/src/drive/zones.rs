@@ -1,7 +1,7 @@
 //! What a drive does for zones: a write that the volatile cache accepts is admitted by the layer, and a batch keeps what
 //! became of its commands beside their times.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use skylight_command::{Command, Failure, Op};
 use skylight_disk::{Direction, LbaExtent, Nanos, Time};
@@ -115,7 +115,7 @@ impl Drive {
         let layout = of(self.layer.as_mut())?;
         let zones: Vec<u32> =
             self.cache.dirty().iter().map(|command| layout.zone_of(command.extent.start)).collect();
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         let oldest = (0..zones.len()).filter(|&index| seen.insert(zones[index]));
         let closable: Vec<usize> = match self.layer.zoned() {
             Some(zoned) => oldest.filter(|&index| zoned.may_close(zones[index])).collect(),

@@ -68,6 +68,8 @@ pub enum ZoneLog {
 }
 
 /// The sizes and rules of a host-aware drive.
+///
+/// More than 15 fields: one for each part and rule of the drive that was measured apart.
 #[derive(Clone, Debug)]
 pub struct AwareSpec {
     /// Zones that can be written in order without giving up the resource of another one.
