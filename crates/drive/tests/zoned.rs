@@ -19,7 +19,16 @@ const CONVENTIONAL: u64 = 4;
 
 /// A drive with zones, with these further keys of its layer, and with its volatile cache on or off.
 fn drive(keys: &str, cache_on: bool) -> Drive {
-    let text = format!(
+    drive_of(&text(keys, cache_on))
+}
+
+fn drive_of(text: &str) -> Drive {
+    let profile = Profile::from_toml(text, "zones.toml").unwrap_or_else(|error| panic!("{error}"));
+    Drive::new(&profile, 1).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn text(keys: &str, cache_on: bool) -> String {
+    format!(
         r#"
 schema = 1
 name = "zones"
@@ -46,9 +55,7 @@ zone_size = "16 MiB"
 conventional_zones = 4
 {keys}
 "#
-    );
-    let profile = Profile::from_toml(&text, "zones.toml").unwrap_or_else(|error| panic!("{error}"));
-    Drive::new(&profile, 1).unwrap_or_else(|error| panic!("{error}"))
+    )
 }
 
 const MANAGED: &str = "model = \"host-managed\"";
@@ -234,4 +241,36 @@ fn a_drive_without_zones_refuses_zone_actions() {
     assert_eq!(results, [(0, unsupported), (1, unsupported)]);
     assert!(drive.layer_mut().zoned().is_none());
     assert!(drive.now() > Time(0));
+}
+
+/// Closed zones after one write of 4 KiB to each of so many zones, and how long each write took.
+fn closed_after(keys: &str, writes: u64) -> (usize, Vec<u64>) {
+    let aware =
+        "[layer.host_aware]\nquantum = \"64 KiB\"\nentry_max = \"1 MiB\"\nplaces = 100\ncleaning = \"lazy\"";
+    // The media rest as long as the volatile cache has space.
+    let text = text(&format!("{AWARE}\n{aware}\nopen_zones = 4\n{keys}"), true)
+        .replace("queue_depth", "write_back_after = \"10 s\"\nqueue_depth");
+    let mut drive = drive_of(&text);
+    let op = vec![code::WRITE; writes as usize];
+    let offset: Vec<u64> = (0..writes).map(|zone| (CONVENTIONAL + zone) * ZONE).collect();
+    let size = vec![4096; op.len()];
+    let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
+    let batch = Batch { op: &op, offset: &offset, size: &size };
+    drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+    let closed = zones(&mut drive).iter().filter(|zone| zone.condition == ZoneCondition::Closed).count();
+    (closed, complete.iter().zip(&submit).map(|(complete, submit)| complete - submit).collect())
+}
+
+#[test]
+fn zones_closed_together_make_one_write_wait_and_the_next_ones_for_their_metadata_alone() {
+    const REVOLUTION: u64 = 60_000_000_000 / 7200;
+    let keys = "close_together = 3\nzone_metadata_location = \"zone\"\nzone_metadata_copies = 2";
+    let closed: Vec<usize> = (3..=8).map(|writes| closed_after(keys, writes).0).collect();
+    assert_eq!(closed, [0, 0, 3, 3, 3, 6]);
+    assert_eq!(closed_after("", 8).0, 4, "one at a time");
+    let took = closed_after(keys, 8).1;
+    let waits: Vec<bool> = took.iter().map(|&took| took > REVOLUTION).collect();
+    assert_eq!(waits, [false, false, false, true, true, true, true, true], "{took:?}");
+    let rest = took[3].max(took[5]).max(took[6]);
+    assert!(took[4].min(took[7]) > rest, "three zones are written first: {took:?}");
 }
