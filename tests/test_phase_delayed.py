@@ -73,7 +73,7 @@ def test_no_other_period_passes_for_a_revolution(turn_ms: float, rng: np.random.
 @pytest.mark.parametrize("kind", ["network", "bursts", "fixed"])
 def test_of_what_knows_no_place_the_chances_are_honest(kind: str, rng: np.random.Generator) -> None:
     chances = []
-    for _ in range(150):
+    for _ in range(40):
         place = places_of(rng)
         latency = {
             "network": rng.exponential(8, len(place)) + 1,
@@ -83,7 +83,7 @@ def test_of_what_knows_no_place_the_chances_are_honest(kind: str, rng: np.random
         found = undelayed(*times(latency), place, ROUND)
         assert not found.rotates
         chances.append(found.p_value)
-    assert np.count_nonzero(np.array(chances) < 0.05) <= 16  # 7.5 expected if exact
+    assert np.count_nonzero(np.array(chances) < 0.05) <= 7  # 2 expected if exact
     assert min(chances) > 1e-4
 
 
