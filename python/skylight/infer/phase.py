@@ -49,7 +49,8 @@ CLEAR = 0.6
 """Share of the scatter from which on nothing is hidden. Chosen: places explain 80 to 100 % on a disk."""
 QUICKER = (0.5, 0.75)
 """Shares of the commands that are looked at by themselves. Chosen: in ten probes by busy hosts the places
-explained 49 to 91 % of the phases of the quicker half, and 14 to 63 % of all."""
+explained 4 to 91 % of the phases of the quicker half, and 2 to 63 % of all: where a host delays nearly all,
+nothing helps."""
 SAME_PERIOD = 0.01
 """Of a period: as far apart two may be that are the same rotation. Chosen: a round of a second finds a period
 of 10 ms to a fifth of a per cent, and delays of a host blur that."""
@@ -114,10 +115,12 @@ def coherence(
     *,
     at_ns: float | None = None,
     near_ns: float | None = None,
+    delayed: bool = False,
 ) -> Coherence:
     """Tests completions for a rotation. `place` labels the rows, each label within one round of `round_rows`
     rows; of these only the `wanted` ones count, if given, all of a place or none. Only the period `at_ns` is
-    tried, if given; of a rotation `near_ns` that is known already, only periods as good as equal to it."""
+    tried, if given; of a rotation `near_ns` that is known already, only periods as good as equal to it.
+    `delayed`: by a busy host, which leaves a half of the period as clear as the whole."""
     rows = len(complete_ns)
     if rows < round_rows or round_rows < 2:
         return NONE
@@ -148,7 +151,7 @@ def coherence(
         return _judge(sorted_s, groups, best_hz, len(hz))
     coarse_hz = np.arange(SLOWEST_RPM / 60, FASTEST_RPM / 60, step_hz)
     best_hz = _best(sorted_s, groups, coarse_hz)
-    best_hz = _fundamental(sorted_s, groups, best_hz, step_hz)
+    best_hz = _fundamental(sorted_s, groups, best_hz, step_hz, delayed=delayed)
     return _judge(sorted_s, groups, best_hz, len(coarse_hz))
 
 
@@ -165,13 +168,13 @@ def undelayed(
     they do on a disk that nothing hides, the quicker ones are looked at by themselves, and the clearest of
     the looks counts, at as many times the chance. Which rows are quick knows nothing of the places, if the
     completions do not, so their order is as random as that of all."""
-    whole = coherence(complete_ns, place, round_rows, near_ns=near_ns)
+    whole = coherence(complete_ns, place, round_rows, near_ns=near_ns, delayed=True)
     if whole.share >= CLEAR or not whole.period_ns:
         return whole
     looks = [whole]
     for part in QUICKER:
         quick = latency_ns <= np.quantile(latency_ns, part)
-        looks.append(coherence(complete_ns, place, round_rows, quick, near_ns=near_ns))
+        looks.append(coherence(complete_ns, place, round_rows, quick, near_ns=near_ns, delayed=True))
     best = min(looks, key=lambda each: each.p_value)
     return replace(best, p_value=min(1.0, len(looks) * best.p_value))
 
@@ -216,10 +219,10 @@ def _shares(time_s: F64, groups: _Groups, hz: F64) -> F64:
     return shares
 
 
-def _fundamental(time_s: F64, groups: _Groups, rough_hz: float, step_hz: float) -> float:
+def _fundamental(time_s: F64, groups: _Groups, rough_hz: float, step_hz: float, *, delayed: bool) -> float:
     """The peak near a frequency, or near a whole part of it that explains as much: what comes round once a
-    revolution comes round twice in two, and a coarse search may see only that. Or near a part that is
-    followed beyond doubt: commands that a host delays leave either as clear as the other, but of a disk that
+    revolution comes round twice in two, and a coarse search may see only that. Where commands are `delayed`,
+    or near a part that is followed beyond doubt: these leave either as clear as the other, but of a disk that
     turns twice as fast, half of the visits of a place are half a turn of the slower one apart."""
     around = np.linspace(-step_hz, step_hz, 41)
     best_hz, best_share = 0.0, 0.0
@@ -230,7 +233,7 @@ def _fundamental(time_s: F64, groups: _Groups, rough_hz: float, step_hz: float) 
         shares = _shares(time_s, groups, hz)
         top = int(np.argmax(shares))
         clear = shares[top] >= NEAR * best_share
-        if not clear and shares[top] >= LEAST_SHARE:
+        if delayed and not clear and shares[top] >= LEAST_SHARE:
             clear = _judge(time_s, groups, float(hz[top]), len(hz)).rotates
         if clear:
             best_hz, best_share = float(hz[top]), max(float(shares[top]), best_share)

@@ -105,7 +105,8 @@ def writes_of(
     turning: Coherence | None = None,
 ) -> Writes:
     """Latency of a step of writes; with `flushed`, of each write together with its FLUSH. With `place_bytes`
-    also how completions follow the address, around the rotation that reads follow if that is known."""
+    also how completions follow the address; of a quick answer, which may be given on a busy host, around the
+    rotation `turning` that reads follow."""
     writes = log.only(Op.WRITE)
     complete_ns = writes.complete_ns
     if flushed:
@@ -115,16 +116,18 @@ def writes_of(
     latency_ns = complete_ns.astype(np.int64) - writes.submit_ns.astype(np.int64)
     tied = phase.NONE
     if place_bytes:
-        tied = _tied(writes, complete_ns if flushed else None, place_bytes, turning)
+        if turning is None:
+            tied = phase.coherence(complete_ns, writes.offset // np.uint64(place_bytes), ROUND_IOS)
+        else:
+            tied = _tied(writes, complete_ns if flushed else None, place_bytes, turning.period_ns)
     return Writes(name, region, flushed, latency_ns, tied, tick_of(log.submit_ns, log.complete_ns))
 
 
-def _tied(writes: IoLog, flushed_ns: U64 | None, place_bytes: int, turning: Coherence | None) -> Coherence:
-    """How completions follow the address. Where a FLUSH follows each write either may be what waits for the
-    platter; the other adds what the host and the way to the drive take, and a FLUSH by fio has no time of its
-    own. So that counts which follows it better, at twice the chance."""
+def _tied(writes: IoLog, flushed_ns: U64 | None, place_bytes: int, near_ns: float) -> Coherence:
+    """How completions follow the address on a host that may be busy. Where a FLUSH follows each write either
+    may be what waits for the platter; the other adds what the host and the way to the drive take, and a FLUSH
+    by fio has no time of its own. So that counts which follows it better, at twice the chance."""
     place = writes.offset // np.uint64(place_bytes)
-    near_ns = None if turning is None else turning.period_ns
     alone = phase.undelayed(writes.complete_ns, writes.latency_ns, place, ROUND_IOS, near_ns=near_ns)
     if flushed_ns is None:
         return alone
@@ -139,7 +142,10 @@ def read_signs(plan: Plan, log: IoLog) -> tuple[I64, Coherence]:
     does; and how completions follow the places."""
     place = log.offset // np.uint64(plan.place_bytes)
     _, first = np.unique(place, return_index=True)
-    signs = phase.undelayed(log.complete_ns, log.latency_ns, place, ROUND_IOS)
+    if plan.quick:
+        signs = phase.undelayed(log.complete_ns, log.latency_ns, place, ROUND_IOS)
+    else:
+        signs = phase.coherence(log.complete_ns, place, ROUND_IOS)
     return log.latency_ns[np.sort(first)], signs
 
 
@@ -349,7 +355,7 @@ class DriveType(ProcedureTest[Observed]):
             seen.elsewhere = tuple(
                 writes_of(
                     "writes-elsewhere", log.rows(slice(first, first + rows)), NARROW_BYTES[-1],
-                    flushed=flushed, place_bytes=plan.place_bytes, turning=turning,
+                    flushed=flushed, place_bytes=plan.place_bytes, turning=turning if plan.quick else None,
                 )
                 for first in range(0, len(log), rows)
             )  # fmt: skip
@@ -434,7 +440,12 @@ class DriveType(ProcedureTest[Observed]):
             region = plan.region(limit)
             log = self._write(plan, name, plan.rounds(name, region), region, flushed=flushed)
             writes = writes_of(
-                name, log, region, flushed=flushed, place_bytes=plan.place_bytes, turning=turning
+                name,
+                log,
+                region,
+                flushed=flushed,
+                place_bytes=plan.place_bytes,
+                turning=turning if plan.quick else None,
             )
             if len(writes.latency_ns) == 0:
                 return
