@@ -82,30 +82,31 @@ impl Drive {
     fn destage_extent(&mut self, extent: LbaExtent, host: &mut impl Observer) -> Result<(), Failure> {
         self.finish_destaging();
         while let Some(first) = self.cache.first_to_destage(extent) {
-            let start = self.busy_until;
-            self.destage_from(first, false, host);
-            if self.refused_until > start {
-                return Err(self.refused_by);
-            }
-            self.finish_destaging();
+            self.destage_run(first, Nanos(0), host)?;
         }
         Ok(())
     }
 
-    /// Destages the cached writes to so many zones that may be closed, each time to the one that the heads reach first.
-    fn destage_nearest(&mut self, zones: usize, host: &mut impl Observer) -> Result<(), Failure> {
-        for _ in 0..zones {
-            self.finish_destaging();
-            let Some(next) = self.nearest_to_close() else { break };
-            let start = self.busy_until;
-            let late = self.positioning_error(next);
-            self.busy_until += late;
-            self.destage_from(next, false, host);
-            if self.refused_until > start {
-                return Err(self.refused_by);
-            }
+    /// Destages the cached write at an index with those that go with it, once the heads are `late`.
+    fn destage_run(&mut self, index: usize, late: Nanos, host: &mut impl Observer) -> Result<(), Failure> {
+        let start = self.busy_until;
+        self.busy_until += late;
+        self.destage_from(index, false, host);
+        if self.refused_until > start {
+            return Err(self.refused_by);
         }
         self.finish_destaging();
+        Ok(())
+    }
+
+    /// Destages the cached writes to this many zones that may be closed, each time to the one that the heads reach first.
+    fn destage_nearest(&mut self, zones: usize, host: &mut impl Observer) -> Result<(), Failure> {
+        self.finish_destaging();
+        for _ in 0..zones {
+            let Some(next) = self.nearest_to_close() else { break };
+            let late = self.positioning_error(next);
+            self.destage_run(next, late, host)?;
+        }
         Ok(())
     }
 

@@ -379,7 +379,7 @@ impl ZoneRecord {
 pub enum Preparation {
     /// The cached writes to this extent, a zone, on the media: the zone is about to be closed.
     Destage(LbaExtent),
-    /// The cached writes to so many zones of those that [`Zoned::may_close`] allows, one after another, each time to the zone
+    /// The cached writes to this many zones of those that [`Zoned::may_close`] allows, one after another, each time to the zone
     /// that the heads reach first: these zones are about to be closed together. Fewer where fewer have cached writes.
     DestageNearest(usize),
     /// The steps of the plan, if there are any, and then this time.
