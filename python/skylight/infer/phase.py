@@ -222,8 +222,8 @@ def _shares(time_s: F64, groups: _Groups, hz: F64) -> F64:
 def _fundamental(time_s: F64, groups: _Groups, rough_hz: float, step_hz: float, *, delayed: bool) -> float:
     """The peak near a frequency, or near a whole part of it that explains as much: what comes round once a
     revolution comes round twice in two, and a coarse search may see only that. Where commands are `delayed`,
-    or near a part that is followed beyond doubt: these leave either as clear as the other, but of a disk that
-    turns twice as fast, half of the visits of a place are half a turn of the slower one apart."""
+    also near a part that is followed beyond doubt: delays leave either as clear as the other, but of a disk
+    that turns twice as fast, half of the visits of a place are half a turn of the slower one apart."""
     around = np.linspace(-step_hz, step_hz, 41)
     best_hz, best_share = 0.0, 0.0
     for part in range(1, FASTEST_RPM // SLOWEST_RPM + 1):

@@ -271,7 +271,7 @@ class FlushedSteps(StandIn):
         self._group = group
 
     def group(self, depth: int) -> int:
-        """How many writes a FLUSH ends where so many would wait together."""
+        """How many writes a FLUSH ends where `depth` of them would wait together."""
         return max(depth, self._group) if depth > 1 else depth
 
     def _write(self, run: Run, name: str, io: IoBatch, depth: int, until: Stop | None) -> IoLog:

@@ -317,8 +317,7 @@ def _deep_fill(
         if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
             written = at - between[0]
             ended = _fill(name, size, quanta, (written, found.writes if found else written), found)
-            group = steps.group(DEPTH) if isinstance(steps, FlushedSteps) else 1
-            return replace(ended, slow_after=slow_after, group=group)
+            return replace(ended, slow_after=slow_after, group=_group(steps))
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
     return replace(unended, slow=len(logs) >= MOST_PARTS)
 
@@ -348,7 +347,7 @@ def _told_fill(
         check.written[size] = at
         clean = check.clean(f"{name}-begun")
         if clean is not None and clean.zones and (on or len(slow)):
-            group = steps.group(DEPTH) if isinstance(steps, FlushedSteps) else 1
+            group = _group(steps)
             log = IoLog.joined(logs)
             begun = _begun(log, first - between[0], limit_ns, pace)
             fill = _fill(name, size, quanta, (at - between[0], begun.writes), begun)
@@ -371,6 +370,11 @@ def _begun(log: IoLog, writes: int, limit_ns: int, pace: _Pace) -> ChangePoint:
     done, _ = entries(log.complete_ns[: max(writes, 1)])
     clear = float(over[over > 0].sum())
     return ChangePoint(writes, len(done), pace.entry_ns or 0.0, 0.0, clear, writes / len(done))
+
+
+def _group(steps: Steps) -> int:
+    """How many writes of a fill a FLUSH ends together; 1 where none is needed."""
+    return steps.group(DEPTH) if isinstance(steps, FlushedSteps) else 1
 
 
 def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:

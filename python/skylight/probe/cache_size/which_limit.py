@@ -69,8 +69,8 @@ def limits_by_larger(
 def limits(
     fills: list[Fill], deep: list[Fill], quantum: int, *, flushed: bool = False
 ) -> tuple[int | None, int | None]:
-    """Places and map entries in use when cleaning began, from a fill with whole quanta and one with"
-    " blocks."""
+    """Places and map entries in use when cleaning began, from a fill with whole quanta and one with
+    blocks."""
     met = bool(fills) and fills[-1].ended
     places = sum(fill.places for fill in fills) if met else None
     writes = sum(fill.writes for fill in fills)

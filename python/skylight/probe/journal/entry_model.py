@@ -26,8 +26,9 @@ import numpy as np
 
 from skylight.evidence import F64, I64
 from skylight.infer.robust import BOOTSTRAP_SEED, share
-from skylight.probe.journal.entry_space import SURE, Run, typical
-from skylight.probe.journal.splits import NARROW, Measure, Splits, writes_of
+from skylight.probe.journal.entry_space import FIRST, SURE, Run, typical
+from skylight.probe.journal.findings import ENTRY_MAX_RIGHT
+from skylight.probe.journal.splits import NARROW, RESAMPLES, Measure, Splits, writes_of
 
 FEWEST_SIZES = 8
 """Of more than a quantum: three parameters and the entry are fitted to them."""
@@ -35,19 +36,17 @@ STEP_NOISE, TIME_NOISE = 0.02, 0.005
 """Of a quantum's time and of a write's: how far times lie from the model at least. Chosen: on the
 host-aware drives 98632 and 98637 they lie within 0.04 and 0.01 of it, whose scatter the fit adds itself."""
 MORE_SIZES = 12
-RIGHT_PART = 0.1
-"""Within which part of the truth the bound on an entry counts as right (`findings.ENTRY_MAX`)."""
 LEAST_SURE = 0.8
 """Of the weight of all candidates that lies so near the best: chosen, since less leaves another as likely."""
 LEAST_WORTH = 0.5
 """Of the noise: how far likely candidates differ on a size that is worth a run. Chosen."""
-RESAMPLES = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
     """Candidates for what an entry holds, bytes, with their weights; parameters `a`, `b`, `g` of each, ns;
-    `gain` is by how many standard deviations the best fits better than no entry does."""
+    `gain` is by how many standard deviations the best fits better than no entry does, `shares` how often
+    repeats drawn anew show it there."""
 
     candidates: I64
     weights: F64
@@ -76,7 +75,7 @@ class Fit:
     @property
     def sure(self) -> float:
         """The weight of the candidates near the best, as seldom as repeats drawn anew show it elsewhere."""
-        near = np.abs(self.candidates / self.best - 1) <= RIGHT_PART
+        near = np.abs(self.candidates / self.best - 1) <= ENTRY_MAX_RIGHT.part
         return min(float(self.weights[near].sum()), self.shares)
 
     @property
@@ -135,13 +134,13 @@ def fit(splits: Splits) -> Fit | None:
     for _ in range(RESAMPLES):
         drawn = np.array([rng.choice(each, len(each)).mean() for each in took])
         again = candidates[int(np.argmin(model.residual(drawn / noise)[0]))]
-        hits += bool(abs(again / best - 1) <= RIGHT_PART)
+        hits += bool(abs(again / best - 1) <= ENTRY_MAX_RIGHT.part)
     return Fit(candidates, weights / weights.sum(), parameters, gain, share(hits, RESAMPLES))
 
 
 def _took_ns(run: Run, *, flash: bool) -> float:
     """What a write of a run takes: the first two find the head anywhere."""
-    return float(typical(run.latency_ns[2:].astype(np.float64), flash=flash))
+    return float(typical(run.latency_ns[FIRST:].astype(np.float64), flash=flash))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

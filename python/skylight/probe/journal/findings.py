@@ -5,10 +5,11 @@ from __future__ import annotations
 from skylight.findings import EXACTLY, Property, Right
 
 OUT_OF_BAND_RIGHT = Right(part=0.05, of="rotation_ns")
+ENTRY_MAX_RIGHT = Right(part=0.1)
 MERGE_RIGHT = Right(part=0.1)
 
 QUANTUM = Property("journal_quantum_bytes", "Journal quantum", "bytes", Right(part=0.05))
-ENTRY_MAX = Property("journal_entry_max_bytes", "Largest journal entry", "bytes", Right(part=0.1))
+ENTRY_MAX = Property("journal_entry_max_bytes", "Largest journal entry", "bytes", ENTRY_MAX_RIGHT)
 PACKING = Property("queue_packing", "Waiting writes that share a journal entry", "writes")
 OUT_OF_BAND = Property("out_of_band_ns", "Out-of-band data of an entry", "ns", OUT_OF_BAND_RIGHT)
 MERGE_EVERY = Property("map_merge_every", "Writes from map merge to map merge", "writes", EXACTLY)
