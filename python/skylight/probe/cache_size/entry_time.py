@@ -22,8 +22,7 @@ import numpy as np
 
 from skylight.evidence import I64, IoBatch, IoLog
 from skylight.infer.host_clock import tick_ns
-from skylight.probe.band_size.cache_parts import spread
-from skylight.probe.cache_size.fill import BLOCK
+from skylight.probe.cache_size.fill import BLOCK, LONE_ZONES, lone_places
 from skylight.probe.journal.out_of_band import SETTLE_NS
 from skylight.probe.procedure import Steps
 
@@ -42,12 +41,18 @@ LEAST_WAIT = 0.5
 Interval = tuple[float, float]
 
 
-def measured(steps: Steps, rotation_ns: float) -> Interval | None:
-    """At least and at most what an entry takes, ns; None where that does not show."""
-    where = spread(steps.size, CYCLES, BLOCK, phase=PHASE)
+def measured(steps: Steps, rotation_ns: float, zone_bytes: int = 0) -> Interval | None:
+    """At least and at most what an entry takes, ns; None where that does not show. `zone_bytes` is the size
+    of zones, 0 for a drive without: to fill one behind a pause would lead the head away from its log, so all
+    of them are written to before."""
+    where = lone_places(steps.size, zone_bytes, CYCLES, BLOCK, PHASE)
+    if zone_bytes:
+        first = np.unique(where // np.uint64(zone_bytes)) * np.uint64(zone_bytes) + np.uint64(BLOCK)
+        steps.run(f"{PAUSED}-zones", IoBatch.writes(first, BLOCK))
     writes = [IoBatch.writes(where[number : number + 1], BLOCK) for number in range(CYCLES)]
     wrote = _paused(steps, "write", writes, rotation_ns)
-    firsts = steps.rng(f"{PAUSED}-pairs").integers(1, steps.size // BACK_BYTES, PAIRS) * BACK_BYTES
+    reach = min(LONE_ZONES * zone_bytes, steps.size) if zone_bytes else steps.size
+    firsts = steps.rng(f"{PAUSED}-pairs").integers(1, reach // BACK_BYTES, PAIRS) * BACK_BYTES
     reads = [IoBatch.reads([int(first) - BACK_BYTES], BLOCK) for first in firsts]
     read = _paused(
         steps, "read", reads, rotation_ns, [IoBatch.reads([int(first)], BLOCK) for first in firsts]

@@ -34,8 +34,8 @@ SHORT_GROUPS = 1
 """By so many groups of waiting writes a fill that is made again is shorter: cleaning set in within one."""
 ASKED, SOME_GONE = 8, 2
 """Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
-
-
+LONE_ZONES = 4
+"""Zones for lone writes. Chosen: fewer than any drive holds open at once, and not all of one."""
 MOST_WAITS_A_ZONE = 2.0
 """Of a drive without a reserve. Chosen: each wait ends with a clean zone, but merges of the map are counted
 as waits too; the recorded drive with a reserve lets 4.5 writes wait for a zone (docs/zoned.md)."""
@@ -100,7 +100,7 @@ class Clean:
     of: int
 
 
-def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int) -> U64:
+def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int, phase: float = 0.0) -> U64:
     """So many places all over zones, `size` bytes each, as `spread`; none is at the start of a zone, where a
     write would be in order, or reaches into the next.
 
@@ -108,8 +108,22 @@ def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int) -> U64
     [4096, 41947136, 104861696, 146804736]
     """
     zones, each = size_bytes // zone_bytes, (zone_bytes - BLOCK) // size
-    zone, place = np.divmod(spread(zones * each, count, 1), np.uint64(each))
+    zone, place = np.divmod(spread(zones * each, count, 1, phase), np.uint64(each))
     return np.asarray(zone * np.uint64(zone_bytes) + np.uint64(BLOCK) + place * np.uint64(size), np.uint64)
+
+
+def lone_places(size_bytes: int, zone_bytes: int, count: int, size: int, phase: float = 0.0) -> U64:
+    """So many places for lone writes: all over a drive without zones (`zone_bytes` is 0), out of order in a
+    few zones of others: more would have to be filled before, or closed for each other.
+
+    >>> int(lone_places(1 << 40, 256 << 20, 200, 4096).max()) < LONE_ZONES * (256 << 20)
+    True
+    """
+    if size >= zone_bytes:
+        return spread(size_bytes, count, size, phase)
+    each = (zone_bytes - BLOCK) // size
+    zones = min(max(LONE_ZONES, -(-count // each)), size_bytes // zone_bytes)
+    return out_of_order(zones * zone_bytes, zone_bytes, count, size, phase)
 
 
 @dataclass(frozen=True, slots=True)

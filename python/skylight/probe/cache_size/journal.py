@@ -31,7 +31,15 @@ from skylight.infer.host_clock import tick_ns
 from skylight.infer.stalls import MISSED_TURNS, MOST, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, PLACES, spread
 from skylight.probe.cache_size import entry_time
-from skylight.probe.cache_size.fill import BLOCK, Check, Fill, ZoneWaits, told_bytes, waits
+from skylight.probe.cache_size.fill import (
+    BLOCK,
+    Check,
+    Fill,
+    ZoneWaits,
+    lone_places,
+    told_bytes,
+    waits,
+)
 from skylight.probe.cache_size.which_limit import (
     limits,
     limits_by_larger,
@@ -154,9 +162,9 @@ class Lone:
 class Quanta:
     """Lone writes of growing size: where they begin to take a quantum more."""
 
-    def __init__(self, steps: Steps) -> None:
-        """The drive is to be clean."""
-        self._steps = steps
+    def __init__(self, steps: Steps, zone_bytes: int) -> None:
+        """The drive is to be clean; `zone_bytes` is the size of its zones, 0 if it has none."""
+        self._steps, self._zone_bytes = steps, zone_bytes
         self._known: dict[int, Lone] = {}
         self._sizes = 0
 
@@ -164,7 +172,8 @@ class Quanta:
         """Latency of lone writes of `size` bytes."""
         if size not in self._known:
             self._sizes += 1
-            where = spread(self._steps.size, LONE_WRITES, max(size, 1 << 20), phase=self._sizes * 0.137 % 1)
+            unit, phase = max(size, 1 << 20), self._sizes * 0.137 % 1
+            where = lone_places(self._steps.size, self._zone_bytes, LONE_WRITES, unit, phase)
             self._known[size] = Lone.of(self._steps.run("lone", IoBatch.writes(where, size)))
         return self._known[size]
 
@@ -396,17 +405,18 @@ def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: Cha
 
 def measured(steps: Steps) -> Journal:
     """Runs all of it; the drive is cleaned before each part."""
-    quanta = Quanta(steps)
+    zone_bytes = told_bytes(steps, "lone-zones")
+    quanta = Quanta(steps, zone_bytes)
     quantum = quanta.quantum()
     if quantum is None:
         return Journal(None, 0.0, 0.0, (), None, None)
     lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
     quantum_ns = two.median_ns - lone.median_ns
     rate = _rate(steps, quantum)
-    lone_entries = _entries(steps, quantum)
+    lone_entries = _entries(steps, quantum, zone_bytes)
     largest = _largest(steps, quanta, quantum)
     flushed = isinstance(steps, FlushedSteps)
-    if told_bytes(steps, "told-zones"):
+    if zone_bytes:
         # What a fill writes is out of order in any zone: from here on none is filled ahead of its writes.
         steps.written(np.zeros(1, np.uint64), BLOCK)
     large = (largest * quantum, largest, MOST_WRITES)
@@ -489,12 +499,12 @@ def _entries_told(fill: Fill, quantum_ns: float) -> Fill:
     return replace(fill, entries_a_group=min(math.ceil(fill.entry_ns / quantum_ns) + 1, fill.group))
 
 
-def _entries(steps: Steps, quantum: int) -> Entries | None:
+def _entries(steps: Steps, quantum: int, zone_bytes: int) -> Entries | None:
     """Lone blocks, the first of them read back before more are written, and lone writes of a few quanta where
     entries may be as long; None for a cache that is not on disk."""
     if steps.known.word("cache_medium") != "disk" or steps.reset("entries-erase") is State.UNKNOWN:
         return None
-    io = _writes(steps, 0, LONE_ENTRIES, BLOCK)
+    io = IoBatch.writes(lone_places(steps.size, zone_bytes, LONE_ENTRIES, BLOCK), BLOCK)
     first = steps.run("entries-written", io.part(0, READ_BACK))
     back = steps.run("entries-read", IoBatch.reads(io.offset[:READ_BACK], BLOCK))
     more = steps.run("entries-more", io.part(READ_BACK, LONE_ENTRIES))
@@ -503,7 +513,8 @@ def _entries(steps: Steps, quantum: int) -> Entries | None:
     longer = {}
     for quanta in LONG_QUANTA:
         if quanta * quantum <= ENTRY_SURE * most and steps.reset(f"entries-{quanta}-erase"):
-            log = steps.run(f"entries-{quanta}", _writes(steps, 0, LONG_ENTRIES, quanta * quantum))
+            where = lone_places(steps.size, zone_bytes, LONG_ENTRIES, quanta * quantum)
+            log = steps.run(f"entries-{quanta}", IoBatch.writes(where, quanta * quantum))
             longer[quanta] = log.complete_ns.astype(np.float64)
     whole_ns, turn_ns = None, steps.known.number("rotation_ns")
     out_of_band = steps.known.get("out_of_band_ns")
@@ -511,7 +522,7 @@ def _entries(steps: Steps, quantum: int) -> Entries | None:
         out_of_band = None  # what FUA adds to a write is not known
     if turn_ns is not None and out_of_band is not None and out_of_band.interval is None:
         steps.reset("paused-erase")
-        whole_ns = entry_time.measured(steps, turn_ns)
+        whole_ns = entry_time.measured(steps, turn_ns, zone_bytes)
     return Entries(done_ns, back.complete_ns.astype(np.float64), longer, whole_ns)
 
 
