@@ -14,7 +14,7 @@ tracks make the time of a write no straight line.
 Which size is written next is that on whose time the likely candidates differ most.
 
 Invariants: pure functions of runs, but for `measure_more`; runs that did not begin alike say nothing; no
-entry is found where a straight line without entries fits as well.
+entry is found where a straight line without entries fits as well, or where shuffled times fit as well.
 Source: Skylight (FAST '15) section 4.3.1, whose entries have a bound, quanta and out-of-band data.
 """
 
@@ -38,6 +38,8 @@ host-aware drives 98632 and 98637 they lie within 0.04 and 0.01 of it, whose sca
 MORE_SIZES = 12
 LEAST_SURE = 0.8
 """Of the weight of all candidates that lies so near the best: chosen, since less leaves another as likely."""
+SHUFFLES, MOST_CHANCE = 198, 0.01
+"""The control: of many candidates one fits whatever is left. Chosen: at most one of so many shuffles may."""
 LEAST_WORTH = 0.5
 """Of the noise: how far likely candidates differ on a size that is worth a run. Chosen."""
 
@@ -45,13 +47,15 @@ LEAST_WORTH = 0.5
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
     """Candidates for what an entry holds, bytes, with their weights; parameters `a`, `b`, `g` of each, ns;
-    `gain` is by how many standard deviations the best fits better than no entry does, `shares` how often
-    repeats drawn anew show it there."""
+    `gain` is by how many standard deviations the best fits better than no entry does, `chance` how often a
+    candidate does as well on what no entry explains once that is shuffled among the sizes, and `shares` how
+    often repeats drawn anew show it there."""
 
     candidates: I64
     weights: F64
     parameters: F64
     gain: float
+    chance: float
     shares: float
 
     @property
@@ -76,12 +80,12 @@ class Fit:
     def sure(self) -> float:
         """The weight of the candidates near the best, as seldom as repeats drawn anew show it elsewhere."""
         near = np.abs(self.candidates / self.best - 1) <= ENTRY_MAX_RIGHT.part
-        return min(float(self.weights[near].sum()), self.shares)
+        return min(float(self.weights[near].sum()), self.shares, 1 - self.chance)
 
     @property
     def is_found(self) -> bool:
         """Whether an entry ends somewhere, and it is plain where."""
-        return self.gain > SURE and self.sure >= LEAST_SURE
+        return self.gain > SURE and self.chance <= MOST_CHANCE and self.sure >= LEAST_SURE
 
 
 def parts_of(sizes: I64, entry: I64, quantum: int) -> tuple[I64, I64]:
@@ -127,7 +131,7 @@ def fit(splits: Splits) -> Fit | None:
     freedom = max(len(sizes) - 4, 1)
     scale = max(float(square.min()) / freedom, 1.0)
     weights = np.exp(-(square - square.min()) / (2 * scale))
-    gain = float(np.sqrt(max(model.without(mean / noise) - float(square.min()), 0.0) / scale))
+    gain = model.gain(mean / noise, freedom)
     best = float(candidates[int(np.argmin(square))])
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     hits = 0
@@ -135,7 +139,11 @@ def fit(splits: Splits) -> Fit | None:
         drawn = np.array([rng.choice(each, len(each)).mean() for each in took])
         again = candidates[int(np.argmin(model.residual(drawn / noise)[0]))]
         hits += bool(abs(again / best - 1) <= ENTRY_MAX_RIGHT.part)
-    return Fit(candidates, weights / weights.sum(), parameters, gain, share(hits, RESAMPLES))
+    line = model.line(mean / noise)
+    shuffled = (line + rng.permutation(mean / noise - line) for _ in range(SHUFFLES))
+    lucky = sum(model.gain(each, freedom) >= gain for each in shuffled)
+    chance = share(lucky, SHUFFLES)
+    return Fit(candidates, weights / weights.sum(), parameters, gain, chance, share(hits, RESAMPLES))
 
 
 def _took_ns(run: Run, *, flash: bool) -> float:
@@ -169,10 +177,16 @@ class _Model:
         left = weighted - np.einsum("cij,cj->ci", self.design, parameters)
         return np.sum(left**2, axis=1), parameters
 
-    def without(self, weighted: F64) -> float:
-        """The sum of squares that one entry for all leaves: the last candidate's, if it is as long as any."""
+    def line(self, weighted: F64) -> F64:
+        """What one entry for all gives: the last candidate's times, as that is as long as any."""
         line = self.design[-1, :, :2]
-        return float(np.sum((weighted - line @ (np.linalg.pinv(line) @ weighted)) ** 2))
+        return np.asarray(line @ (self.inverse_gapless[-1] @ weighted), np.float64)
+
+    def gain(self, weighted: F64, freedom: int) -> float:
+        """By how many standard deviations the best candidate fits better than one entry for all."""
+        least = float(self.residual(weighted)[0].min())
+        without = float(np.sum((weighted - self.line(weighted)) ** 2))
+        return float(np.sqrt(max(without - least, 0.0) / max(least / freedom, 1.0)))
 
 
 def measure_more(splits: Splits, measure: Measure, repeats: int) -> None:

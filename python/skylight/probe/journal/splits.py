@@ -2,8 +2,9 @@
 
 Where hardly any writes wait together none fills an entry, but one write may: what it has beyond the most that
 an entry holds begins another, with out-of-band data, a gap and a quantum of its own. Sizes that need as many
-quanta take as long, so one of them that takes longer than the smallest was split. Sizes are doubled until the
-largest of so many quanta was split, then the number of quanta is halved to, then the size.
+quanta take as long, so one of them that takes longer than the smallest was split. Sizes are doubled, up to
+the longest that may be written, until the largest of so many quanta was split, then the number of quanta is
+halved to, then the size.
 
 The control is the second entry: up to a quantum more goes into its first, and takes no longer; then its
 second begins. Where that is not so, something else than the end of an entry made the write longer.
@@ -185,11 +186,12 @@ def find_split(splits: Splits, measure: Measure, repeats: int, most: int) -> Non
             run(size)
         return splits.longer(reference, size)
 
-    low, high = 1, 2  # quanta
-    while high * splits.quantum <= most and not longer(splits.first_of(high), high * splits.quantum):
-        low, high = high, 2 * high
+    last = most // splits.quantum  # quanta
+    low, high = 1, min(2, last)
+    while low < high and not longer(splits.first_of(high), high * splits.quantum):
+        low, high = high, min(2 * high, last)
     splits.whole = low * splits.quantum
-    if high * splits.quantum > most:
+    if low >= high:
         return
     _, high = bisected(low, high, lambda count: not longer(splits.first_of(count), count * splits.quantum))
     _narrow(splits, high, longer)

@@ -266,7 +266,7 @@ def _split_finding(splits: Splits) -> Finding:
         return ENTRY_MAX.found(found.best, found.sure, why, rows, found.interval)
     if splits.split is None:
         most = format_size(max(splits.whole, splits.quantum))
-        why = f"lone writes of up to {most} go into one entry, and longer ones were not tried"
+        why = f"lone writes of up to {most} show no end of an entry, and longer ones were not tried"
         return ENTRY_MAX.unknown(why, rows)
     if not splits.confirmed():
         why = (
