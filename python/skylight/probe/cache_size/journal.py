@@ -414,7 +414,7 @@ def measured(steps: Steps) -> Journal:
     quantum_ns = two.median_ns - lone.median_ns
     rate = _rate(steps, quantum)
     lone_entries = _entries(steps, quantum, zone_bytes)
-    largest = _largest(steps, quanta, quantum)
+    largest = _largest(steps, quanta, quantum, zone_bytes)
     flushed = isinstance(steps, FlushedSteps)
     if zone_bytes:
         # What a fill writes is out of order in any zone: from here on none is filled ahead of its writes.
@@ -566,20 +566,23 @@ def _paced(steps: Steps, name: str, size: int, count: int) -> tuple[float, int] 
     return (float(np.median(same)), full) if len(same) >= FEWEST_ENTRIES else None
 
 
-def _largest(steps: Steps, quanta: Quanta, quantum: int) -> int:
+def _largest(steps: Steps, quanta: Quanta, quantum: int, zone_bytes: int) -> int:
     """How many quanta a write may have and still be one entry: what is known of entries, with some slack, if
-    it takes as much longer than one quantum as that many should."""
+    it takes as much longer than one quantum as that many should, give or take a revolution that is lost. What
+    is longer than a zone begins one, and goes there, not into the cache."""
     entry = steps.known.number("journal_entry_max_bytes")
     if entry is None:
         return 1
-    count = int(min(ENTRY_SLACK * entry / quantum, MOST_QUANTA, LARGEST_WRITE // quantum))
+    longest = min(LARGEST_WRITE, zone_bytes - BLOCK) if zone_bytes else LARGEST_WRITE
+    count = int(min(ENTRY_SLACK * entry / quantum, MOST_QUANTA, longest // quantum))
+    lost_ns = _turn_ns(steps) if steps.known.word("cache_medium") == "disk" else 0.0
     one, two = quanta.lone(quantum), quanta.lone(2 * quantum)
     if two.median_ns - one.median_ns < CLEAR * (one.error_ns + two.error_ns):
         return max(count, 1)
     while count > 1:
         many = quanta.lone(count * quantum)
         expected = one.median_ns + (count - 1) * (two.median_ns - one.median_ns)
-        if count == 2 or many.median_ns < 1.25 * expected:
+        if count == 2 or many.median_ns < 1.25 * expected + lost_ns:
             return count
         count //= 2
     return 1
