@@ -5,6 +5,7 @@
 | `edge` | from which number of zones on do writes cost a multiple |
 | `falls` | in how many steps does a throughput fall, with level stretches between them |
 | `slow_spells` | which stretches of a long run of writes are at a small part of its pace |
+| `more_often` | from which write on do slow ones come more often, for good |
 
 A drive that merges a map, or whose volatile cache is full, delays one write in many; a drive whose persistent
 cache is full waits for a zone to be cleaned at nearly every write. So a spell is not known by its slowest
@@ -19,13 +20,14 @@ Sources: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import F64, I64
+from skylight.evidence import F64, I64, Bools
 
 PAST_EDGE = 4.0
 """Past the edge a write costs so many times what it cost before: chosen, because seeks over twice as many
@@ -42,6 +44,11 @@ cleaning costs."""
 LEAST_SPELL_NS = 10_000_000_000
 """Excess that makes a spell, and that ends it when as much is made up: ten merges of a map, and a few zones
 cleaned."""
+MORE_OFTEN = 2.0
+"""Times as often as before that slow writes come from there on. Chosen: merges of a map come as often all
+along, and a wait for one zone adds to them at least as often where zones are as small as the writes allow."""
+MOST_CHANCE = 1e-4
+"""That slow writes which come at random begin to come as often, anywhere in the log. Chosen."""
 CHUNK_WRITES = 500
 """Writes whose mean is one value of the pace: more than two periods of the merges known (240 writes)."""
 
@@ -145,3 +152,33 @@ def _peak(excess: F64, begins: int) -> int:
     fallen = np.flatnonzero(highest - total >= LEAST_SPELL_NS)
     upto = total[: fallen[0]] if len(fallen) else total
     return begins + int(np.argmax(upto)) + 1
+
+
+def more_often(is_slow: Bools) -> int | None:
+    """The slow write from which on they come `MORE_OFTEN` times as often as before, to the end; None where
+    they do not. A drive that cleans one zone for many writes delays few of them, but goes on to.
+
+    Likelihood of two rates against one, at the slow write that makes it largest (of events at random: those
+    that come regularly scatter less).
+
+    >>> is_slow = np.zeros(10_000, bool)
+    >>> is_slow[::400] = True
+    >>> more_often(is_slow) is None
+    True
+    >>> is_slow[6_000::40] = True
+    >>> more_often(is_slow)
+    6000
+    """
+    at = np.flatnonzero(is_slow)
+    if len(at) < 2:
+        return None
+    before, behind = np.arange(len(at)), len(at) - np.arange(len(at))
+    passed, left = at, len(is_slow) - at
+    rate = len(at) / len(is_slow)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        first = np.where(before > 0, before * np.log(before / np.maximum(passed, 1) / rate), 0.0)
+        gain = first + behind * np.log(behind / left / rate)
+    often = behind / left >= MORE_OFTEN * np.maximum(before, 1) / np.maximum(passed, 1)
+    gain = np.where(often & (passed > 0), gain, -np.inf)
+    best = int(np.argmax(gain))
+    return int(at[best]) if len(at) * math.exp(-max(float(gain[best]), 0.0)) <= MOST_CHANCE else None

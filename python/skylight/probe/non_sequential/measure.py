@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skylight.evidence import I64, Bools, IoBatch, IoLog, Op, Stop
-from skylight.infer.zone_writes import PACES, Spell, slow_spells, usual_pace_ns
+from skylight.infer.zone_writes import PACES, Spell, more_often, slow_spells, usual_pace_ns
 from skylight.probe.flushed import LEAST_BLOCK, ROUNDS
 from skylight.probe.journal.write_through import APART_BYTES, Places, Volatile
 from skylight.probe.procedure import Steps
@@ -96,21 +96,37 @@ class Seen:
                 whole, slow = Spell(whole.first, spell.end, took_ns), slow + more
             elif slow < LEAST_SLOW:
                 whole, slow = spell, more
-        if whole is None or (slow < LEAST_SLOW and self._is_over(whole)):
+        if whole is not None and slow < LEAST_SLOW and self._is_over(whole):
+            whole = None
+        whole = None if whole is None else self._without_lone(whole, is_slow)
+        whole = self._since_more_often(whole, is_slow)
+        if whole is None:
             return None, self.latency_ns[:0]
-        whole = self._without_lone(whole, is_slow)
         inside = slice(whole.first, whole.end)
         return whole, self.latency_ns[inside][is_slow[inside]]
 
     def _without_lone(self, whole: Spell, is_slow: Bools) -> Spell:
         """A spell without the single slow writes at its head that lie `PACES` times as far from the next as
-        slow writes in it usually do: commands that hung shortly before it."""
+        slow writes in it usually do: commands that hung shortly before it. As many as make a spell are no
+        such commands, but waits for single zones."""
         at = whole.first + np.flatnonzero(is_slow[whole.first : whole.end])
         gaps, lone = np.diff(at), 0
         while len(at) - lone > LEAST_SLOW and gaps[lone] > PACES * np.median(gaps):
             lone += 1
-        first = int(at[lone]) if lone else whole.first
+        first = int(at[lone]) if 0 < lone < LEAST_SLOW else whole.first
         return Spell(first, whole.end, int(self.latency_ns[first : whole.end].sum()))
+
+    def _since_more_often(self, whole: Spell | None, is_slow: Bools) -> Spell | None:
+        """The spell, or one that began before it: from where slow writes come more often on, as a zone that
+        is waited for has room for many. Its slow writes are marked."""
+        latency = self.latency_ns
+        waits = latency > PACES * float(np.median(latency)) if len(latency) else is_slow
+        first = more_often(waits)
+        if first is None or (whole is not None and whole.first <= first):
+            return whole
+        end = max(int(np.flatnonzero(waits)[-1]) + 1, 0 if whole is None else whole.end)
+        is_slow[first:end] |= waits[first:end]
+        return Spell(first, end, int(latency[first:end].sum()))
 
     @property
     def _slow(self) -> tuple[list[Spell], Bools]:
