@@ -29,7 +29,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     let whole =
         (profile.capacity.get() / keys.zone_size.get()).saturating_sub(keys.conventional_zones.into());
     findings.extend(open_zones(keys, whole));
-    findings.extend(keys.host_aware.as_deref().map(|cache| non_sequential(cache, whole)));
+    findings.extend(keys.host_aware.as_deref().map(|cache| non_sequential(cache, whole, capacity.get())));
     findings
 }
 
@@ -52,8 +52,9 @@ fn open_zones(keys: &Zoned, whole: u64) -> Option<TrueFinding> {
     Some(TrueFinding::number("open_zones_edge", (most, "zones"), Right::Within(0.05), why).unless(few))
 }
 
-/// Bytes that lone writes to random places put into the persistent cache before one of them waits.
-fn non_sequential(keys: &HostAware, whole: u64) -> TrueFinding {
+/// Bytes that lone writes to random places put into the persistent cache before one of them waits. What is overwritten
+/// takes no slot any more, so that no more than the `whole` zones hold can be in the cache.
+fn non_sequential(keys: &HostAware, whole: u64, capacity: u64) -> TrueFinding {
     let why = "slots of the cache until a write waits, or extents of its map up to the watermark";
     let few = (whole < 2).then(|| format!("the drive has only {whole} zones with a write pointer"));
     // A write goes into entries as large as they may be, and each takes whole slots.
@@ -62,6 +63,13 @@ fn non_sequential(keys: &HostAware, whole: u64) -> TrueFinding {
     // Entries that follow each other without a gap are one extent.
     let is_one_extent = keys.entry_gap.get() == 0 && entry % quantum == 0;
     let extents_each = if is_one_extent { 1 } else { WRITE_BYTES.div_ceil(entry) };
-    let bytes = lone_writes(keys, slots_each, extents_each) * WRITE_BYTES;
+    let writes = lone_writes(keys, slots_each, extents_each);
+    // All but the write at the write pointer of each empty zone, which is in order.
+    let places = whole * (capacity / WRITE_BYTES).saturating_sub(1);
+    let few = few.or_else(|| {
+        (places < writes)
+            .then(|| format!("all zones hold {places} such writes, and the cache takes {writes}"))
+    });
+    let bytes = writes * WRITE_BYTES;
     TrueFinding::number("non_sequential_cache_bytes", (bytes, "bytes"), Right::Within(0.1), why).unless(few)
 }
