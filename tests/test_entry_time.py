@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skylight import _native
-from skylight.engines.conditions import DRAWN, conditions_text, engine_over
+from skylight.engines.conditions import DRAWN, IDEAL, conditions_text, engine_over
 from skylight.evidence import I64, TargetFacts
 from skylight.findings import Value
 from skylight.probe.cache_size.entry_time import CYCLES, MISSED_CYCLES, PAIRS, entry_ns
@@ -20,10 +20,11 @@ TURN_NS = 8_000_000
 WAITS = np.random.default_rng(1).permutation(CYCLES) / CYCLES * TURN_NS
 
 
-def sized(seed: int, out: Path) -> dict[str, Value]:
-    """What is found of a random drive under its conditions, up to the sizes of its cache."""
-    given = conditions_text(DRAWN, seed) or ""
-    drive = _native.SimDrive(_native.random_profile(seed, None), "drive.toml", seed, given)
+def sized(seed: int, out: Path, kind: str | None = None) -> dict[str, Value]:
+    """What is found of a random drive, of the kind under ideal conditions, of any under its own, up to the
+    sizes of its cache."""
+    given = conditions_text(IDEAL if kind else DRAWN, seed) or ""
+    drive = _native.SimDrive(_native.random_profile(seed, kind), "drive.toml", seed, given)
     facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
     result = run_suite(engine_over(drive, facts), out / "r", SuiteOptions(only=("cache_size",)))
     return {finding.name: finding.value for finding in result.findings}
@@ -68,3 +69,20 @@ def test_the_time_of_a_whole_entry_tells_its_whole_revolutions(out_of_band: floa
 
 def test_what_lone_writes_put_on_the_medium_is_found_without_an_erase(tmp_path: Path) -> None:
     assert sized(97013, tmp_path)["cache_raw_bytes"] == pytest.approx(270_950_400, rel=0.1)
+
+
+def test_zones_are_filled_before_the_head_waits_for_an_angle(tmp_path: Path) -> None:
+    """A host-aware drive that begins a write anywhere on its track: what led the head away before each write
+    was taken for 2.3 MiB of out-of-band data. Its entries hold more than eight quanta, and sixteen are more
+    than a command has."""
+    found = sized(120050, tmp_path, "host-aware")
+    assert found["cache_raw_bytes"] == pytest.approx(1_432_469_504, rel=0.1)
+    assert found["cache_fill_bytes"] == pytest.approx(1_432_469_504, rel=0.03)
+    assert found["journal_entry_max_bytes"] == pytest.approx(20_893_696, rel=0.1)
+
+
+def test_what_fills_a_cache_is_shorter_than_a_zone(tmp_path: Path) -> None:
+    """Entries of 25.9 MiB over zones of 16 MiB."""
+    found = sized(120025, tmp_path, "host-aware")
+    assert found["cache_bytes"] == pytest.approx(50_405_048_320, rel=0.1)
+    assert found["cache_fill_bytes"] == pytest.approx(50_350_260_224, rel=0.03)

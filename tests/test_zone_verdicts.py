@@ -185,6 +185,20 @@ def test_a_command_that_hangs_before_a_spell_is_not_its_begin(at: list[int], hun
     assert seen_of(latency).spell == Spell(5_000, 5_300, 300 * 2_200 * MS)
 
 
+@pytest.mark.parametrize("wait_ms", [700, 11_000])
+@pytest.mark.parametrize("merges", [55, 600])
+def test_rare_waits_that_begin_and_go_on_are_a_spell(merges: int, wait_ms: int) -> None:
+    """The control: merges of a map come as often all along."""
+    latency = np.full(16_000, 12 * MS, np.int64)
+    latency[merges - 1 :: merges] = 700 * MS
+    assert seen_of(latency).spell is None
+    latency[9_000 :: max(merges // 4, 16)] = wait_ms * MS
+    latency[13_000:13_100] = wait_ms * MS  # many wait at once, much later
+    spell = seen_of(latency).spell
+    assert spell is not None
+    assert spell.first == pytest.approx(9_000, abs=merges)
+
+
 def test_a_few_commands_that_hang_are_no_spell() -> None:
     latency = np.full(8_000, 9 * MS, np.int64)
     latency[[2_000, 2_100, 2_150]] = 19_000 * MS

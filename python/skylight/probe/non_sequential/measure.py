@@ -120,9 +120,10 @@ class Seen:
         """The spell, or one that began before it: from where slow writes come more often on, as a zone that
         is waited for has room for many. Its slow writes are marked."""
         latency = self.latency_ns
+        upto = len(latency) if whole is None else whole.first  # many waits at once would outweigh rare ones
         waits = latency > PACES * float(np.median(latency)) if len(latency) else is_slow
-        first = more_often(waits)
-        if first is None or (whole is not None and whole.first <= first):
+        first = more_often(waits[:upto])
+        if first is None or np.count_nonzero(waits[first:upto]) < LEAST_SLOW:
             return whole
         end = max(int(np.flatnonzero(waits)[-1]) + 1, 0 if whole is None else whole.end)
         is_slow[first:end] |= waits[first:end]
