@@ -201,7 +201,8 @@ def judge_disk(
         return OUT_OF_BAND.unknown("an entry is shorter than the quantum in it, a contradiction", rows)
     if confidence < LEAST_CONFIDENCE:
         return OUT_OF_BAND.unknown(f"cycles drawn anew agree in {100 * confidence:.0f} % of cases only", rows)
-    if value < half:
+    # That there is any at all takes more: each of the two shortest is off by half of what is open.
+    if value < half + open_ns / 2:
         why = f"no more than {format_duration(int(max(time, 0)))} is written before an entry"
         return OUT_OF_BAND.unknown(why, rows, within)
     if half > RIGHT_TURNS * rotation_ns:
