@@ -50,7 +50,7 @@ from skylight.probe.journal.write_through import written_through
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
 MOST_S, LIKELY_S = 3_600.0, 120.0
-MOST_BYTES = 20 << 30
+MOST_BYTES = 40 << 30
 
 
 class Journal(ProcedureTest[Runs]):
