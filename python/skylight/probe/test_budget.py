@@ -97,8 +97,10 @@ class Bound:
 
     def _growth(self, io: IoBatch) -> float:
         """How many times as long as the slow ones so far the next commands may take for being larger: a drive
-        that cleans before each part of a write takes four times as long for four times the data."""
-        return max(1.0, float(io.size.max(initial=0)) / self._slow_bytes) if self._slow_bytes else 1.0
+        that cleans before each part of a write takes four times as long for four times the data. No read
+        waits for that."""
+        largest = float(io.size.max(initial=0, where=io.op != int(Op.READ)))
+        return max(1.0, largest / self._slow_bytes) if self._slow_bytes else 1.0
 
     def _kept_back_ns(self, growth: float) -> float:
         """Device time that is kept for one command more."""

@@ -20,6 +20,7 @@ import numpy as np
 
 from skylight.evidence import U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
+from skylight.infer.stalls import MISSED_TURNS
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.flushed import FlushedSteps
 from skylight.probe.known_state import State
@@ -36,6 +37,11 @@ ASKED, SOME_GONE = 8, 2
 """Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
 
 
+SLOW = 2.2
+SLOWEST_TURN_NS = 60e9 / 3_600
+ABOVE = 1.1
+"""Times the longest latency so far from which on a write may wait for cleaning. Chosen: what takes as long,
+give or take jitter, is the same again."""
 MOST_WAITS_A_ZONE = 2.0
 """Of a drive without a reserve. Chosen: each wait ends with a clean zone, but merges of the map are counted
 as waits too; the recorded drive with a reserve lets 4.5 writes wait for a zone (docs/zoned.md)."""
@@ -82,8 +88,8 @@ class Fill:
     """Writes after which it became slow, and stayed so while looks did not show yet what was cleaned."""
     group: int = 1
     """Writes that a FLUSH ends together: cleaning may have begun behind any of them."""
-    entries_a_group: int = 0
-    """Entries that such a group takes at most, by its time; 0 where that is not known."""
+    most_places: float | None = None
+    """Places that blocks took at most, by their times; None where that is not known."""
     zone_waits: ZoneWaits = ZoneWaits()
 
     @property
@@ -203,6 +209,17 @@ def waits(log: IoLog, writes: int, longest_ns: int) -> int:
     """How often no write of a log was done for so long, after so many of them."""
     done_ns = np.sort(log.complete_ns[max(writes - 1, 0) :].astype(np.int64))
     return int(np.count_nonzero(np.diff(done_ns) > longest_ns))
+
+
+def turn_ns(steps: Steps) -> float:
+    """A revolution, or the slowest that drives have where it is not known."""
+    return steps.known.number("rotation_ns") or SLOWEST_TURN_NS
+
+
+def limit_ns(steps: Steps, usual_ns: float) -> int:
+    """From what latency on a write waits for cleaning: more than a missed revolution, and than twice the
+    usual."""
+    return int(max(SLOW * usual_ns, usual_ns + MISSED_TURNS * turn_ns(steps)))
 
 
 def told_bytes(steps: Steps, name: str) -> int:

@@ -21,17 +21,27 @@ to S8a.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skylight.evidence import F64, IoBatch, IoLog, Stop
 from skylight.infer.host_clock import tick_ns
-from skylight.infer.stalls import MISSED_TURNS, MOST, ChangePoint, change_point, entries, usual
+from skylight.infer.stalls import MOST, ChangePoint, change_point, entries, usual
 from skylight.probe.band_size.cache_parts import DEPTH, PLACES, spread
 from skylight.probe.cache_size import entry_time
-from skylight.probe.cache_size.fill import BLOCK, Check, Fill, ZoneWaits, told_bytes, waits
+from skylight.probe.cache_size.fill import (
+    ABOVE,
+    BLOCK,
+    Check,
+    Fill,
+    ZoneWaits,
+    limit_ns,
+    told_bytes,
+    turn_ns,
+    waits,
+)
+from skylight.probe.cache_size.held_groups import HeldFill
 from skylight.probe.cache_size.which_limit import (
     limits,
     limits_by_larger,
@@ -60,23 +70,12 @@ LONE_USUAL, FIRST_WRITES, FIRST_STOP = 8, 192, (6, 8)
 SMALL_WRITES, MOST_WRITES = 300_000, 6_000_000
 MAP_WRITES = 2_600_000
 CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)
-SLOW = 2.2
-SLOWEST_TURN_NS = 60e9 / 3_600
 PIECE_WRITES, PIECES, TOLD_STOP = 8 * DEPTH, 4, (16, 64)
 """Writes behind which a drive is asked what it has cleaned: so many, or that part of those before; and so
 many slow ones of so many, behind which it is asked at once. Chosen: a write that waits holds up those in the
 queue behind it, half of it at least; and a fill has few pieces, each of which may ask for all zones."""
-ABOVE = 1.1
-"""Times the longest latency so far from which on a write may wait for cleaning. Chosen: what takes as long,
-give or take jitter, is the same again."""
 MOST_PARTS = 200
 """Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
-GROUPS, MAP_GROUP = 32, 8 * DEPTH
-"""Of a fill with blocks that leave a volatile cache together, the least number of groups, by which its length
-is uncertain, and the longest group. Chosen: a cache that writes out what it has as soon as it can puts the
-more into an entry the more come meanwhile; a group that large, 1 MiB, finds space in any."""
-MOST_AGAIN = 0.25
-"""Of the zones that a group may write to: in those that were cleaned for it its own writes hide that."""
 NEARBY = 0.05
 """By how much tracks of the cache may be longer than those of the addresses at its side of the disk. Chosen:
 the cache of the recorded drive is 0.3 % of it."""
@@ -228,16 +227,6 @@ def _pace(steps: Steps, name: str, size: int, writes: int) -> _Pace:
     return _Pace(float(np.percentile(log.latency_ns, 85)), usual(log.complete_ns))
 
 
-def _turn_ns(steps: Steps) -> float:
-    return steps.known.number("rotation_ns") or SLOWEST_TURN_NS
-
-
-def _limit_ns(steps: Steps, usual_ns: float) -> int:
-    """From what latency on a write waits for cleaning: more than a missed revolution, and than twice the
-    usual."""
-    return int(max(SLOW * usual_ns, usual_ns + MISSED_TURNS * _turn_ns(steps)))
-
-
 def _filled(
     steps: Steps, name: str, parts: tuple[tuple[int, int, int], ...], pace_writes: int = CALIBRATION
 ) -> list[Fill]:
@@ -273,12 +262,12 @@ def _lone_fill(check: Check, size: int, quanta: int) -> Fill:
     """The first writes, one at a time."""
     steps, name = check.steps, check.name
     pace = steps.run(f"{name}-usual", check.writes(0, LONE_USUAL, size))
-    until = Stop(_limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
+    until = Stop(limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
     log = steps.run(f"{name}-lone", check.writes(LONE_USUAL, FIRST_WRITES, size), until=until)
     found = None
     done = LONE_USUAL + len(log)
     if until.reached(log) and (check.plain(2.0) or check.begun(size, done)):
-        found = change_point(log.submit_ns, log.complete_ns, rotation_ns=_turn_ns(steps))
+        found = change_point(log.submit_ns, log.complete_ns, rotation_ns=turn_ns(steps))
     return _fill(name, size, quanta, (done, LONE_USUAL + found.writes if found else done), found)
 
 
@@ -292,7 +281,7 @@ def _deep_fill(
     steps = check.steps
     flushed = isinstance(steps, FlushedSteps)
     whole_groups = 2 * DEPTH if flushed else DEEP_STOP[0]
-    until = Stop(_limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
+    until = Stop(limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
     logs: list[IoLog] = []
     at, count = between
     slow_after: int | None = None
@@ -312,7 +301,7 @@ def _deep_fill(
             continue
         slow_after = max(stopped - whole_groups, 0) if slow_after is None else slow_after
         whole = IoLog.joined(logs)
-        found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
+        found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, turn_ns(steps))
         an_entry = found.writes_an_entry if found else 0.0
         if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
             written = at - between[0]
@@ -328,18 +317,18 @@ def _told_fill(
     """As `_deep_fill`, of a drive that tells which zones are clean. It is asked wherever some writes are
     slow: what it cleans for one may give many places back, so those that wait need not follow each other."""
     steps, (at, count) = check.steps, between
-    limit_ns, first, on = _limit_ns(steps, pace.latency_ns), at, False
+    slow_ns, first, on = limit_ns(steps, pace.latency_ns), at, False
     logs: list[IoLog] = []
     while at < count:
         piece = 2 * DEPTH if on else max(PIECE_WRITES, at // PIECES)
-        until = None if on else Stop(limit_ns, *TOLD_STOP)
+        until = None if on else Stop(slow_ns, *TOLD_STOP)
         log = steps.run(
             f"{name}-deep", check.writes(at, min(at + piece, count) - at, size), depth=DEPTH, until=until
         )
         if not len(log):
             break
         logs.append(log)
-        slow = np.flatnonzero(log.latency_ns > limit_ns)
+        slow = np.flatnonzero(log.latency_ns > slow_ns)
         if until is not None and until.reached(log):  # an outlier long before is no part of it
             slow = slow[slow >= len(log) - until.within - 2 * DEPTH]
         first = first if on or not len(slow) else at + int(slow[0])
@@ -349,24 +338,24 @@ def _told_fill(
         if clean is not None and clean.zones and (on or len(slow)):
             group = _group(steps)
             log = IoLog.joined(logs)
-            begun = _begun(log, first - between[0], limit_ns, pace)
+            begun = _begun(log, first - between[0], slow_ns, pace)
             fill = _fill(name, size, quanta, (at - between[0], begun.writes), begun)
             if group > 1:  # of the waits of a group one shows
                 each_ns = usual(log.complete_ns[: begun.writes]) or fill.entry_ns
                 return replace(fill, group=group, entry_ns=each_ns)
-            longest_ns = _limit_ns(steps, pace.entry_ns or pace.latency_ns)
+            longest_ns = limit_ns(steps, pace.entry_ns or pace.latency_ns)
             held_up = waits(log, begun.writes, longest_ns)
             return replace(fill, zone_waits=ZoneWaits(held_up, clean.zones, clean.of))
-        if on and np.median(log.latency_ns) < limit_ns:  # a merge of the map, or an outlier, and not cleaning
-            limit_ns, on = round(ABOVE * max(int(each.latency_ns.max()) for each in logs)), False
+        if on and np.median(log.latency_ns) < slow_ns:  # a merge of the map, or an outlier, and not cleaning
+            slow_ns, on = round(ABOVE * max(int(each.latency_ns.max()) for each in logs)), False
         else:
             on = on or bool(len(slow))
     return _fill(name, size, quanta, (at - between[0], at - between[0]), None)
 
 
-def _begun(log: IoLog, writes: int, limit_ns: int, pace: _Pace) -> ChangePoint:
-    """Cleaning that began after so many writes of a log, by those that took more than `limit_ns` since."""
-    over = np.minimum(log.latency_ns[writes:] / limit_ns, MOST) - 1.0
+def _begun(log: IoLog, writes: int, slow_ns: int, pace: _Pace) -> ChangePoint:
+    """Cleaning that began after so many writes of a log, by those that took more than `slow_ns` since."""
+    over = np.minimum(log.latency_ns[writes:] / slow_ns, MOST) - 1.0
     done, _ = entries(log.complete_ns[: max(writes, 1)])
     clear = float(over[over > 0].sum())
     return ChangePoint(writes, len(done), pace.entry_ns or 0.0, 0.0, clear, writes / len(done))
@@ -436,19 +425,16 @@ def measured(steps: Steps) -> Journal:
 
 def _map_fill(steps: Steps, quantum: int, quantum_ns: float, alone: int) -> list[Fill] | None:
     """A fill with blocks that share entries: those that wait together; of a host-aware drive, where a waiting
-    write has an entry of its own, those that leave the volatile cache with one FLUSH, a small part of the
-    `alone` that filled the cache one by one. None where there is no such cache."""
-    blocks = ((BLOCK, 0, MAP_WRITES),)
+    write has an entry of its own, those that leave the volatile cache together; `alone` filled the cache one
+    by one. None where there is no such cache."""
     zone_bytes = told_bytes(steps, "cached-zones")
-    if isinstance(steps, FlushedSteps) or not zone_bytes:
-        return _filled(steps, "map", blocks)
+    if not zone_bytes:
+        return _filled(steps, "map", ((BLOCK, 0, MAP_WRITES),))
+    held = HeldFill(steps, zone_bytes, quantum, _least_ns(steps, quantum, quantum_ns))
+    if isinstance(steps, FlushedSteps):
+        return held.fill(alone, MAP_WRITES)
     with steps.settings("map-settings", write_cache=True, look_ahead=False) as settings:
-        if not settings.write_cache:
-            return None
-        group = min(alone // GROUPS, int(MOST_AGAIN * steps.size / zone_bytes), MAP_GROUP)
-        flushed = FlushedSteps(steps, max(group, DEPTH))
-        least_ns = _least_ns(steps, quantum, quantum_ns)
-        return [_entries_told(fill, least_ns) for fill in _filled(flushed, "map", blocks)]
+        return held.fill(alone, MAP_WRITES) if settings.write_cache else None
 
 
 def _least_ns(steps: Steps, quantum: int, quantum_ns: float) -> float:
@@ -460,7 +446,7 @@ def _least_ns(steps: Steps, quantum: int, quantum_ns: float) -> float:
     tracks = [size for place in places if (size := known.part("track_bytes", place))]
     if not tracks:
         return quantum_ns
-    return min(quantum_ns, (1 - NEARBY) * quantum / max(tracks) * _turn_ns(steps))
+    return min(quantum_ns, (1 - NEARBY) * quantum / max(tracks) * turn_ns(steps))
 
 
 def _by_larger(
@@ -479,14 +465,6 @@ def _by_larger(
     pace_writes = max(min(CALIBRATION, used // (4 * quanta)), DEPTH)
     larger = _filled(steps, "large", ((size, quanta, count),), pace_writes)
     return *told_apart(fills, larger), larger
-
-
-def _entries_told(fill: Fill, quantum_ns: float) -> Fill:
-    """With how many entries a group takes at most. The cache may hand its writes on while more of the group
-    come, but each entry passes the head for a quantum at least; one more may end when the group begins."""
-    if fill.group == 1 or not fill.entry_ns or quantum_ns <= 0:
-        return fill
-    return replace(fill, entries_a_group=min(math.ceil(fill.entry_ns / quantum_ns) + 1, fill.group))
 
 
 def _entries(steps: Steps, quantum: int) -> Entries | None:
