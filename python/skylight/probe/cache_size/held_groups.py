@@ -39,8 +39,14 @@ CYCLES, LOOKS = 48, 8
 Chosen: the median of 48 waits for a place is known to a tenth of a revolution."""
 NO_USUAL_NS = 5_000_000_000
 """What takes so long on a drive that does not clean shows nothing. Chosen: a merge of the map takes a second."""
+ASIDE, HELD_DEPTH = 2, 3
+"""Commands at a time: a read and one other; in the fill two others, as one write in some hundreds is late, and
+those behind it would come when the read has ended. Not more: the next group's would leave with this one."""
 ONE_PART = 0.9
 """Of a quantum, what takes one place for sure: its size is known to a few per cent."""
+LATE = 8.0
+"""Times the median, what a block takes that waits for the medium. Chosen: a volatile cache takes one in half a
+millisecond at most, and a read is long."""
 HELD = 0.9
 """Of a read's time, that in which the blocks of a group come: some reads end sooner."""
 GROUPS = 100
@@ -49,8 +55,8 @@ lies behind a watermark is divided out by a number that leaves less room than on
 PIECE_GROUPS, PIECES = 4, 16
 """So many groups at least, and such a part of all blocks so far, come before the drive is asked for its zones."""
 AROUND = 2
-"""A group's time is the median of it and of so many before and behind it: a merge of the map or an outlier is
-left out, and a drive that takes longer from some group on is not."""
+"""A group that is slow while the median of it and of so many before and behind it is not met a merge of the map
+or an outlier."""
 MOST_SUM = 3.0
 """Times what counts as slow that one group may count: no single one may decide."""
 
@@ -74,34 +80,53 @@ def held(read_at: U64, read_bytes: int, blocks: U64, group: int, size: int = BLO
 
 def cycles(log: IoLog) -> I64:
     """From FLUSH to FLUSH, of the first from its read; ns."""
-    done = log.complete_ns[log.op == int(Op.FLUSH)].astype(np.int64)
+    # A host may see one late and the next in time.
+    done = np.maximum.accumulate(log.complete_ns[log.op == int(Op.FLUSH)].astype(np.int64))
     return np.diff(done, prepend=np.int64(log.submit_ns[0])) if len(done) else np.zeros(0, np.int64)
 
 
-def smoothed(cycle_ns: F64) -> F64:
+def smoothed(cycle_ns: I64) -> F64:
     """Each the median of those around it.
 
-    >>> smoothed(np.array([1.0, 1.0, 9.0, 1.0, 1.0, 5.0, 5.0, 5.0])).tolist()
+    >>> smoothed(np.array([1, 1, 9, 1, 1, 5, 5, 5])).tolist()
     [1.0, 1.0, 1.0, 1.0, 5.0, 5.0, 5.0, 5.0]
     """
     if not len(cycle_ns):
-        return cycle_ns
+        return np.zeros(0)
     around = np.pad(cycle_ns, AROUND, mode="edge")
     return np.median(np.lib.stride_tricks.sliding_window_view(around, 2 * AROUND + 1), axis=1)
 
 
-def most_places(cycle_ns: F64, one_ns: float, quantum_ns: float) -> float:
+def most_places(cycle_ns: I64, slow_ns: float, one_ns: float, quantum_ns: float) -> float:
     """Places that groups took at most, by their times: `one_ns` is what one of a single place takes, and each
-    further place passes the head for `quantum_ns`."""
-    longer_ns = float(np.sum(smoothed(cycle_ns) - one_ns))
-    return len(cycle_ns) + max(longer_ns, 0.0) / quantum_ns
+    further place passes the head for `quantum_ns`. Of a slow group between others that are not, `slow_ns`
+    counts: it waited for something else.
+
+    >>> most_places(np.array([10, 10, 90, 14, 10, 10]), 30, 10, 4)
+    12.0
+    >>> most_places(np.array([10, 10, 90, 90, 90, 90]), 30, 10, 4)
+    86.0
+    """
+    took = np.where(smoothed(cycle_ns) > slow_ns, cycle_ns, np.minimum(cycle_ns, slow_ns))
+    return len(took) + max(float(np.sum(took - one_ns)), 0.0) / quantum_ns
+
+
+def at_once(latency_ns: I64) -> int:
+    """How many blocks a volatile cache takes before one waits: of some groups (rows) the most, as a write may
+    be late by itself.
+
+    >>> at_once(np.array([[1, 1, 9, 9], [9, 1, 1, 9], [1, 1, 1, 9]]))
+    3
+    """
+    waits = latency_ns > LATE * np.median(latency_ns)
+    return int(np.max(np.where(waits.any(axis=1), waits.argmax(axis=1), latency_ns.shape[1])))
 
 
 def first_slow(cycle_ns: I64, slow_ns: float) -> int:
     """From which group on most are slow: the start of the largest sum of what they take beyond it.
 
-    >>> first_slow(np.array([10, 90, 10, 10, 60, 70, 10, 80]), 30)
-    4
+    >>> first_slow(np.array([10, 80, 10, 10, 10, 10, 60, 70, 10, 80]), 30)
+    6
     """
     over = np.minimum(cycle_ns / slow_ns, MOST_SUM) - 1.0
     behind = np.cumsum(over[::-1])[::-1]
@@ -185,19 +210,19 @@ class HeldFill:
             took = cycles(log)
             clean = self._clean()
             first = first_slow(took, slow_ns) if clean.zones else len(took)
-            places += most_places(took[:first].astype(np.float64), pace.one_ns, self._quantum_ns)
+            places += most_places(took[:first], slow_ns, pace.one_ns, self._quantum_ns)
             if clean.zones:
                 # Cleaning began for some block of the first slow group.
                 begun = done + first * group + group // 2
-                clear = group * float(np.sum(np.minimum(took[first:] / slow_ns, MOST_SUM) - 1.0))
-                return [_ended(begun, done + count, max(clear, 0.0), clean, (group, places, pace.one_ns))]
+                clear = group * float(np.sum(np.clip(took[first:] / slow_ns - 1.0, 0.0, MOST_SUM - 1.0)))
+                return [_ended(begun, done + count, clear, clean, (group, places, pace.one_ns))]
             done += count
             stop_ns = max(stop_ns, round(ABOVE * int(log.latency_ns.max())))
         return [Fill(NAME, BLOCK, 0, done, done, False, 0.0, pace.one_ns, 1.0, most_places=places)]
 
     def _groups(self, blocks: U64, group: int, pace: Pace, until: Stop) -> IoLog:
         io = held(self._read_at(len(blocks) // group, pace.read_bytes), pace.read_bytes, blocks, group)
-        log = self._steps.run(f"{NAME}-0-deep", io, depth=2, until=until)
+        log = self._steps.run(f"{NAME}-0-deep", io, depth=HELD_DEPTH, until=until)
         written = log.offset[log.op == int(Op.WRITE)] // np.uint64(self._zone_bytes)
         self._touched |= set(np.unique(written).tolist())
         return log
@@ -221,28 +246,31 @@ class HeldFill:
     def _pace(self) -> Pace | None:
         """Measured on a clean drive."""
         self._begin(f"{NAME}-usual")
-        group, zone, most = 2 * DEPTH, self._zone_bytes, int(READ_PART * self._area) // BLOCK * BLOCK
+        zone, most = self._zone_bytes, int(READ_PART * self._area) // BLOCK * BLOCK
+        group = max(self._quantum // BLOCK, DEPTH)
         blocks = Blocks(self._steps.size, zone).take(group, LOOKS)
         io = held(self._read_at(LOOKS, most), most, blocks, group)
-        many = self._steps.run(f"{NAME}-deep-usual", io, depth=2, until=Stop(NO_USUAL_NS))
+        many = self._steps.run(f"{NAME}-deep-usual", io, depth=ASIDE, until=Stop(NO_USUAL_NS))
         if len(many) < len(io):
             return None
         done = many.complete_ns.astype(np.int64).reshape(LOOKS, group + 2)
         # A read waits for the FLUSH before it.
         read_ns = float(np.median(done[1:, 0] - done[:-1, -1]))
         block_ns = max(float(np.median(np.diff(done[:, 1:-1], axis=1))), 1.0)
-        in_quantum = max(self._quantum // BLOCK, DEPTH)
+        group = at_once(many.latency_ns.reshape(done.shape)[:, 1:-1])
         # The way to the data is the same for shorter reads, so that these last longer than that part.
-        part = min(in_quantum * block_ns / (HELD * read_ns), 1.0)
+        part = min(group * block_ns / (HELD * read_ns), 1.0)
         read_bytes = max(int(part * most) // BLOCK * BLOCK, min(LEAST_READ_BYTES, most))
         size = int(ONE_PART * self._quantum) // BLOCK * BLOCK or BLOCK
         ones = out_of_order(self._steps.size - zone, zone, CYCLES, size) + np.uint64(zone)
         io = held(self._read_at(CYCLES, read_bytes), read_bytes, ones, 1, size)
-        one = self._steps.run(f"{NAME}-one-usual", io, depth=2, until=Stop(NO_USUAL_NS))
+        one = self._steps.run(f"{NAME}-one-usual", io, depth=ASIDE, until=Stop(NO_USUAL_NS))
         if len(one) < len(io):
             return None
-        group = max(min(in_quantum, int(HELD * read_ns / block_ns)), DEPTH)
-        return Pace(read_bytes, group, float(np.median(cycles(one)[1:])))
+        group = max(min(group, int(HELD * read_ns / block_ns)), DEPTH)
+        took = cycles(one)[1:]
+        usual = took[took < limit_ns(self._steps, float(np.median(took)))]
+        return Pace(read_bytes, group, float(np.mean(usual)))
 
 
 def _ended(begun: int, made: int, clear: float, clean: Clean, of: tuple[int, float, float]) -> Fill:
