@@ -22,8 +22,7 @@ import numpy as np
 
 from skylight.evidence import I64, IoBatch, IoLog
 from skylight.infer.host_clock import tick_ns
-from skylight.probe.band_size.cache_parts import spread
-from skylight.probe.cache_size.fill import BLOCK
+from skylight.probe.cache_size.fill import BLOCK, Places
 from skylight.probe.journal.out_of_band import SETTLE_NS
 from skylight.probe.procedure import Steps
 
@@ -36,18 +35,22 @@ BACK_BYTES = 32 << 10
 """From the first block of a pair to the one before it: more than one command reads, less than a track."""
 PHASE = 0.61
 """Where the places lie between those of other steps (`spread`)."""
+FILLED_BYTES = 1 << 30
+"""Filled for reads where zones stand empty: they differ by their angle alone. Chosen: hundreds of tracks."""
 LEAST_WAIT = 0.5
 """Revolutions by which reads have to differ: those from a platter do by one."""
 
 Interval = tuple[float, float]
 
 
-def measured(steps: Steps, rotation_ns: float) -> Interval | None:
+def measured(steps: Steps, places: Places, rotation_ns: float) -> Interval | None:
     """At least and at most what an entry takes, ns; None where that does not show."""
-    where = spread(steps.size, CYCLES, BLOCK, phase=PHASE)
+    where = places.where(CYCLES, BLOCK, PHASE)
     writes = [IoBatch.writes(where[number : number + 1], BLOCK) for number in range(CYCLES)]
     wrote = _paused(steps, "write", writes, rotation_ns)
-    firsts = steps.rng(f"{PAUSED}-pairs").integers(1, steps.size // BACK_BYTES, PAIRS) * BACK_BYTES
+    firsts = steps.rng(f"{PAUSED}-pairs").integers(1, _read_bytes(steps, places) // BACK_BYTES, PAIRS)
+    firsts *= BACK_BYTES
+    steps.written(firsts.astype(np.uint64) - np.uint64(BACK_BYTES), BACK_BYTES + BLOCK)
     reads = [IoBatch.reads([int(first) - BACK_BYTES], BLOCK) for first in firsts]
     read = _paused(
         steps, "read", reads, rotation_ns, [IoBatch.reads([int(first)], BLOCK) for first in firsts]
@@ -56,6 +59,11 @@ def measured(steps: Steps, rotation_ns: float) -> Interval | None:
         return None
     tick = tick_ns(wrote.submit_ns, wrote.complete_ns, read.submit_ns, read.complete_ns)
     return entry_ns(wrote.latency_ns, read.latency_ns, rotation_ns, tick)
+
+
+def _read_bytes(steps: Steps, places: Places) -> int:
+    """Reads go to so much of the target: to all of it, or to a few zones, which have to be filled for them."""
+    return min(steps.size, max(places.zone_bytes, FILLED_BYTES)) if places.zone_bytes else steps.size
 
 
 def _paused(

@@ -106,7 +106,7 @@ class Clean:
     of: int
 
 
-def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int) -> U64:
+def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int, phase: float = 0.0) -> U64:
     """So many places all over zones, `size` bytes each, as `spread`; none is at the start of a zone, where a
     write would be in order, or reaches into the next.
 
@@ -114,8 +114,27 @@ def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int) -> U64
     [4096, 41947136, 104861696, 146804736]
     """
     zones, each = size_bytes // zone_bytes, (zone_bytes - BLOCK) // size
-    zone, place = np.divmod(spread(zones * each, count, 1), np.uint64(each))
+    zone, place = np.divmod(spread(zones * each, count, 1, phase), np.uint64(each))
     return np.asarray(zone * np.uint64(zone_bytes) + np.uint64(BLOCK) + place * np.uint64(size), np.uint64)
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where writes of a target of this size go that a cache is to take; `zone_bytes` is the size of its zones,
+    which writes in order to would not reach the cache, 0 where it has none."""
+
+    size_bytes: int
+    zone_bytes: int = 0
+
+    def where(self, count: int, size: int, phase: float = 0.0) -> U64:
+        """The first so many places for writes of a size: different ones, all over the target."""
+        if size < self.zone_bytes:
+            return out_of_order(self.size_bytes, self.zone_bytes, count, size, phase)
+        return spread(self.size_bytes, count, size, phase)
+
+    def writes(self, first: int, count: int, size: int) -> IoBatch:
+        """Writes to these places, going on from the first so many."""
+        return IoBatch.writes(self.where(first + count, size)[first:], size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +155,11 @@ class Check:
 
     def where(self, count: int, size: int) -> U64:
         """The first so many places of the fill for writes of a size: different ones, all over the drive."""
-        if size < self.zone_bytes:
-            return out_of_order(self.steps.size, self.zone_bytes, count, size)
-        return spread(self.steps.size, count, size)
+        return Places(self.steps.size, self.zone_bytes).where(count, size)
 
     def writes(self, first: int, count: int, size: int) -> IoBatch:
         """Writes to these places, going on from the first so many."""
-        return IoBatch.writes(self.where(first + count, size)[first:], size)
+        return Places(self.steps.size, self.zone_bytes).writes(first, count, size)
 
     def plain(self, writes_an_entry: float) -> bool:
         """Whether nothing has to be asked."""

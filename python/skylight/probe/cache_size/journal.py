@@ -28,13 +28,14 @@ import numpy as np
 from skylight.evidence import F64, IoBatch, IoLog, Stop
 from skylight.infer.host_clock import tick_ns
 from skylight.infer.stalls import MOST, ChangePoint, change_point, entries, usual
-from skylight.probe.band_size.cache_parts import DEPTH, PLACES, spread
+from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.cache_size import entry_time
 from skylight.probe.cache_size.fill import (
     ABOVE,
     BLOCK,
     Check,
     Fill,
+    Places,
     ZoneWaits,
     limit_ns,
     told_bytes,
@@ -153,9 +154,9 @@ class Lone:
 class Quanta:
     """Lone writes of growing size: where they begin to take a quantum more."""
 
-    def __init__(self, steps: Steps) -> None:
+    def __init__(self, steps: Steps, places: Places) -> None:
         """The drive is to be clean."""
-        self._steps = steps
+        self._steps, self._places = steps, places
         self._known: dict[int, Lone] = {}
         self._sizes = 0
 
@@ -163,7 +164,7 @@ class Quanta:
         """Latency of lone writes of `size` bytes."""
         if size not in self._known:
             self._sizes += 1
-            where = spread(self._steps.size, LONE_WRITES, max(size, 1 << 20), phase=self._sizes * 0.137 % 1)
+            where = self._places.where(LONE_WRITES, max(size, 1 << 20), self._sizes * 0.137 % 1)
             self._known[size] = Lone.of(self._steps.run("lone", IoBatch.writes(where, size)))
         return self._known[size]
 
@@ -205,11 +206,6 @@ class Quanta:
         return found is not None and abs(found - size) <= BLOCK
 
 
-def _writes(steps: Steps, first: int, count: int, size: int) -> IoBatch:
-    """Different addresses all over the drive, going on from the first so many."""
-    return IoBatch.writes(spread(steps.size, first + count, size)[first:], size)
-
-
 @dataclass(frozen=True, slots=True)
 class _Pace:
     """What deep writes take on a drive that does not clean: latency, and from entry to entry (ns)."""
@@ -218,11 +214,11 @@ class _Pace:
     entry_ns: float | None
 
 
-def _pace(steps: Steps, name: str, size: int, writes: int) -> _Pace:
+def _pace(steps: Steps, places: Places, name: str, size: int, writes: int) -> _Pace:
     """Measured on a clean drive, and cleaned again: what the fill begins with may reach its end."""
     steps.reset(f"{name}-usual-erase")
     count = writes if size > BLOCK else BLOCK_CALIBRATION
-    log = steps.run(f"{name}-deep-usual", _writes(steps, 0, count, size), depth=DEPTH)
+    log = steps.run(f"{name}-deep-usual", places.writes(0, count, size), depth=DEPTH)
     # Entries may take one of two times, as they catch the next place or miss it: the usual is the longer one.
     return _Pace(float(np.percentile(log.latency_ns, 85)), usual(log.complete_ns))
 
@@ -235,12 +231,13 @@ def _filled(
     `parts` are the size of a write, how many places it takes (0: a block, that may share one) and how many
     such writes there are at most; `pace_writes` how many show the pace of a clean drive. One `Fill` for each
     part."""
-    paces = [_pace(steps, name, size, pace_writes) for size, _, _ in parts]
+    places = Places(steps.size, told_bytes(steps, f"{name}-zones"))
+    paces = [_pace(steps, places, name, size, pace_writes) for size, _, _ in parts]
     state = steps.reset(f"{name}-erase")
     if state is State.UNKNOWN:
         return []
     fills: list[Fill] = []
-    check = Check(steps, name, parts[0][0], state, told_bytes(steps, f"{name}-zones"))
+    check = Check(steps, name, parts[0][0], state, places.zone_bytes)
     for number, ((size, quanta, count), pace) in enumerate(zip(parts, paces, strict=True)):
         count = min(count, steps.size // size * 3 // 4)
         if number == 0 and quanta:
@@ -385,19 +382,20 @@ def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: Cha
 
 def measured(steps: Steps) -> Journal:
     """Runs all of it; the drive is cleaned before each part."""
-    quanta = Quanta(steps)
+    places_of = Places(steps.size, told_bytes(steps, "told-zones"))
+    if places_of.zone_bytes:
+        # What is written is out of order in any zone: from here on none is filled ahead of its writes.
+        steps.written(np.zeros(1, np.uint64), BLOCK)
+    quanta = Quanta(steps, places_of)
     quantum = quanta.quantum()
     if quantum is None:
         return Journal(None, 0.0, 0.0, (), None, None)
     lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
     quantum_ns = two.median_ns - lone.median_ns
-    rate = _rate(steps, quantum)
-    lone_entries = _entries(steps, quantum)
+    rate = _rate(steps, places_of, quantum)
+    lone_entries = _entries(steps, places_of, quantum)
     largest = _largest(steps, quanta, quantum)
     flushed = isinstance(steps, FlushedSteps)
-    if told_bytes(steps, "told-zones"):
-        # What a fill writes is out of order in any zone: from here on none is filled ahead of its writes.
-        steps.written(np.zeros(1, np.uint64), BLOCK)
     large = (largest * quantum, largest, MOST_WRITES)
     fills = _filled(steps, "fill", ((quantum, 1, SMALL_WRITES), large))
     deep = _map_fill(steps, quantum, quantum_ns, sum(fill.writes for fill in fills))
@@ -467,12 +465,12 @@ def _by_larger(
     return *told_apart(fills, larger), larger
 
 
-def _entries(steps: Steps, quantum: int) -> Entries | None:
+def _entries(steps: Steps, places: Places, quantum: int) -> Entries | None:
     """Lone blocks, the first of them read back before more are written, and lone writes of a few quanta where
     entries may be as long; None for a cache that is not on disk."""
     if steps.known.word("cache_medium") != "disk" or steps.reset("entries-erase") is State.UNKNOWN:
         return None
-    io = _writes(steps, 0, LONE_ENTRIES, BLOCK)
+    io = places.writes(0, LONE_ENTRIES, BLOCK)
     first = steps.run("entries-written", io.part(0, READ_BACK))
     back = steps.run("entries-read", IoBatch.reads(io.offset[:READ_BACK], BLOCK))
     more = steps.run("entries-more", io.part(READ_BACK, LONE_ENTRIES))
@@ -481,7 +479,7 @@ def _entries(steps: Steps, quantum: int) -> Entries | None:
     longer = {}
     for quanta in LONG_QUANTA:
         if quanta * quantum <= ENTRY_SURE * most and steps.reset(f"entries-{quanta}-erase"):
-            log = steps.run(f"entries-{quanta}", _writes(steps, 0, LONG_ENTRIES, quanta * quantum))
+            log = steps.run(f"entries-{quanta}", places.writes(0, LONG_ENTRIES, quanta * quantum))
             longer[quanta] = log.complete_ns.astype(np.float64)
     whole_ns, turn_ns = None, steps.known.number("rotation_ns")
     out_of_band = steps.known.get("out_of_band_ns")
@@ -489,11 +487,11 @@ def _entries(steps: Steps, quantum: int) -> Entries | None:
         out_of_band = None  # what FUA adds to a write is not known
     if turn_ns is not None and out_of_band is not None and out_of_band.interval is None:
         steps.reset("paused-erase")
-        whole_ns = entry_time.measured(steps, turn_ns)
+        whole_ns = entry_time.measured(steps, places, turn_ns)
     return Entries(done_ns, back.complete_ns.astype(np.float64), longer, whole_ns)
 
 
-def _rate(steps: Steps, quantum: int) -> Rate | None:
+def _rate(steps: Steps, places: Places, quantum: int) -> Rate | None:
     """What a quantum takes, from entries of fewer and of more; None if all hold as many.
 
     Writes have to be so large that those that wait fill more than one entry: else each entry begins when the
@@ -509,7 +507,7 @@ def _rate(steps: Steps, quantum: int) -> Rate | None:
     paced = []
     for size in sorted(sizes):
         count = max(int(RATE_QUANTA * quantum / size), 2 * DEPTH if size < quantum else FEWEST_ENTRIES + 2)
-        took = _paced(steps, "rate", size, count)
+        took = _paced(steps, places, size, count)
         if took is not None:
             paced.append((-(-took[1] * size // quantum), took[0]))
     if not paced:
@@ -521,9 +519,9 @@ def _rate(steps: Steps, quantum: int) -> Rate | None:
     return Rate(quantum_ns, max(few[1] - few[0] * quantum_ns, 0.0))
 
 
-def _paced(steps: Steps, name: str, size: int, count: int) -> tuple[float, int] | None:
+def _paced(steps: Steps, places: Places, size: int, count: int) -> tuple[float, int] | None:
     """From entry to entry (ns) and writes in one, of entries as full as most; None if there are few."""
-    log = steps.run(name, _writes(steps, 0, count, size), depth=DEPTH)
+    log = steps.run("rate", places.writes(0, count, size), depth=DEPTH)
     done, at = entries(log.complete_ns)
     took, writes = np.diff(done), np.diff(at)
     if len(writes) < FEWEST_ENTRIES:
