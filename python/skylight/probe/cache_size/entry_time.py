@@ -62,7 +62,7 @@ def measured(steps: Steps, places: Places, rotation_ns: float) -> Interval | Non
 
 
 def _read_bytes(steps: Steps, places: Places) -> int:
-    """Reads go to so much of the target: to all of it, or to a few zones, which have to be filled for them."""
+    """Reads go to so much of the target: to all of it, or to a few zones, which are filled for them."""
     return min(steps.size, max(places.zone_bytes, FILLED_BYTES)) if places.zone_bytes else steps.size
 
 

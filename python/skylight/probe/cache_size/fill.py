@@ -120,8 +120,8 @@ def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int, phase:
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where writes of a target of this size go that a cache is to take; `zone_bytes` is the size of its zones,
-    which writes in order to would not reach the cache, 0 where it has none."""
+    """Where writes go that a cache is to take, on a target of this size; `zone_bytes` is the size of zones
+    whose writes in order would not reach the cache, 0 where it has none."""
 
     size_bytes: int
     zone_bytes: int = 0

@@ -3,9 +3,10 @@ until cleaning, and how many places these took at most.
 
 A waiting write of such a drive has an entry of the journal of its own, and a volatile cache hands writes on
 as soon as the medium is free, so what comes before a FLUSH leaves in as many entries as revolutions pass
-while it comes. A long read holds it back: the heads are busy with that until all of a group is in the volatile
-cache, which then leaves as a whole. So each group is a read of what lies in one zone in order, blocks out of
-order in another zone, and a FLUSH. A group has as many blocks as fill one place: more are no closer together.
+while it comes. A long read holds it back: the heads are busy with that until all of a group is in the
+volatile cache, which then leaves as a whole. So each group is a read of what lies in one zone in order,
+blocks out of order in another zone, and a FLUSH. A group has as many blocks as fill one place: more are no
+closer together.
 
 How many places a group takes is bounded by its time. A group that is one write of nearly a quantum takes one
 place; what another group takes longer is time in which places pass the head, each a quantum at least.
@@ -29,34 +30,37 @@ from skylight.probe.procedure import Steps
 
 NAME = "map"
 AREA_BYTES, READ_PART, LEAST_READ_BYTES = 32 << 20, 0.75, 4 << 20
-"""Reads are of so much of a zone, or of all of a smaller one, and each of three quarters of it at most, from
-another place on. Chosen: 24 MiB take a tenth of a second, in which a volatile cache takes 200 blocks and more;
-places that differ by a few tracks let a read end at any angle; and a buffer of a drive holds less than 4 MiB of
-one read."""
+"""Reads are of so much of a zone, or of all of a smaller one, and each of three quarters of it at most,
+from another place on. Chosen: 24 MiB take a tenth of a second, in which a volatile cache takes 200 blocks
+and more; 4 MiB a revolution or more, which no block outlasts; and places that differ by a few tracks let a
+read end at any angle."""
 WRITE_BYTES = 1 << 20
 CYCLES, LOOKS = 48, 8
-"""Groups that show what one place takes, and groups of two queues' blocks that show how fast these are taken.
-Chosen: the median of 48 waits for a place is known to a tenth of a revolution."""
+"""Groups that show what one place takes, and groups of two queues' blocks that show how fast these are
+taken. Chosen: the median of 48 waits for a place is known to a tenth of a revolution."""
 NO_USUAL_NS = 5_000_000_000
-"""What takes so long on a drive that does not clean shows nothing. Chosen: a merge of the map takes a second."""
+"""What takes so long on a drive that is clean shows nothing. Chosen: a merge of the map takes a second."""
 ASIDE, HELD_DEPTH = 2, 3
-"""Commands at a time: a read and one other; in the fill two others, as one write in some hundreds is late, and
-those behind it would come when the read has ended. Not more: the next group's would leave with this one."""
+"""Commands at a time: a read and one other; in the fill two others, as one write in some hundreds is late,
+and those behind it would come when the read has ended. Not more: the next group's would leave with this
+one."""
 ONE_PART = 0.9
 """Of a quantum, what takes one place for sure: its size is known to a few per cent."""
 LATE = 8.0
-"""Times the median, what a block takes that waits for the medium. Chosen: a volatile cache takes one in half a
-millisecond at most, and a read is long."""
+"""Times the median, what a block takes that waits for the medium. Chosen: a volatile cache takes one in half
+a millisecond at most, and a read takes a hundred times as long."""
 HELD = 0.9
 """Of a read's time, that in which the blocks of a group come: some reads end sooner."""
 GROUPS = 100
-"""A group is at most such a part of all blocks so far, so cleaning is found to half a per cent. Chosen: what
-lies behind a watermark is divided out by a number that leaves less room than one per cent at one end."""
+"""A group is at most such a part of all blocks so far, so cleaning is found to half a per cent. Chosen:
+what lies behind a watermark is divided out by a number that leaves less room than one per cent at one
+end."""
 PIECE_GROUPS, PIECES = 4, 16
-"""So many groups at least, and such a part of all blocks so far, come before the drive is asked for its zones."""
+"""So many groups at least, and such a part of all blocks so far, come before the drive is asked for its
+zones."""
 AROUND = 2
-"""A group that is slow while the median of it and of so many before and behind it is not met a merge of the map
-or an outlier."""
+"""A group that is slow while the median of it and of so many before and behind it is not met a merge of the
+map or an outlier."""
 MOST_SUM = 3.0
 """Times what counts as slow that one group may count: no single one may decide."""
 
@@ -166,8 +170,8 @@ class Blocks:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """On a drive that does not clean: bytes of a read, how many blocks come during it, and what a group of one
-    place takes (ns)."""
+    """On a drive that does not clean: bytes of a read, blocks of a group that comes during it, and what a
+    group of one place takes (ns)."""
 
     read_bytes: int
     group: int
