@@ -21,11 +21,11 @@ from skylight.probe import forced_writes
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
 from skylight.probe.journal.entry_space import Footprints, Run
-from skylight.probe.journal.measure import Bench, Many, Runs, find_out_of_band
+from skylight.probe.journal.measure import Bench, Runs, find_out_of_band
+from skylight.probe.journal.merges import Many, Merges
 from skylight.probe.journal.out_of_band import FLASH_NS, judge_flash, refined_turn, saw
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.verdict import (
-    Merges,
     Quantum,
     Seen,
     _merge_findings,
