@@ -161,6 +161,45 @@ def test_a_few_short_stalls_may_be_the_arm(writes: int, turns: float, said: bool
     assert every.known == said and (not said or every.value == 153)
 
 
+@pytest.mark.parametrize(
+    ("stalls", "said"),
+    [
+        ("merges", True),
+        ("places", False),  # after half as many: where the log goes on elsewhere
+        ("both", False),
+        ("none", False),
+    ],
+)
+def test_writes_of_two_quanta_tell_few_merges_from_places_of_the_log(stalls: str, said: bool) -> None:
+    rotation_ns, every = 6_000_000, 153
+    latency_ns = np.full(4 * every + 20, 4 * rotation_ns, np.int64)
+    latency_ns[every - 1 :: every] += 2 * rotation_ns
+    slow = latency_ns > 5 * rotation_ns
+    long_ns = np.full(2 * every + 1, 5 * rotation_ns, np.int64)
+    if stalls in ("merges", "both"):
+        long_ns[every - 1 :: every] += 2 * rotation_ns
+    if stalls in ("places", "both"):
+        long_ns[(every - 1 + every * np.arange(4)) // 2] += 2 * rotation_ns
+    merges = Merges(latency_ns, latency_ns.copy(), rare_period(slow), len(slow), int(slow.sum()))
+    merges.long_ns = long_ns
+    found, _ = _merge_findings(Seen(Footprints("disk", float(rotation_ns)), merges=merges))
+    assert found.known == said
+
+
+def test_a_write_that_begins_amid_its_place_lost_no_whole_revolution(rng: np.random.Generator) -> None:
+    """A drive that needs no start of a track: what comes late takes a revolution from there (host-aware, seed
+    98605), and one in twenty, in time, a good half of that."""
+    rotation_ns = 10_000_000
+    latency_ns = np.full(4_000, 1.04 * rotation_ns)
+    latency_ns[rng.permutation(4_000)[:240]] = 0.48 * rotation_ns
+    latency_ns[155::156] = 3.58 * rotation_ns
+    first = (latency_ns + rng.normal(0, 0.005 * rotation_ns, 4_000)).astype(np.int64)
+    slow = first > 3 * rotation_ns
+    merges = Merges(first, first.copy(), rare_period(slow), 4_000, int(slow.sum()))
+    _, cost = _merge_findings(Seen(Footprints("disk", float(rotation_ns)), merges=merges))
+    assert isinstance(cost.value, int) and abs(cost.value / rotation_ns - 3.1) < 0.05
+
+
 class OrderOfSteps:
     """Steps that keep the order in which they are asked for."""
 

@@ -10,13 +10,13 @@ Source: Skylight (FAST '15), section 4.3 (the 240th write of Figures 4 and 5).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from skylight.evidence import F64, I64, Bools, IoLog, Stop
 from skylight.infer.robust import BOOTSTRAP_SEED, share
-from skylight.infer.stalls import MOST_CHANCE, RarePeriod, before_stalls, rare_period, slow_ones
+from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
 from skylight.probe.journal.findings import MERGE_RIGHT
 
 RESAMPLES = 100
@@ -29,8 +29,7 @@ ARRIVED_TURNS = 0.1
 """What a write takes beyond a revolution that begins amid its place and ends where it began: what a command
 takes by itself. Chosen: a millisecond of a common drive."""
 FEWEST_PLAIN = 3
-TALL = 0.5
-"""Of the longest stall, the least that is one of its kind. Chosen: merges write as much each time."""
+"""Writes of a middle; of fewer the level of all counts."""
 # A stall so short may be the arm's way to where the log goes on, say on the next surface: that it comes after
 # a whole number of entries so many times is chance, and less of one the more there are.
 ARM_TURNS, ARM_HITS = 3.0, 5
@@ -119,29 +118,14 @@ def merges_of(many: Sequence[Many], rotation_ns: float | None, long: IoLog | Non
     if not len(again) or not many[-1].erased:  # it went on where the first left off
         whole = np.concatenate([first, again])
         slow = slow_ones(whole, rotation_ns)
-        return Merges(whole, np.empty(0, np.int64), _period(whole, slow), len(whole), int(slow.sum()))
+        return Merges(whole, np.empty(0, np.int64), rare_period(slow), len(whole), int(slow.sum()))
     count = min(len(first), len(again))
     first, again = first[:count], again[:count]
     one, other = slow_ones(first, rotation_ns), slow_ones(again, rotation_ns)
     both = one & other
-    found = Merges(first, again, _period(first, both, one), count, int(both.sum()))
+    found = Merges(first, again, rare_period(both, one), count, int(both.sum()))
     found.long_ns = None if long is None else long.latency_ns
     return found
-
-
-def _period(latency_ns: I64, slow: Bools, known_slow: Bools | None = None) -> RarePeriod | None:
-    """The period of the stalls; where they have none, that of the longest: merges last much longer than what
-    other stalls a drive has, and alike."""
-    found = rare_period(slow, known_slow)
-    if found is not None or not slow.any():
-        return found
-    tall = latency_ns >= np.median(latency_ns) + TALL * (latency_ns[slow].max() - np.median(latency_ns))
-    if not np.any(slow & ~tall):
-        return None
-    found = rare_period(slow & tall, None if known_slow is None else known_slow & tall)
-    if found is None or 2 * found.chance > MOST_CHANCE:  # that was a second look
-        return None
-    return replace(found, chance=2 * found.chance)
 
 
 def caught_level_ns(merges: Merges, rotation_ns: float) -> tuple[float, bool]:
@@ -184,7 +168,7 @@ def _undelayed(latency_ns: F64, level_ns: float, rotation_ns: float | None) -> f
     arrived = np.abs(latency_ns / rotation_ns - 1 - ARRIVED_TURNS / 2) <= ARRIVED_TURNS / 2
     plain = ~arrived | (np.abs(beyond - turns) < EARLY_TURNS)
     if np.count_nonzero(plain) < FEWEST_PLAIN:
-        plain = np.ones(len(plain), np.bool_)
+        return level_ns
     return float(np.median((latency_ns - turns * rotation_ns)[plain]))
 
 
