@@ -60,6 +60,7 @@ LARGEST_QUANTUM = 16 << 20
 LEAST_STEP = 0.06  # of a lone write's latency: a quantum is a good part of a revolution
 EDGE = 0.10  # how far from a quantum that is known its edge is looked for
 CLEAR = 5.0  # standard errors between one quantum and two
+SAME_ERRORS = 2.0  # standard errors within which two times are the same, by twenty to one
 MOST_QUANTA, ENTRY_SLACK = 64, 0.85
 LARGEST_WRITE = 32 << 20
 
@@ -188,7 +189,8 @@ class Quanta:
             found = self.edge(low, high) if high - low > BLOCK else None
             # A drive that begins to write amid an entry shows no edges in lone writes; then the known one has
             # to do.
-            return found if found is not None and low < found < high - BLOCK else round(known)
+            shown = found is not None and low < found < high - BLOCK and self._plain(found, known, low)
+            return found if shown else round(known)
         size = 2 * BLOCK
         while size <= LARGEST_QUANTUM:
             first, here = self.lone(BLOCK), self.lone(size)
@@ -198,6 +200,13 @@ class Quanta:
                 return found if found is not None and self._is_edge(2 * found) else None
             size *= 2
         return None
+
+    def _plain(self, found: int, known: float, low: int) -> bool:
+        """Whether an edge is surer than the one that is known: what lies between both takes as long as `low`,
+        where it is to be short, and plainly longer, where it is to be long."""
+        short, other = self.lone(low), self.lone(max(found, round(known) // BLOCK * BLOCK))
+        longer_ns, errors_ns = other.median_ns - short.median_ns, other.error_ns + short.error_ns
+        return longer_ns < SAME_ERRORS * errors_ns if found >= known else longer_ns > CLEAR * errors_ns
 
     def _is_edge(self, size: int) -> bool:
         """Whether the second quantum ends where twice the first does."""
