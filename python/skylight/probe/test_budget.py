@@ -27,9 +27,9 @@ SLOW_SHARE = 1 / 8
 minutes, as a set-associative cache does, must not end it."""
 
 LONE_PIECE, LONE_SHARE = 64, 1 / 2
-"""So many lone commands go together however slow one was, in a piece that ends at the first that takes its part
-of that share of what is left. Chosen: commands in a queue would wait for each other when it ends, lone ones
-do not; and after one write that waited for hours each would be a piece of its own."""
+"""So many lone commands go together however slow one was, in a piece that ends at the first that takes its
+part of that share of what is left. Chosen: commands in a queue would wait for each other when it ends, lone
+ones do not; and after one write that waited for hours each would be a piece of its own."""
 
 SLOW_MARGIN = 2
 """How many times as long as the slowest so far the next commands of a slow drive may take. Chosen: a longer
@@ -103,8 +103,10 @@ class Bound:
 
     def _growth(self, io: IoBatch) -> float:
         """How many times as long as the slow ones so far the next commands may take for being larger: a drive
-        that cleans before each part of a write takes four times as long for four times the data."""
-        return max(1.0, float(io.size.max(initial=0)) / self._slow_bytes) if self._slow_bytes else 1.0
+        that cleans before each part of a write takes four times as long for four times the data. No read
+        waits for that."""
+        largest = float(io.size.max(initial=0, where=io.op != int(Op.READ)))
+        return max(1.0, largest / self._slow_bytes) if self._slow_bytes else 1.0
 
     def _kept_back_ns(self, growth: float) -> float:
         """Device time that is kept for one command more."""
