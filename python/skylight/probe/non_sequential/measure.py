@@ -104,11 +104,13 @@ class Seen:
 
     def _without_lone(self, whole: Spell, is_slow: Bools) -> Spell:
         """A spell without the single slow writes at its head that lie `PACES` times as far from the next as
-        slow writes in it usually do: commands that hung shortly before it."""
+        slow writes in it usually do: commands that hung shortly before it. Not where there are as many as
+        make a spell: each waited for a zone whose cleaning freed space for many writes."""
         at = whole.first + np.flatnonzero(is_slow[whole.first : whole.end])
         gaps, lone = np.diff(at), 0
         while len(at) - lone > LEAST_SLOW and gaps[lone] > PACES * np.median(gaps):
             lone += 1
+        lone = 0 if lone >= LEAST_SLOW else lone
         first = int(at[lone]) if lone else whole.first
         return Spell(first, whole.end, int(self.latency_ns[first : whole.end].sum()))
 
