@@ -155,6 +155,20 @@ def test_single_waits_again_and_again_are_a_spell() -> None:
     assert non_sequential._cache(seen, seen.spell, rows).value == 5_000 * sustained.WRITE_BYTES
 
 
+def test_single_waits_before_many_in_a_row_are_of_the_spell() -> None:
+    """Twelve zones are cleaned one by one, for 340 writes each, before the drive waits at every write."""
+    latency = np.full(9_200, 15 * MS, np.int64)
+    latency[5_000:9_080:340] = 11_000 * MS
+    latency[9_080:9_110] = 11_500 * MS
+    seen = seen_of(latency)
+    assert seen.spell is not None
+    assert seen.spell.first == 5_000
+    latency[5_000:8_000] = 15 * MS  # the last three alone may have hung
+    seen = seen_of(latency)
+    assert seen.spell is not None
+    assert seen.spell.first == 9_080
+
+
 def test_a_spell_is_not_over_before_it_could_go_on() -> None:
     latency = np.full(9_000, 9 * MS, np.int64)
     for first in range(5_000, 8_000, 304):
