@@ -97,6 +97,20 @@ class Stretch:
         return Stretch(start, length // cell * cell, cell)
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time in which bands were cleaned: s, bands, and in how many pauses."""
+
+    work_s: float
+    bands: float
+    pauses: int
+
+
+def bands_of(spans: list[Span]) -> int:
+    """Bands that were finished in these times."""
+    return int(sum(each.bands for each in spans))
+
+
 @dataclass(slots=True)
 class Progress:
     """How cleaning went on at a place: after each pause the time that it worked so far (s) and which cells
@@ -138,12 +152,6 @@ class Progress:
         return [(number + 1, cells) for number, cells in enumerate(short) if cells > least]
 
     @property
-    def timed_pauses(self) -> int:
-        """Pauses from the first band that was finished to the last look: those whose time counts."""
-        finished = self.finished
-        return len(self.work_s) - 1 - finished[0][0] if finished else 0
-
-    @property
     def band_bytes(self) -> int:
         """Length of a band, from those that were finished one by one; 0 if none but the first was whole."""
         stepped = [cells for _, cells in self.finished]
@@ -151,22 +159,30 @@ class Progress:
         last = max(stepped[1:], default=0)
         return round(float(np.mean(whole)) * self.cell) if last in whole else 0
 
-    def band_s(self) -> tuple[float, int] | None:
-        """Time for a band, s, and the number of bands it is from."""
+    def spans(self) -> list[Span]:
+        """From the first band that was finished to the last, and from that to the end of a long pause; none
+        if too few bands were finished, or all were clean before the long pause ended."""
         finished = self.finished
         if len(finished) < STEPPED - self.long or not self.band_bytes:
-            return None
+            return []
         first, last = finished[0][0], finished[-1][0]
-        begun_s = (self.work_s[first - 1] + self.work_s[first]) / 2
-        bands = len(finished) - 1
+        begun_s, last_s = ((self.work_s[at - 1] + self.work_s[at]) / 2 for at in (first, last))
+        stepped = Span(last_s - begun_s, len(finished) - 1, last - first)
         if not self.long:
-            return ((self.work_s[last - 1] + self.work_s[last]) / 2 - begun_s) / bands, bands
+            return [stepped]
         if np.count_nonzero(~self.home[-1]) * self.cell < self.band_bytes / 2:
-            return None  # all was clean before the pause ended, no one knows when
+            return []  # all was clean before the pause ended, no one knows when
         # What is left over of whole bands is a part of one, which took as long.
         more = self.more[-1] * self.cell / self.band_bytes
-        bands += math.ceil(more - SOME_PART - more * LENGTH_TO * self.cell / self.band_bytes)
-        return (self.work_s[-1] - begun_s) / (bands + BEGUN), bands
+        bands = math.ceil(more - SOME_PART - more * LENGTH_TO * self.cell / self.band_bytes)
+        return [stepped, Span(self.work_s[-1] - last_s, bands + BEGUN, len(self.work_s) - 1 - last)]
+
+    def band_s(self) -> tuple[float, int] | None:
+        """Time for a band, s, and the number of bands it is from."""
+        spans = self.spans()
+        if not spans:
+            return None
+        return sum(each.work_s for each in spans) / sum(each.bands for each in spans), bands_of(spans)
 
 
 def measure(ground: Ground, idle_s: float, one_s: float, seen: dict[int, Progress]) -> None:
