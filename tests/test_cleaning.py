@@ -24,7 +24,16 @@ from skylight.probe.cleaning.half_band import MOST_OUT_PAUSES, Span
 from skylight.probe.cleaning.idle_by_bands import fit
 from skylight.probe.cleaning.rate import BEGUN, ORDER, Round, places
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
-from skylight.probe.cleaning.trials import Controls, Ground, Search, Trial, bracket, most_stay_late
+from skylight.probe.cleaning.trials import (
+    MORE_LOOKS,
+    Controls,
+    Ground,
+    Search,
+    Trial,
+    bracket,
+    look_again,
+    most_stay_late,
+)
 from skylight.probe.cleaning.verdict import Seen, _band, _waited
 from skylight.probe.known_state import State
 from skylight.probe.scoring import score
@@ -366,6 +375,28 @@ def test_a_part_of_a_band_takes_as_long_in_a_long_pause(end: int) -> None:
 def test_a_look_that_errs_finishes_no_band() -> None:
     """Three cells that seem home are no part of a band."""
     assert [cells for _, cells in progress_of([0, 20, 3, 20, 1, 20], [0.5] * 6, 80).finished] == [20, 20, 20]
+
+
+@pytest.mark.parametrize("flash", [False, True])
+def test_single_blocks_are_looked_at_again_where_others_delay_looks(flash: bool) -> None:
+    """A fifth of all looks are late by more than a revolution; every other block is home."""
+    rng, at_home = np.random.default_rng(3), np.arange(400) % 2 == 0
+
+    class Steps:
+        block_bytes = 4096
+
+        def run(self, _: str, io: IoBatch, **__: object) -> IoLog:
+            plain_ns = np.where(at_home, 8e6, 1e6 if flash else 16e6)
+            took = np.full(len(io), 8_000_000, np.uint64)
+            took[1::2] = (plain_ns + 20e6 * (rng.random(len(at_home)) < 0.2)).astype(np.uint64)
+            return IoLog(io.op, io.offset, io.size, np.zeros(len(io), np.uint64), took)
+
+    ground = Ground(cast(Any, Steps()), flash, False, 8e6, noisy=True).lone
+    marks = np.arange(1, 401, dtype=np.uint64) << np.uint64(20)
+    once = ground.home(ground.steps.run("look", ground.looks(marks)))
+    assert np.mean(once != at_home) == pytest.approx(0.1, abs=0.03)
+    again = look_again(ground, "look-again", marks, once, MORE_LOOKS)
+    assert np.mean(again != at_home) < 0.02
 
 
 @pytest.mark.parametrize("late_s", [-0.2, 0.0, 0.2])

@@ -28,7 +28,18 @@ from numpy.typing import NDArray
 
 from skylight.evidence import U64, IoBatch, IoLog, Op
 from skylight.probe.cleaning.rate import BEGUN, longest_band
-from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, clear, copies_of, joined, without_first
+from skylight.probe.cleaning.trials import (
+    GIB,
+    KIB,
+    MIB,
+    MORE_LOOKS,
+    Ground,
+    clear,
+    copies_of,
+    joined,
+    look_again,
+    without_first,
+)
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.flushed import TELLING_TURNS
 from skylight.probe.forced_writes import ForcedWrites
@@ -200,7 +211,7 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         name = f"{HALF}{place}-{shorter + 1}"
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
-        writes = stretch.writes(ground.block, ground.copies)
+        writes = stretch.writes(ground.block)
         if isinstance(steps, ForcedWrites):  # of these few wait together where the queue is short
             log = steps.plain.run(f"{name}-write", writes, depth=DEPTH)
             _written_out(ground, name, log, idle_s)
@@ -211,8 +222,8 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         else:
             steps.run(f"{name}-write", joined(writes, flush), depth=DEPTH)
         params = {"cell": stretch.cell, "place": place}
-        log = steps.run(f"{name}-look-0", ground.looks(stretch.blocks), params=params)
-        home = ground.home(log)
+        log = steps.run(f"{name}-look-0", ground.lone.looks(stretch.blocks), params=params)
+        home = _home(ground, f"{name}-look-again", stretch, log)
         seen[place] = Progress(stretch.cell, ground.flash, [0.0], [home])
         if np.count_nonzero(home) <= FEW_HOME * len(home):
             _watch(ground, name, stretch, seen[place], idle_s, one_s)
@@ -259,7 +270,14 @@ def _pause(
     steps.run(f"{name}-anchor", IoBatch.reads([anchor], ground.block))
     pause_s = idle_s + work_s
     steps.pause(f"{name}-pause", pause_s)
-    look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), ground.looks(stretch.blocks))
+    look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), ground.lone.looks(stretch.blocks))
     log = steps.run(f"{name}-look", look, params={"pause_s": pause_s, "idle_s": idle_s})
     waited_s = max(0.0, float(log.latency_ns[0]) - ground.rotation_ns / 2) / 1e9
-    progress.add(pause_s - idle_s + waited_s, ground.home(without_first(log)), long=name.endswith("-long"))
+    home = _home(ground, f"{name}-look-again", stretch, without_first(log))
+    progress.add(pause_s - idle_s + waited_s, home, long=name.endswith("-long"))
+
+
+def _home(ground: Ground, again: str, stretch: Stretch, log: IoLog) -> Bools:
+    """Which cells are home; on a drive that others use they are looked at again."""
+    lone = ground.lone
+    return look_again(lone, again, stretch.blocks, lone.home(log), MORE_LOOKS if ground.noisy else 0)
