@@ -14,7 +14,7 @@ import pytest
 from skylight import _native
 from skylight.engines.conditions import DRAWN, conditions_text
 from skylight.engines.sim import SimEngine, read_profile
-from skylight.evidence import Evidence, IoBatch, IoLog, Op, TargetFacts
+from skylight.evidence import Bools, Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
@@ -393,9 +393,13 @@ def test_single_blocks_are_looked_at_again_where_others_delay_looks(flash: bool)
 
     ground = Ground(cast(Any, Steps()), flash, False, 8e6, noisy=True).lone
     marks = np.arange(1, 401, dtype=np.uint64) << np.uint64(20)
-    once = ground.home(ground.steps.run("look", ground.looks(marks)))
+
+    def look() -> Bools:
+        return ground.home(ground.steps.run("look", ground.looks(marks)))
+
+    once = look()
     assert np.mean(once != at_home) == pytest.approx(0.1, abs=0.03)
-    again = look_again(ground, "look-again", marks, once, MORE_LOOKS)
+    again = look_again(once, MORE_LOOKS, look, flash=flash)
     assert np.mean(again != at_home) < 0.02
 
 

@@ -12,7 +12,8 @@ Behind a volatile cache that ignores FLUSH the drive is left to write the stretc
 short for cleaning to begin: a read around each write would bring it out alone, and what lies in many entries
 takes longer to gather.
 
-A cell is looked at by a lone block between two that were never written; it stands for one of the chunks.
+A cell is looked at by its first chunk, between two blocks that were never written. Of a lazy drive one of its
+chunks is a lone block instead (`Stretch.writes`), which few others are looked at between.
 
 Invariant: a stretch of which some is home before the first pause did not fit into the cache, and is halved.
 Source: Skylight (FAST '15), section 4.5, Figure 11 (a band half of which was rewritten).
@@ -27,6 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import U64, IoBatch, IoLog, Op
+from skylight.infer import cached_or_native
 from skylight.probe.cleaning.rate import BEGUN, longest_band
 from skylight.probe.cleaning.trials import (
     GIB,
@@ -55,7 +57,9 @@ STEPS = 14
 STEPPED = 3  # bands finished one by one; some may be a part of one
 LONG_BANDS, LEFT_BANDS, LEFT_PART = 12.0, 1.5, 0.7
 MOST_AGAINST_ONE = 1.4  # times a band with one block, for how many a long pause is meant to clean
-FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.8
+FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.9
+"""Of the cells of a stretch, how many home at once are misread; and of the most that went home at once, from
+how many on it is a part of a band, and a whole one: but for one misread cell of ten. Chosen."""
 LENGTH_TO = 0.35  # of a cell: how well the mean length of a few bands is known
 FEWEST_CELLS = 3  # that one look hides or feigns
 OUT_PAUSE, OUT_PAUSE_S, MOST_OUT_PAUSES = 0.4, 2.0, 256
@@ -89,6 +93,16 @@ class Stretch:
         both = joined(others, marks)
         order = np.argsort(both.offset, kind="stable")
         return IoBatch(both.op[order], both.offset[order], both.size[order])
+
+    @property
+    def chunks(self) -> U64:
+        """Every other chunk, from the second on."""
+        return np.arange(CHUNK, self.length, 2 * CHUNK, dtype=np.uint64) + np.uint64(self.start)
+
+    @property
+    def firsts(self) -> U64:
+        """The first of the chunks of each cell."""
+        return self.chunks[:: self.cell // (2 * CHUNK)]
 
     @property
     def blocks(self) -> U64:
@@ -211,7 +225,7 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         name = f"{HALF}{place}-{shorter + 1}"
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
-        writes = stretch.writes(ground.block)
+        writes = IoBatch.writes(stretch.chunks, CHUNK)
         if isinstance(steps, ForcedWrites):  # of these few wait together where the queue is short
             log = steps.plain.run(f"{name}-write", writes, depth=DEPTH)
             _written_out(ground, name, log, idle_s)
@@ -222,7 +236,7 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         else:
             steps.run(f"{name}-write", joined(writes, flush), depth=DEPTH)
         params = {"cell": stretch.cell, "place": place}
-        log = steps.run(f"{name}-look-0", ground.lone.looks(stretch.blocks), params=params)
+        log = steps.run(f"{name}-look-0", _looks(ground, stretch), params=params)
         home = _home(ground, f"{name}-look-again", stretch, log)
         seen[place] = Progress(stretch.cell, ground.flash, [0.0], [home])
         if np.count_nonzero(home) <= FEW_HOME * len(home):
@@ -270,14 +284,34 @@ def _pause(
     steps.run(f"{name}-anchor", IoBatch.reads([anchor], ground.block))
     pause_s = idle_s + work_s
     steps.pause(f"{name}-pause", pause_s)
-    look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), ground.lone.looks(stretch.blocks))
+    look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), _looks(ground, stretch))
     log = steps.run(f"{name}-look", look, params={"pause_s": pause_s, "idle_s": idle_s})
     waited_s = max(0.0, float(log.latency_ns[0]) - ground.rotation_ns / 2) / 1e9
     home = _home(ground, f"{name}-look-again", stretch, without_first(log))
     progress.add(pause_s - idle_s + waited_s, home, long=name.endswith("-long"))
 
 
+def _looks(ground: Ground, stretch: Stretch) -> IoBatch:
+    """Looks at a chunk of each cell."""
+    return cached_or_native.looks(
+        stretch.firsts,
+        ground.block,
+        flash=ground.flash,
+        backwards=ground.backwards,
+        count=CHUNK // ground.block,
+    )
+
+
 def _home(ground: Ground, again: str, stretch: Stretch, log: IoLog) -> Bools:
-    """Which cells are home; on a drive that others use they are looked at again."""
-    lone = ground.lone
-    return look_again(lone, again, stretch.blocks, lone.home(log), MORE_LOOKS if ground.noisy else 0)
+    """Which cells are home; on a drive that others use they are looked at again. A look takes as much longer
+    than one at a block as a chunk takes to pass, wherever it lies."""
+    passing_ns = round(CHUNK * 1e9 / float(np.mean(ground.bytes_a_second)))
+
+    def home(looked: IoLog) -> Bools:
+        looked_ns = cached_or_native.look_ns(looked) - passing_ns
+        return cached_or_native.at_home(looked_ns, ground.rotation_ns, flash=ground.flash)
+
+    def look() -> Bools:
+        return home(ground.steps.run(again, _looks(ground, stretch)))
+
+    return look_again(home(log), MORE_LOOKS if ground.noisy else 0, look, flash=ground.flash)

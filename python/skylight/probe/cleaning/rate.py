@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import U64, IoBatch
+from skylight.evidence import U64, Bools, IoBatch
 from skylight.probe.cleaning.trials import (
     INSIDE,
     MIB,
@@ -180,7 +180,11 @@ def _round(ground: Ground, number: int, marks: U64, times_s: tuple[float, float]
     waited_s = max(0.0, float(log.latency_ns[0]) - ground.rotation_ns / 2) / 1e9
     # Other clients delay a fifth of the looks, also where the baseline met none of them.
     times = MORE_LOOKS if ground.noisy else int(not ground.flash)
-    home = look_again(lone, f"{name}-look-again", marks, lone.home(without_first(log)), times)
+
+    def look() -> Bools:
+        return lone.home(steps.run(f"{name}-look-again", lone.looks(marks), params=params))
+
+    home = look_again(lone.home(without_first(log)), times, look, flash=ground.flash)
     seen = Round(name, home, pause_s, waited_s, idle_s, before)
     _clear(ground, number, seen)
     return seen

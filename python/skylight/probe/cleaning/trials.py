@@ -208,13 +208,12 @@ def clear(ground: Ground, name: str, rest_s: float) -> None:
         ground.steps.pause(f"{name}-rest", rest_s)
 
 
-def look_again(ground: Ground, name: str, marks: U64, home: Bools, times: int) -> Bools:
-    """Which lone blocks are home if they are looked at so many times more. What is home stays home: a slow
-    look hides that where the cache is on the disk, and feigns it where it is flash."""
+def look_again(home: Bools, times: int, look: Callable[[], Bools], *, flash: bool) -> Bools:
+    """What is home if it is looked at so many times more. What is home stays home: a slow look hides that
+    where the cache is on the disk, and feigns it where it is flash."""
     for _ in range(times):
-        if home.any() if ground.flash else not home.all():
-            looked = ground.home(ground.steps.run(name, ground.looks(marks)))
-            home = home & looked if ground.flash else home | looked
+        if home.any() if flash else not home.all():
+            home = home & look() if flash else home | look()
     return home
 
 
