@@ -14,16 +14,26 @@ import pytest
 from skylight import _native
 from skylight.engines.conditions import DRAWN, conditions_text
 from skylight.engines.sim import SimEngine, read_profile
-from skylight.evidence import Evidence, IoBatch, IoLog, Op, TargetFacts
+from skylight.evidence import Bools, Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe import forced_writes
 from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half_band
-from skylight.probe.cleaning.half_band import MOST_OUT_PAUSES
+from skylight.probe.cleaning.half_band import MOST_OUT_PAUSES, Span
+from skylight.probe.cleaning.idle_by_bands import fit
 from skylight.probe.cleaning.rate import BEGUN, ORDER, Round, places
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
-from skylight.probe.cleaning.trials import Controls, Ground, Search, Trial, bracket, most_stay_late
+from skylight.probe.cleaning.trials import (
+    MORE_LOOKS,
+    Controls,
+    Ground,
+    Search,
+    Trial,
+    bracket,
+    look_again,
+    most_stay_late,
+)
 from skylight.probe.cleaning.verdict import Seen, _band, _waited
 from skylight.probe.known_state import State
 from skylight.probe.scoring import score
@@ -365,6 +375,56 @@ def test_a_part_of_a_band_takes_as_long_in_a_long_pause(end: int) -> None:
 def test_a_look_that_errs_finishes_no_band() -> None:
     """Three cells that seem home are no part of a band."""
     assert [cells for _, cells in progress_of([0, 20, 3, 20, 1, 20], [0.5] * 6, 80).finished] == [20, 20, 20]
+
+
+@pytest.mark.parametrize("flash", [False, True])
+def test_single_blocks_are_looked_at_again_where_others_delay_looks(flash: bool) -> None:
+    """A fifth of all looks are late by more than a revolution; every other block is home."""
+    rng, at_home = np.random.default_rng(3), np.arange(400) % 2 == 0
+
+    class Steps:
+        block_bytes = 4096
+
+        def run(self, _: str, io: IoBatch, **__: object) -> IoLog:
+            plain_ns = np.where(at_home, 8e6, 1e6 if flash else 16e6)
+            took = np.full(len(io), 8_000_000, np.uint64)
+            took[1::2] = (plain_ns + 20e6 * (rng.random(len(at_home)) < 0.2)).astype(np.uint64)
+            return IoLog(io.op, io.offset, io.size, np.zeros(len(io), np.uint64), took)
+
+    ground = Ground(cast(Any, Steps()), flash, False, 8e6, noisy=True).lone
+    marks = np.arange(1, 401, dtype=np.uint64) << np.uint64(20)
+
+    def look() -> Bools:
+        return ground.home(ground.steps.run("look", ground.looks(marks)))
+
+    once = look()
+    assert np.mean(once != at_home) == pytest.approx(0.1, abs=0.03)
+    again = look_again(once, MORE_LOOKS, look, flash=flash)
+    assert np.mean(again != at_home) < 0.02
+
+
+@pytest.mark.parametrize("late_s", [-0.2, 0.0, 0.2])
+def test_half_written_bands_show_how_far_off_the_idle_time_is(late_s: float) -> None:
+    """Six short pauses and a long one at places where a band takes 0.8, 1.0 and 1.2 s: each pause seems to
+    hold `late_s` more work than it does."""
+    places = [
+        [Span(2 * band_s + 6 * late_s, 2, 6), Span((12 + BEGUN) * band_s + late_s, 12 + BEGUN, 1)]
+        for band_s in (0.8, 1.0, 1.2)
+    ]
+    unsure = fit(places, 0.25)
+    assert unsure.band_s == pytest.approx(1.0, abs=0.02)
+    assert 0.0 < unsure.apart_s < 0.05
+    as_it_is = fit(places, 0.0)
+    assert as_it_is.apart_s == pytest.approx(0.0, abs=1e-9)
+    assert (as_it_is.band_s - 1.0) * late_s >= 0.0
+    assert abs(as_it_is.band_s - 1.0) >= 0.1 * abs(late_s)
+
+
+def test_without_a_long_pause_the_idle_time_stays_unknown() -> None:
+    """Two bands in four pauses, of 0.25 s more or less work each: half a second of two."""
+    found = fit([[Span(2.0, 2, 4)]] * 3, 0.25)
+    assert found.band_s == pytest.approx(1.0, abs=0.05)
+    assert found.apart_s == pytest.approx(0.5, abs=0.1)
 
 
 @pytest.mark.parametrize(("late_counts", "known"), [(True, True), (False, False)])

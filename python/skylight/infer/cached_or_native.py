@@ -31,22 +31,26 @@ DISK_TURNS = 1.5
 FLASH_TURNS = 0.5
 
 
-def looks(blocks: ArrayLike, block_bytes: int, *, flash: bool, backwards: bool = False) -> IoBatch:
-    """An approach and a look for each block (byte offsets, each at least three blocks from either end).
+def looks(
+    blocks: ArrayLike, block_bytes: int, *, flash: bool, backwards: bool = False, count: int = 1
+) -> IoBatch:
+    """An approach and a look for each block (byte offsets, each at least three blocks from either end), or
+    for each `count` blocks in a row that were written together.
 
     `backwards`, the approach begins behind what is looked at, so that what a drive reads ahead of it is not
     what is asked for next; a block at its native place still has to wait nearly a revolution."""
     at = np.ascontiguousarray(blocks, np.uint64)
-    one = np.uint64(block_bytes)
+    one, behind = np.uint64(block_bytes), np.uint64(count * block_bytes)
     offset = np.empty(2 * len(at), np.uint64)
     size = np.full(2 * len(at), block_bytes, np.uint32)
     if flash:
         offset[0::2], offset[1::2] = at - one, at
+        size[1::2] = count * block_bytes
     else:
         offset[0::2], offset[1::2] = at - one - one, at - one
-        size[1::2] = 3 * block_bytes
+        size[1::2] = (count + 2) * block_bytes
     if backwards:
-        offset[0::2] = at + (one if flash else one + one)
+        offset[0::2] = at + (behind if flash else behind + one)
     return IoBatch(np.full(2 * len(at), int(Op.READ), np.uint8), offset, size)
 
 

@@ -12,7 +12,8 @@ Behind a volatile cache that ignores FLUSH the drive is left to write the stretc
 short for cleaning to begin: a read around each write would bring it out alone, and what lies in many entries
 takes longer to gather.
 
-A cell is looked at by a lone block between two that were never written; it stands for one of the chunks.
+A cell is looked at by its first chunk, between two blocks that were never written. Of a lazy drive one of its
+chunks is a lone block instead (`Stretch.writes`), which few others are looked at between.
 
 Invariant: a stretch of which some is home before the first pause did not fit into the cache, and is halved.
 Source: Skylight (FAST '15), section 4.5, Figure 11 (a band half of which was rewritten).
@@ -27,8 +28,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import U64, IoBatch, IoLog, Op
+from skylight.infer import cached_or_native
 from skylight.probe.cleaning.rate import BEGUN, longest_band
-from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, clear, copies_of, joined, without_first
+from skylight.probe.cleaning.trials import (
+    GIB,
+    KIB,
+    MIB,
+    MORE_LOOKS,
+    Ground,
+    clear,
+    copies_of,
+    joined,
+    look_again,
+    without_first,
+)
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.flushed import TELLING_TURNS
 from skylight.probe.forced_writes import ForcedWrites
@@ -44,7 +57,9 @@ STEPS = 14
 STEPPED = 3  # bands finished one by one; some may be a part of one
 LONG_BANDS, LEFT_BANDS, LEFT_PART = 12.0, 1.5, 0.7
 MOST_AGAINST_ONE = 1.4  # times a band with one block, for how many a long pause is meant to clean
-FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.8
+FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.9
+"""Of the cells of a stretch, how many home at once are misread; and of the most that went home at once, from
+how many on it is a part of a band, and a whole one: but for one misread cell of ten. Chosen."""
 LENGTH_TO = 0.35  # of a cell: how well the mean length of a few bands is known
 FEWEST_CELLS = 3  # that one look hides or feigns
 OUT_PAUSE, OUT_PAUSE_S, MOST_OUT_PAUSES = 0.4, 2.0, 256
@@ -80,6 +95,16 @@ class Stretch:
         return IoBatch(both.op[order], both.offset[order], both.size[order])
 
     @property
+    def chunks(self) -> U64:
+        """Every other chunk, from the second on."""
+        return np.arange(CHUNK, self.length, 2 * CHUNK, dtype=np.uint64) + np.uint64(self.start)
+
+    @property
+    def firsts(self) -> U64:
+        """The first of the chunks of each cell."""
+        return self.chunks[:: self.cell // (2 * CHUNK)]
+
+    @property
     def blocks(self) -> U64:
         """The lone block of each cell."""
         first = np.arange(0, self.length, self.cell, dtype=np.uint64)
@@ -95,6 +120,20 @@ class Stretch:
         cell = max(-(-length // MOST_CELLS // LEAST_CELL), 1) * LEAST_CELL
         start = place * (size // SIXTHS) // (64 * MIB) * (64 * MIB)
         return Stretch(start, length // cell * cell, cell)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A time in which bands were cleaned: s, bands, and in how many pauses."""
+
+    work_s: float
+    bands: float
+    pauses: int
+
+
+def bands_of(spans: list[Span]) -> int:
+    """Bands that were finished in these times."""
+    return int(sum(each.bands for each in spans))
 
 
 @dataclass(slots=True)
@@ -138,12 +177,6 @@ class Progress:
         return [(number + 1, cells) for number, cells in enumerate(short) if cells > least]
 
     @property
-    def timed_pauses(self) -> int:
-        """Pauses from the first band that was finished to the last look: those whose time counts."""
-        finished = self.finished
-        return len(self.work_s) - 1 - finished[0][0] if finished else 0
-
-    @property
     def band_bytes(self) -> int:
         """Length of a band, from those that were finished one by one; 0 if none but the first was whole."""
         stepped = [cells for _, cells in self.finished]
@@ -151,22 +184,30 @@ class Progress:
         last = max(stepped[1:], default=0)
         return round(float(np.mean(whole)) * self.cell) if last in whole else 0
 
-    def band_s(self) -> tuple[float, int] | None:
-        """Time for a band, s, and the number of bands it is from."""
+    def spans(self) -> list[Span]:
+        """From the first band that was finished to the last, and from that to the end of a long pause; none
+        if too few bands were finished, or all were clean before the long pause ended."""
         finished = self.finished
         if len(finished) < STEPPED - self.long or not self.band_bytes:
-            return None
+            return []
         first, last = finished[0][0], finished[-1][0]
-        begun_s = (self.work_s[first - 1] + self.work_s[first]) / 2
-        bands = len(finished) - 1
+        begun_s, last_s = ((self.work_s[at - 1] + self.work_s[at]) / 2 for at in (first, last))
+        stepped = Span(last_s - begun_s, len(finished) - 1, last - first)
         if not self.long:
-            return ((self.work_s[last - 1] + self.work_s[last]) / 2 - begun_s) / bands, bands
+            return [stepped]
         if np.count_nonzero(~self.home[-1]) * self.cell < self.band_bytes / 2:
-            return None  # all was clean before the pause ended, no one knows when
+            return []  # all was clean before the pause ended, no one knows when
         # What is left over of whole bands is a part of one, which took as long.
         more = self.more[-1] * self.cell / self.band_bytes
-        bands += math.ceil(more - SOME_PART - more * LENGTH_TO * self.cell / self.band_bytes)
-        return (self.work_s[-1] - begun_s) / (bands + BEGUN), bands
+        bands = math.ceil(more - SOME_PART - more * LENGTH_TO * self.cell / self.band_bytes)
+        return [stepped, Span(self.work_s[-1] - last_s, bands + BEGUN, len(self.work_s) - 1 - last)]
+
+    def band_s(self) -> tuple[float, int] | None:
+        """Time for a band, s, and the number of bands it is from."""
+        spans = self.spans()
+        if not spans:
+            return None
+        return sum(each.work_s for each in spans) / sum(each.bands for each in spans), bands_of(spans)
 
 
 def measure(ground: Ground, idle_s: float, one_s: float, seen: dict[int, Progress]) -> None:
@@ -184,7 +225,7 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         name = f"{HALF}{place}-{shorter + 1}"
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
-        writes = stretch.writes(ground.block, ground.copies)
+        writes = IoBatch.writes(stretch.chunks, CHUNK)
         if isinstance(steps, ForcedWrites):  # of these few wait together where the queue is short
             log = steps.plain.run(f"{name}-write", writes, depth=DEPTH)
             _written_out(ground, name, log, idle_s)
@@ -195,8 +236,8 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         else:
             steps.run(f"{name}-write", joined(writes, flush), depth=DEPTH)
         params = {"cell": stretch.cell, "place": place}
-        log = steps.run(f"{name}-look-0", ground.looks(stretch.blocks), params=params)
-        home = ground.home(log)
+        log = steps.run(f"{name}-look-0", _looks(ground, stretch), params=params)
+        home = _home(ground, f"{name}-look-again", stretch, log)
         seen[place] = Progress(stretch.cell, ground.flash, [0.0], [home])
         if np.count_nonzero(home) <= FEW_HOME * len(home):
             _watch(ground, name, stretch, seen[place], idle_s, one_s)
@@ -243,7 +284,34 @@ def _pause(
     steps.run(f"{name}-anchor", IoBatch.reads([anchor], ground.block))
     pause_s = idle_s + work_s
     steps.pause(f"{name}-pause", pause_s)
-    look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), ground.looks(stretch.blocks))
+    look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), _looks(ground, stretch))
     log = steps.run(f"{name}-look", look, params={"pause_s": pause_s, "idle_s": idle_s})
     waited_s = max(0.0, float(log.latency_ns[0]) - ground.rotation_ns / 2) / 1e9
-    progress.add(pause_s - idle_s + waited_s, ground.home(without_first(log)), long=name.endswith("-long"))
+    home = _home(ground, f"{name}-look-again", stretch, without_first(log))
+    progress.add(pause_s - idle_s + waited_s, home, long=name.endswith("-long"))
+
+
+def _looks(ground: Ground, stretch: Stretch) -> IoBatch:
+    """Looks at a chunk of each cell."""
+    return cached_or_native.looks(
+        stretch.firsts,
+        ground.block,
+        flash=ground.flash,
+        backwards=ground.backwards,
+        count=CHUNK // ground.block,
+    )
+
+
+def _home(ground: Ground, again: str, stretch: Stretch, log: IoLog) -> Bools:
+    """Which cells are home; on a drive that others use they are looked at again. A look takes as much longer
+    than one at a block as a chunk takes to pass, wherever it lies."""
+    passing_ns = round(CHUNK * 1e9 / float(np.mean(ground.bytes_a_second)))
+
+    def home(looked: IoLog) -> Bools:
+        looked_ns = cached_or_native.look_ns(looked) - passing_ns
+        return cached_or_native.at_home(looked_ns, ground.rotation_ns, flash=ground.flash)
+
+    def look() -> Bools:
+        return home(ground.steps.run(again, _looks(ground, stretch)))
+
+    return look_again(home(log), MORE_LOOKS if ground.noisy else 0, look, flash=ground.flash)

@@ -19,8 +19,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import U64, IoBatch
-from skylight.probe.cleaning.trials import INSIDE, MIB, Ground, clear, joined, without_first
+from skylight.evidence import U64, Bools, IoBatch
+from skylight.probe.cleaning.trials import (
+    INSIDE,
+    MIB,
+    MORE_LOOKS,
+    Ground,
+    clear,
+    joined,
+    look_again,
+    without_first,
+)
 
 CLUSTERS = 9
 LARGEST_EACH = 40
@@ -160,19 +169,22 @@ def settle(
 
 
 def _round(ground: Ground, number: int, marks: U64, times_s: tuple[float, float], before: int) -> Round:
-    (idle_s, work_s), steps, name = times_s, ground.steps, f"{ROUND}{number}"
+    (idle_s, work_s), steps, lone, name = times_s, ground.steps, ground.lone, f"{ROUND}{number}"
     anchor = int(marks[len(marks) // 2]) + 64 * MIB
     anchors = [IoBatch.reads([anchor - back], ground.block) for back in (0, 16 << 10)]
-    steps.run(f"{name}-write", joined(ground.marks(marks), anchors[0]))
+    steps.run(f"{name}-write", joined(lone.marks(marks), anchors[0]))
     pause_s = idle_s + work_s
     steps.pause(f"{name}-pause", pause_s)
     params = {"pause_s": pause_s, "idle_s": idle_s}
-    log = steps.run(f"{name}-look", joined(anchors[1], ground.looks(marks)), params=params)
+    log = steps.run(f"{name}-look", joined(anchors[1], lone.looks(marks)), params=params)
     waited_s = max(0.0, float(log.latency_ns[0]) - ground.rotation_ns / 2) / 1e9
-    home = ground.home(without_first(log))
-    if not ground.flash and ground.copies == 1 and not home.all():
-        # What is home stays home, and a slow look hides it once: of looks that other clients delay a fifth.
-        home |= ground.home(steps.run(f"{name}-look-again", ground.looks(marks), params=params))
+    # Other clients delay a fifth of the looks, also where the baseline met none of them.
+    times = MORE_LOOKS if ground.noisy else int(not ground.flash)
+
+    def look() -> Bools:
+        return lone.home(steps.run(f"{name}-look-again", lone.looks(marks), params=params))
+
+    home = look_again(lone.home(without_first(log)), times, look, flash=ground.flash)
     seen = Round(name, home, pause_s, waited_s, idle_s, before)
     _clear(ground, number, seen)
     return seen

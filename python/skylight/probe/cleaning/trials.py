@@ -17,7 +17,8 @@ is late then too. Where that control fails, or cannot be made, late anchors do n
 is that after which a first band was cleaned.
 
 Where looks at blocks at home are late now and then (`Ground.noisy`, a drive that others use), a mark has
-several copies, of which few are enough to show what no delay brings about.
+several copies, of which few are enough to show what no delay brings about. Where it counts how much of a
+band was written, a mark stays a single block, and is looked at several times instead (`look_again`).
 
 Invariant: what is done next depends on logs only.
 Source: Skylight (FAST '15), section 4.5, Test 3 and Figure 11.
@@ -66,6 +67,9 @@ COPIES, TELLING_COPIES, COPY_STEP_BLOCKS = 7, 3, 3
 """Copies of a mark on a drive that others use, blocks from one to the next, and how many decide. With a fifth
 of the looks delayed, fewer than three of seven are undelayed once in 200; with one in 30 misread at the end
 of a track, three are in one of a thousand."""
+MORE_LOOKS = 2
+"""How often single blocks are looked at again on a drive that others use: with a fifth of the looks delayed,
+all three are in one of 120."""
 CONTROL, CONTROL_PAUSE_S, CONTROLS = "control-", 0.03, 3
 """Controls: their steps, the pause of the one without idle time, in which a volatile cache is written out,
 and how often each is made."""
@@ -110,6 +114,11 @@ class Ground:
     def copies(self) -> int:
         """Blocks of a mark."""
         return COPIES if self.noisy else 1
+
+    @property
+    def lone(self) -> Ground:
+        """The same where marks are single blocks, for what is to be gathered counts."""
+        return replace(self, noisy=False)
 
     @property
     def block(self) -> int:
@@ -197,6 +206,15 @@ def clear(ground: Ground, name: str, rest_s: float) -> None:
     may precede: dead blocks keep the age of the part of a cache that they are in, until it is found empty."""
     if ground.steps.reset(f"{name}-erase", slow=False) is not State.NEW:
         ground.steps.pause(f"{name}-rest", rest_s)
+
+
+def look_again(home: Bools, times: int, look: Callable[[], Bools], *, flash: bool) -> Bools:
+    """What is home if it is looked at so many times more. What is home stays home: a slow look hides that
+    where the cache is on the disk, and feigns it where it is flash."""
+    for _ in range(times):
+        if home.any() if flash else not home.all():
+            home = home & look() if flash else home | look()
+    return home
 
 
 @dataclass(frozen=True, slots=True)
