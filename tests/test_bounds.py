@@ -190,3 +190,20 @@ def test_a_whole_probe_of_a_random_drive_takes_no_more_than_was_printed(seed: in
     assert [account.test for account in told if not account.within] == [], f"seed {seed}"
     short = [replace(account, planned=Cost(1, 1e-9, 0)) for account in told if account.device_seconds]
     assert not any(account.within for account in short)
+
+
+def test_lone_commands_go_in_pieces_after_one_that_took_hours() -> None:
+    """However slow those of a piece are, as far as it lets them, and one as slow as the slowest behind them:
+    all of it is within the bound."""
+    bound = Bound(28_800 * S, 1 << 40)
+    one = IoBatch.writes([0], 4096)
+    bound.spend(IoLog.of(one, np.zeros(1, np.uint64), np.array([5_944 * S], np.uint64)), 1)
+    for _ in range(200):
+        if not (count := bound.fits(WRITES)):
+            break
+        assert count >= 64
+        alone_ns = bound.stop(1, None).latency_ns
+        left_ns = bound.left_ns - count * alone_ns - 5_944 * S
+        assert left_ns >= 0
+        bound.spend_ns(count * alone_ns)
+    assert bound.left_ns <= 1.4 * 5_944 * S, "pieces use what is not kept back"

@@ -28,8 +28,9 @@ minutes, as a set-associative cache does, must not end it."""
 
 LONE_PIECE, LONE_SHARE = 64, 1 / 2
 """So many lone commands go together however slow one was, in a piece that ends at the first that takes its
-part of that share of what is left. Chosen: commands in a queue would wait for each other when it ends, lone
-ones do not; and after one write that waited for hours each would be a piece of its own."""
+part of that share of what is left, without what is kept back. Chosen: commands in a queue would wait for
+each other when it ends, lone ones do not; and after one write that waited for hours each would be a piece of
+its own."""
 
 SLOW_MARGIN = 2
 """How many times as long as the slowest so far the next commands of a slow drive may take. Chosen: a longer
@@ -136,7 +137,8 @@ class Bound:
         allowed_ns = depth * self._worst_ns(depth, None)
         alone_ns = max(min(round(SLOW_SHARE * self.left_ns), allowed_ns), 1)
         if depth == 1 and LONE_PIECE * allowed_ns > self.left_ns:
-            alone_ns = max(min(alone_ns, round(LONE_SHARE * self.left_ns / LONE_PIECE)), 1)
+            free_ns = self.left_ns - self._kept_back_ns(1.0)  # one more as slow may follow all of them
+            alone_ns = max(min(alone_ns, round(LONE_SHARE * free_ns / LONE_PIECE)), 1)
         return Stop(alone_ns) if until is None else replace(until, alone_ns=alone_ns)
 
     @property
