@@ -40,6 +40,8 @@ LEAST_SURE = 0.8
 """Of the weight of all candidates that lies so near the best: chosen, since less leaves another as likely."""
 SHUFFLES, MOST_CHANCE = 198, 0.01
 """The control: of many candidates one fits whatever is left. Chosen: at most one of so many shuffles may."""
+LEFT_OUT, KEPT_SIZES = 30, 0.75
+"""Draws of that part of the sizes: what skews of tracks add to single ones is no noise of repeats. Chosen."""
 LEAST_WORTH = 0.5
 """Of the noise: how far likely candidates differ on a size that is worth a run. Chosen."""
 
@@ -49,7 +51,7 @@ class Fit:
     """Candidates for what an entry holds, bytes, with their weights; parameters `a`, `b`, `g` of each, ns;
     `gain` is by how many standard deviations the best fits better than no entry does, `chance` how often a
     candidate does as well on what no entry explains once that is shuffled among the sizes, and `shares` how
-    often repeats drawn anew show it there."""
+    often repeats drawn anew, and fewer sizes, show it there."""
 
     candidates: I64
     weights: F64
@@ -143,7 +145,20 @@ def fit(splits: Splits) -> Fit | None:
     shuffled = (line + rng.permutation(mean / noise - line) for _ in range(SHUFFLES))
     lucky = sum(model.gain(each, freedom) >= gain for each in shuffled)
     chance = share(lucky, SHUFFLES)
-    return Fit(candidates, weights / weights.sum(), parameters, gain, chance, share(hits, RESAMPLES))
+    shares = min(share(hits, RESAMPLES), _without_some(model, mean / noise, best) if gain > SURE else 0.0)
+    return Fit(candidates, weights / weights.sum(), parameters, gain, chance, shares)
+
+
+def _without_some(model: _Model, weighted: F64, best: float) -> float:
+    """How often the best candidate is near that one where a quarter of the sizes is left out."""
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    count = max(round(KEPT_SIZES * len(weighted)), FEWEST_SIZES)
+    hits = 0
+    for _ in range(LEFT_OUT):
+        kept = np.sort(rng.choice(len(weighted), count, replace=False))
+        square = model.of_sizes(kept).residual(weighted[kept])[0]
+        hits += bool(abs(model.candidates[int(np.argmin(square))] / best - 1) <= ENTRY_MAX_RIGHT.part)
+    return share(hits, LEFT_OUT)
 
 
 def _took_ns(run: Run, *, flash: bool) -> float:
@@ -155,6 +170,7 @@ def _took_ns(run: Run, *, flash: bool) -> float:
 class _Model:
     """Designs of all candidates, weighted, and their inverses: with a gap, and without one."""
 
+    candidates: I64
     design: F64
     inverse: F64
     inverse_gapless: F64
@@ -164,9 +180,17 @@ class _Model:
         """Of these sizes."""
         quanta, entries = parts_of(sizes, candidates, quantum)
         columns = (np.ones_like(quanta), quanta, entries - 1)
-        design = np.stack(columns, axis=-1).astype(np.float64) / noise[None, :, None]
+        return _Model.inverted(candidates, np.stack(columns, axis=-1) / noise[None, :, None])
+
+    @staticmethod
+    def inverted(candidates: I64, design: F64) -> _Model:
+        """Of these designs."""
         inverse, gapless = (np.linalg.pinv(each).astype(np.float64) for each in (design, design[:, :, :2]))
-        return _Model(design, inverse, gapless)
+        return _Model(candidates, design, inverse, gapless)
+
+    def of_sizes(self, kept: I64) -> _Model:
+        """Of these of the sizes."""
+        return _Model.inverted(self.candidates, self.design[:, kept])
 
     def residual(self, weighted: F64) -> tuple[F64, F64]:
         """The sum of squares that each candidate leaves, and its parameters."""
