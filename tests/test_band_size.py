@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -14,8 +15,16 @@ from skylight.engines.sim import read_profile
 from skylight.evidence import F64, I64, Evidence, IoBatch, IoLog
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import stalls
-from skylight.probe.band_size import BandSize, cache_parts, cleaned_or_cached, random_order, verdict
+from skylight.probe.band_size import (
+    BandSize,
+    cache_parts,
+    cleaned_or_cached,
+    declared_zones,
+    random_order,
+    verdict,
+)
 from skylight.probe.band_size.cleaned_or_cached import Fresh, stretch
+from skylight.probe.band_size.declared_zones import Declared
 from skylight.probe.band_size.journaled import MIB, WIDER, Band, Region, again_region
 from skylight.probe.band_size.journaled import _band as band_of
 from skylight.probe.band_size.verdict import at_place
@@ -52,6 +61,48 @@ def test_bands_of_drives_nobody_tuned_to(kind: str, tmp_path: Path) -> None:
         for place, size in true.items():
             assert abs(float(finding.value[place]) - float(size)) <= MIB, (kind, seed, place)
     assert unknown <= 1
+
+
+LAZY_HOST_AWARE = (120007, 120011, 120073, 120066)
+"""Zones of 55, 404, 1,050 and 32 MiB; few zones with a write pointer; places that writes use up a few at a
+time."""
+
+
+@pytest.mark.parametrize("known", [(), ("cache_fill_bytes", "cleaning_type")])
+@pytest.mark.parametrize("seed", LAZY_HOST_AWARE)
+def test_declared_zones_of_a_lazy_drive_are_its_bands(
+    seed: int, known: tuple[str, ...], tmp_path: Path
+) -> None:
+    """With one filling of its cache, whether its size is known or not."""
+    toml = _native.random_profile(seed, "host-aware")
+    truth = truth_of(toml)
+    known_before = known_of(truth, without=("band_bytes", *known))
+    findings, evidence = run(BandSize(), toml, known_before, tmp_path / "r", in_zones=True)
+    assert findings[0].value == truth["band_bytes"]["value"]
+    assert findings[0].confidence > 0.95
+    assert BandSize().draw(evidence, findings)
+
+
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize("seed", [120007, 120066])
+def test_zones_that_are_not_the_bands_are_refused(
+    seed: int, factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A drive that cleans more than a zone together, or less, is unknown."""
+
+    def find(steps: Steps) -> Declared:
+        zones = steps.zones("zones")
+        assert zones is not None
+        size, usable = round(zones.zone_bytes * factor), int(zones.usable / factor)
+        other = replace(zones, zone_bytes=size, capacity_bytes=size, usable=usable)
+        return Declared(size, declared_zones.looked_at(steps, other))
+
+    toml = _native.random_profile(seed, "host-aware")
+    known = known_of(truth_of(toml), without=("band_bytes",))
+    monkeypatch.setattr(declared_zones, "find", find)
+    (finding,), evidence = run(BandSize(), toml, known, tmp_path / "r", in_zones=True)
+    assert evidence.step(f"{declared_zones.NAME}-after") is not None
+    assert finding.value == UNKNOWN
 
 
 def older_stalls(rng: np.random.Generator, log: int, twice: float) -> I64:

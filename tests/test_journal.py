@@ -14,21 +14,20 @@ from one_test import few, known_of
 from skylight import _native
 from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine
-from skylight.evidence import I64, U64, IoBatch, IoLog, Op, Stop, TargetFacts
+from skylight.evidence import U64, IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.infer.stalls import before_stalls, rare_period, slow_ones
+from skylight.infer.stalls import before_stalls, slow_ones
 from skylight.probe import forced_writes
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
 from skylight.probe.journal.entry_space import Footprints, Run
-from skylight.probe.journal.measure import Bench, Many, Runs, find_out_of_band
+from skylight.probe.journal.measure import Bench, Runs, find_out_of_band
+from skylight.probe.journal.merges import Many
 from skylight.probe.journal.out_of_band import FLASH_NS, judge_flash, refined_turn, saw
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.verdict import (
-    Merges,
     Quantum,
     Seen,
-    _merge_findings,
     _split_finding,
     judge,
     observe,
@@ -145,22 +144,6 @@ def test_no_evidence_no_findings() -> None:
     assert Journal().draw(empty, []) == []
 
 
-@pytest.mark.parametrize(
-    ("writes", "turns", "said"),
-    [(644, 2.1, False), (644, 4.0, True), (1600, 2.1, True), (1600, 1.2, False), (3400, 1.2, True)],
-)
-def test_a_few_short_stalls_may_be_the_arm(writes: int, turns: float, said: bool) -> None:
-    """Four stalls of two revolutions, or ten of one, may be where a log goes on on the next surface; longer
-    ones or more are merges."""
-    rotation_ns = 6_000_000
-    latency_ns = np.full(writes, 4 * rotation_ns, np.int64)
-    latency_ns[138::153] += round(turns * rotation_ns)
-    slow = latency_ns > 5 * rotation_ns
-    merges = Merges(latency_ns, latency_ns.copy(), rare_period(slow), writes, int(slow.sum()))
-    every, _ = _merge_findings(Seen(Footprints("disk", float(rotation_ns)), merges=merges))
-    assert every.known == said and (not said or every.value == 153)
-
-
 class OrderOfSteps:
     """Steps that keep the order in which they are asked for."""
 
@@ -193,43 +176,6 @@ def test_zones_are_filled_before_the_head_is_brought_to_the_far_block() -> None:
     steps = OrderOfSteps()
     find_out_of_band(Bench(cast(Steps, steps), "disk", 1e7, Runs()))
     assert steps.asked[:5] == ["erase", "written", "first-far-write", "pause", "first-write"]
-
-
-@pytest.mark.parametrize(
-    ("early", "again", "turns"),
-    [
-        ("a few", "others", 8.0),
-        ("a few", "the same", 7.0),
-        ("a few", "not erased", None),
-        ("none", "none", 7.0),
-    ],
-)
-def test_writes_that_lose_a_revolution_to_jitter_are_not_what_a_merge_is_held_against(
-    early: str, again: str, turns: float | None, rng: np.random.Generator
-) -> None:
-    """One in a hundred catches the revolution that the others miss. By chance: other writes do after an
-    erase; so the drive without jitter would, and a merge takes a revolution more than it seems."""
-    rotation_ns = 8_000_000
-
-    def run(places: I64) -> I64:
-        latency_ns = 3.4 * rotation_ns + rng.normal(0, 0.02 * rotation_ns, 4_000)
-        latency_ns[places] -= rotation_ns
-        latency_ns[99::200] = 10.4 * rotation_ns
-        return latency_ns.astype(np.int64)
-
-    few = rng.permutation(4_000)[: 40 if early == "a few" else 0]
-    first = run(few)
-    second = run(few if again == "the same" else rng.permutation(4_000)[: len(few)])
-    if again == "not erased":
-        first, second = np.concatenate([first, second]), np.empty(0, np.int64)
-    slow = first > 5 * rotation_ns
-    merges = Merges(first, second, rare_period(slow), len(first), int(slow.sum()))
-    every, cost = _merge_findings(Seen(Footprints("disk", float(rotation_ns)), merges=merges))
-    assert every.value == 200
-    if turns is None:
-        assert not cost.known and "lose it to delays is not known" in cost.why
-    else:
-        assert isinstance(cost.value, int) and abs(cost.value / rotation_ns - turns) < 0.1
 
 
 class TestEntries:

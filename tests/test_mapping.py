@@ -53,6 +53,23 @@ def test_mapping_of_drives_nobody_tuned_to(kind: str, tmp_path: Path) -> None:
     assert unknown <= 1
 
 
+@pytest.mark.parametrize("unknown", [(), ("cache_fill_bytes", "cleaning_type", "band_bytes")])
+@pytest.mark.parametrize("seed", [120057, 120011, 120025, 120063])
+def test_mapping_of_a_lazy_drive_that_declares_zones(
+    seed: int, unknown: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Most of a dozen zones are seen to be cleaned, where old data that moves within the cache kept a drive
+    from it: 1 to 4 of them were."""
+    toml = _native.random_profile(seed, "host-aware")
+    truth = truth_of(toml)
+    (finding,), evidence = run(
+        Mapping(), toml, known_of(truth, without=unknown), tmp_path / "r", in_zones=True
+    )
+    assert finding.value == truth["mapping"]["value"]
+    rotation = known_of(truth).get("rotation_ns")
+    assert rotation is not None and Mapping().draw(evidence, [finding, rotation])
+
+
 @pytest.mark.parametrize("seed", [9505, 9703])
 def test_zones_are_waited_for_until_the_drive_reports_them_clean(seed: int, tmp_path: Path) -> None:
     """Of 2 GiB, after 92 s each time that the drive is disturbed; and of 20 MiB."""

@@ -12,6 +12,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import one_test
 from skylight import _native
 from skylight.engines.conditions import engine_over
 from skylight.evidence import I64, IoBatch, IoLog, TargetFacts
@@ -152,6 +153,20 @@ def test_single_waits_again_and_again_are_a_spell() -> None:
     assert not seen.recovered
     rows = ("fast",)
     assert non_sequential._cache(seen, seen.spell, rows).value == 5_000 * sustained.WRITE_BYTES
+
+
+def test_single_waits_before_many_in_a_row_are_of_the_spell() -> None:
+    """Twelve zones are cleaned one by one, for 340 writes each, before the drive waits at every write."""
+    latency = np.full(9_200, 15 * MS, np.int64)
+    latency[5_000:9_080:340] = 11_000 * MS
+    latency[9_080:9_110] = 11_500 * MS
+    seen = seen_of(latency)
+    assert seen.spell is not None
+    assert seen.spell.first == 5_000
+    latency[5_000:8_000] = 15 * MS  # the last three alone may have hung
+    seen = seen_of(latency)
+    assert seen.spell is not None
+    assert seen.spell.first == 9_080
 
 
 def test_a_spell_is_not_over_before_it_could_go_on() -> None:
@@ -309,3 +324,33 @@ def test_trials_of_the_three_parts_share_no_zone_where_there_are_enough() -> Non
     assert of["md"][0] + of["md"][-1] == pytest.approx(ZONES.usable - 1, abs=1)
     few = replace(ZONES, usable=4)
     assert all(cleaning.zones_of_a_trial(few, part).tolist() == [0, 1, 2, 3] for part in of)
+
+
+def test_a_way_that_takes_a_revolution_more_in_later_rounds_is_no_edge() -> None:
+    """The longer burst goes further into the zones, where the way to one of them takes no revolution more."""
+    few = burst([5.0, 5.0, 5.0, 11.0], rounds=20)
+    later = Burst("sequential", 4096, 4, 80, log_of(np.concatenate([few.latency_ns, *[[5 * MS] * 4] * 60])))
+    assert not Comparison(burst([5.0, 5.0, 5.0, 11.0] * 2, rounds=20), later, 0.0, waiting=True).is_past
+    assert Comparison(burst([5.0, 12.0, 12.0, 18.0] * 2, rounds=20), later, 0.0, waiting=True).is_past
+
+
+def test_few_writes_that_miss_are_past_the_edge() -> None:
+    """Twelve zones, of which two a round wait for metadata, and three are compared: most rounds have none."""
+    rng = np.random.default_rng(1)
+    few, latency = burst([10.0] * 4, rounds=80), np.full((80, 12), 10 * MS)
+    for one in latency:
+        one[rng.choice(12, 2, replace=False)] += 12 * MS
+    past = Burst("sequential", 4096, 12, 80, log_of(latency.ravel()))
+    assert float(np.median(latency[1:, 1:4].mean(axis=1))) == 10 * MS
+    assert Comparison(past, few, 4.0 * MS, waiting=True).is_past
+    assert not Comparison(burst([10.0] * 12, rounds=80), few, 4.0 * MS, waiting=True).is_past
+
+
+@pytest.mark.parametrize("seed", [120010, 120021, 120050, 120083])
+def test_edges_just_past_which_little_is_seen(seed: int, tmp_path: Path) -> None:
+    """Eleven zones, writes that wait; 110 with a volatile cache; 580 among ways of many angles; 61."""
+    toml = _native.random_profile(seed, "host-aware")
+    truth = one_test.truth_of(toml)
+    findings, _ = one_test.run(open_zones.OpenZones(), toml, one_test.known_of(truth), tmp_path / "r")
+    edge = next(one for one in findings if one.name == "open_zones_edge")
+    assert edge.value == pytest.approx(truth["open_zones_edge"]["value"], rel=0.05)

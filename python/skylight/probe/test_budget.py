@@ -26,6 +26,11 @@ SLOW_SHARE = 1 / 8
 """Of what is left of a bound. A piece that ends at a command drains the queue, so one that stalls for
 minutes, as a set-associative cache does, must not end it."""
 
+LONE_PIECE, LONE_SHARE = 64, 1 / 2
+"""So many lone commands go together however slow one was, in a piece that ends at the first that takes its
+part of that share of what is left. Chosen: commands in a queue would wait for each other when it ends, lone
+ones do not; and after one write that waited for hours each would be a piece of its own."""
+
 SLOW_MARGIN = 2
 """How many times as long as the slowest so far the next commands of a slow drive may take. Chosen: a longer
 write of a drive that cleans for each has waited 1.3 times as long."""
@@ -74,7 +79,8 @@ class Bound:
         if self._left_ns <= self._kept_back_ns(growth):
             self.why = f"{format_seconds(self.device_ns / 1e9)} of device time"
             return 0
-        io = io.part(0, max(1, round(self._left_ns // (growth * self._worst_ns(depth, until)))))
+        slow = round(self._left_ns // (growth * self._worst_ns(depth, until)))
+        io = io.part(0, max(1 if depth > 1 else LONE_PIECE, slow))
         written = np.cumsum(np.where(io.op == int(Op.WRITE), io.size, 0), dtype=np.int64)
         count = int(np.searchsorted(written, self._left_bytes, side="right"))
         if count == 0:
@@ -97,8 +103,10 @@ class Bound:
 
     def _growth(self, io: IoBatch) -> float:
         """How many times as long as the slow ones so far the next commands may take for being larger: a drive
-        that cleans before each part of a write takes four times as long for four times the data."""
-        return max(1.0, float(io.size.max(initial=0)) / self._slow_bytes) if self._slow_bytes else 1.0
+        that cleans before each part of a write takes four times as long for four times the data. No read
+        waits for that."""
+        largest = float(io.size.max(initial=0, where=io.op != int(Op.READ)))
+        return max(1.0, largest / self._slow_bytes) if self._slow_bytes else 1.0
 
     def _kept_back_ns(self, growth: float) -> float:
         """Device time that is kept for one command more."""
@@ -127,6 +135,8 @@ class Bound:
         whatever was expected of the rest: slower than `fits` allowed for, or a share of what is left."""
         allowed_ns = depth * self._worst_ns(depth, None)
         alone_ns = max(min(round(SLOW_SHARE * self.left_ns), allowed_ns), 1)
+        if depth == 1 and LONE_PIECE * allowed_ns > self.left_ns:
+            alone_ns = max(min(alone_ns, round(LONE_SHARE * self.left_ns / LONE_PIECE)), 1)
         return Stop(alone_ns) if until is None else replace(until, alone_ns=alone_ns)
 
     @property

@@ -2,10 +2,10 @@
 
 What is cleaned together is a band. Two ways lead there, by the kind of cache (`cache_parts.kind_of`): where
 one band is cleaned at a time, blocks around it are written, cleaning is made to run, and reads show which of
-them went home (`journaled`, `readout`, and `random_order` where no band can be made the first); where the
-cache has parts that are cleaned as one, writes to one part stall once a band (`cache_parts`). The first is
-the paper's; the second is exact where the first cannot be had: on lazy drives, without filling the whole
-cache.
+them went home (`journaled`, `declared_zones` where a lazy drive declares zones, and `random_order` where no
+band can be made the first); where the cache has parts that are cleaned as one, writes to one part stall once
+a band (`cache_parts`). The first is the paper's; the second is exact where the first cannot be had: on lazy
+drives, without filling the whole cache.
 
 Source: Skylight (FAST '15), section 4.7, Test 9 and Figure 15; docs/figures.md, row S9a.
 """
@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.probe import Cost, Figure
-from skylight.probe.band_size import cache_parts, journaled, random_order, verdict
+from skylight.probe.band_size import cache_parts, declared_zones, journaled, random_order, verdict
 from skylight.probe.band_size.cache_parts import Kind, PartBand
+from skylight.probe.band_size.declared_zones import Declared
 from skylight.probe.band_size.figures import draw
 from skylight.probe.band_size.findings import BAND_SIZE, FINDINGS
 from skylight.probe.band_size.journaled import Band
@@ -37,6 +38,7 @@ class Seen:
 
     begun: bool = False
     kind: Kind | None = None
+    declared: Declared | None = None
     bands: list[Band] = field(default_factory=list)
     part_bands: list[PartBand] = field(default_factory=list)
     fits: list[Fit] = field(default_factory=list)
@@ -74,8 +76,10 @@ class BandSize(ProcedureTest[Seen]):
             elif seen.kind == "zones":
                 seen.part_bands = cache_parts.zone_bands(through)
             elif seen.kind == "journal":
-                seen.bands, at_random = journaled.find(through)
-                seen.fits = random_order.find(through) if at_random else []
+                seen.declared = declared_zones.find(through)
+                if seen.declared is None:
+                    seen.bands, at_random = journaled.find(through)
+                    seen.fits = random_order.find(through) if at_random else []
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """`band_bytes` of a shingled drive; nothing for one that has no bands."""
@@ -86,6 +90,8 @@ class BandSize(ProcedureTest[Seen]):
         if seen.kind is None:
             why = "Whether the cache is a journal or has parts was not seen."
             return [BAND_SIZE.unknown(why, steps.names)]
+        if seen.declared is not None:
+            return [verdict.of_zones(seen.declared, steps.names)]
         if seen.fits:
             return [verdict.of_fits(seen.fits, steps.names)]
         if seen.kind == "journal":

@@ -16,6 +16,7 @@ from skylight.evidence import F64, Evidence, IoLog
 from skylight.findings import Finding
 from skylight.probe import Figure
 from skylight.probe.band_size.cleaned_or_cached import delays
+from skylight.probe.band_size.declared_zones import NAME as DECLARED
 from skylight.probe.band_size.journaled import MIB, REACH
 from skylight.probe.drawing import new_axes, plain_numbers
 from skylight.units import format_size
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     pass
 
 SHOWN_PERIODS = 8
+SHOWN_ZONES = 1.1  # to each side of the block: its own and a part of the next
 
 
 def _band(findings: Sequence[Finding], place: str) -> int | None:
@@ -34,19 +36,23 @@ def _band(findings: Sequence[Finding], place: str) -> int | None:
     return None
 
 
-def _near(log: IoLog, middle: int) -> tuple[F64, F64]:
+def _near(log: IoLog, middle: int, reach: float) -> tuple[F64, F64]:
     """Distance of the blocks from the middle address (MiB), and how much later than its partner each came
     (ms)."""
     offset = log.offset[1::2].astype(np.int64)
     delay = delays(log) / 1e6
-    near = np.abs(offset - middle) <= REACH
+    near = np.abs(offset - middle) <= reach
     return (offset[near] - middle) / MIB, delay[near]
 
 
-def _draw_readout(evidence: Evidence, findings: Sequence[Finding]) -> Figure | None:
-    middle = evidence.target.size_bytes // 2 // MIB * MIB
-    fresh_at, fresh = _near(evidence.log("coarse-fresh"), middle)
-    at, after = _near(evidence.log("coarse-after"), middle)
+def _draw_readout(evidence: Evidence, findings: Sequence[Finding], look: str) -> Figure | None:
+    middle, reach = evidence.target.size_bytes // 2 // MIB * MIB, float(REACH)
+    if look == DECLARED:  # as many zones before the one in the middle as behind it
+        offset = evidence.log(f"{look}-after").offset
+        middle = int(np.median(offset)) // MIB * MIB if len(offset) else middle
+        reach = max(reach, SHOWN_ZONES * (_band(findings, "md") or 0))
+    fresh_at, fresh = _near(evidence.log(f"{look}-fresh"), middle, reach)
+    at, after = _near(evidence.log(f"{look}-after"), middle, reach)
     if len(at) == 0 or len(fresh) != len(at):
         return None
     drawing, axes = new_axes()
@@ -95,8 +101,9 @@ def _draw_stalls(log: IoLog, findings: Sequence[Finding]) -> Figure | None:
 
 def draw(evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
     """The figure that the evidence allows."""
-    if evidence.step("coarse-after") is not None:
-        figure = _draw_readout(evidence, findings)
+    look = next((look for look in ("coarse", DECLARED) if evidence.step(f"{look}-after") is not None), None)
+    if look is not None:
+        figure = _draw_readout(evidence, findings, look)
     else:
         logs = [step.rows for step in evidence.steps if step.name == "od" or step.name.startswith("od-")]
         figure = _draw_stalls(

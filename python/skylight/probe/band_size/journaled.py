@@ -325,7 +325,7 @@ def _narrowly(steps: Steps, name: str, regions: list[Region], weights: list[F64]
     narrow = Round(steps, f"fine{name}", fine, FINE_COPIES).run()
     if narrow is None:
         return {}
-    found = _bands(fine, narrow, steps.size)
+    found = bands_of(fine, narrow, steps.size)
     lost = [
         again_region(region, weight, steps.size)
         for region, weight in zip(fine, narrow, strict=True)
@@ -333,10 +333,10 @@ def _narrowly(steps: Steps, name: str, regions: list[Region], weights: list[F64]
     ]
     again = _fewest(lost)
     weights_again = Round(steps, f"again{name}", again, FINE_COPIES).run() if again else None
-    return found | (_bands(again, weights_again, steps.size) if weights_again is not None else {})
+    return found | (bands_of(again, weights_again, steps.size) if weights_again is not None else {})
 
 
-def _bands(regions: list[Region], weights: list[F64], size: int) -> dict[int, Band]:
+def bands_of(regions: list[Region], weights: list[F64], size: int) -> dict[int, Band]:
     """The bands that narrow grids show, by their blocks."""
     bands = [
         (region.first, _band(region, weight, size)) for region, weight in zip(regions, weights, strict=True)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from skylight.findings import Finding
 from skylight.probe.band_size import random_order
 from skylight.probe.band_size.cache_parts import PLACES, ZONE_BYTES, PartBand
+from skylight.probe.band_size.declared_zones import Declared
 from skylight.probe.band_size.findings import BAND_SIZE
 from skylight.probe.band_size.journaled import MIB, Band, firsts
 from skylight.probe.band_size.random_order import Fit
@@ -110,6 +111,37 @@ def of_bands(bands: Sequence[Band], size: int, rows: Sequence[str]) -> Finding:
         f" block that was written first ({len(bands)} bands, edges to 1 MiB)."
     )
     return BAND_SIZE.found({place: found.size for place, found in whole.items()}, confidence, why, rows)
+
+
+def _confirmed(bands: Sequence[Band], zone_bytes: int) -> float | None:
+    """The chance that the edges of these bands lie at those of zones by misreading; None if they do not. Each
+    edge is known to a step of the grid, so one may be a step off where others are not."""
+    off = [max(abs(edge - round(edge / zone_bytes) * zone_bytes) for edge in (b.low, b.high)) for b in bands]
+    exact = [b for b, most in zip(bands, off, strict=True) if most == 0 and b.size == zone_bytes]
+    if max(off, default=0) > MIB or not (len(exact) > 1 or any(b.margin >= SURE for b in exact)):
+        return None
+    return math.prod(_doubt(b) for b in exact)
+
+
+def of_zones(seen: Declared, rows: Sequence[str]) -> Finding:
+    """The finding from blocks in zones that a drive declares: the bands are the zones, or it is unknown."""
+    here = {place: [band for band in seen.bands if band.place == place] for place in PLACES}
+    doubts = {place: _confirmed(bands, seen.zone_bytes) for place, bands in here.items()}
+    zone = format_size(seen.zone_bytes)
+    missing = [place.upper() for place, doubt in doubts.items() if doubt is None]
+    if missing:
+        why = (
+            f"The drive declares zones of {zone}, but at the {' and '.join(missing)} what was cleaned"
+            f" together with a block was not seen to be one ({len(seen.bands)} stretches of cleaned blocks)."
+        )
+        return BAND_SIZE.unknown(why, rows)
+    why = (
+        f"Of a grid of written blocks those in a zone of {zone} that the drive declares, and none beside it,"
+        f" went back to their native place together with the block that was written first ({len(seen.bands)}"
+        " zones, edges to 1 MiB)."
+    )
+    confidence = math.prod(1 - doubt for doubt in doubts.values() if doubt is not None)
+    return BAND_SIZE.found(dict.fromkeys(PLACES, seen.zone_bytes), confidence, why, rows)
 
 
 def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:

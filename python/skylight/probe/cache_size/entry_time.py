@@ -22,7 +22,7 @@ import numpy as np
 
 from skylight.evidence import I64, IoBatch, IoLog
 from skylight.infer.host_clock import tick_ns
-from skylight.probe.cache_size.fill import BLOCK, LONE_ZONES, lone_places
+from skylight.probe.cache_size.fill import BLOCK, Places
 from skylight.probe.journal.out_of_band import SETTLE_NS
 from skylight.probe.procedure import Steps
 
@@ -35,24 +35,22 @@ BACK_BYTES = 32 << 10
 """From the first block of a pair to the one before it: more than one command reads, less than a track."""
 PHASE = 0.61
 """Where the places lie between those of other steps (`spread`)."""
+FILLED_BYTES = 1 << 30
+"""Filled for reads where zones stand empty: they differ by their angle alone. Chosen: hundreds of tracks."""
 LEAST_WAIT = 0.5
 """Revolutions by which reads have to differ: those from a platter do by one."""
 
 Interval = tuple[float, float]
 
 
-def measured(steps: Steps, rotation_ns: float, zone_bytes: int = 0) -> Interval | None:
-    """At least and at most what an entry takes, ns; None where that does not show. `zone_bytes` is the size
-    of zones, 0 for a drive without: to fill one behind a pause would lead the head away from its log, so all
-    of them are written to before."""
-    where = lone_places(steps.size, zone_bytes, CYCLES, BLOCK, PHASE)
-    if zone_bytes:
-        first = np.unique(where // np.uint64(zone_bytes)) * np.uint64(zone_bytes) + np.uint64(BLOCK)
-        steps.run(f"{PAUSED}-zones", IoBatch.writes(first, BLOCK))
+def measured(steps: Steps, places: Places, rotation_ns: float) -> Interval | None:
+    """At least and at most what an entry takes, ns; None where that does not show."""
+    where = places.where(CYCLES, BLOCK, PHASE)
     writes = [IoBatch.writes(where[number : number + 1], BLOCK) for number in range(CYCLES)]
     wrote = _paused(steps, "write", writes, rotation_ns)
-    reach = min(LONE_ZONES * zone_bytes, steps.size) if zone_bytes else steps.size
-    firsts = steps.rng(f"{PAUSED}-pairs").integers(1, reach // BACK_BYTES, PAIRS) * BACK_BYTES
+    firsts = steps.rng(f"{PAUSED}-pairs").integers(1, _read_bytes(steps, places) // BACK_BYTES, PAIRS)
+    firsts *= BACK_BYTES
+    steps.written(firsts.astype(np.uint64) - np.uint64(BACK_BYTES), BACK_BYTES + BLOCK)
     reads = [IoBatch.reads([int(first) - BACK_BYTES], BLOCK) for first in firsts]
     read = _paused(
         steps, "read", reads, rotation_ns, [IoBatch.reads([int(first)], BLOCK) for first in firsts]
@@ -61,6 +59,11 @@ def measured(steps: Steps, rotation_ns: float, zone_bytes: int = 0) -> Interval 
         return None
     tick = tick_ns(wrote.submit_ns, wrote.complete_ns, read.submit_ns, read.complete_ns)
     return entry_ns(wrote.latency_ns, read.latency_ns, rotation_ns, tick)
+
+
+def _read_bytes(steps: Steps, places: Places) -> int:
+    """Reads go to so much of the target: to all of it, or to a few zones, which are filled for them."""
+    return min(steps.size, max(places.zone_bytes, FILLED_BYTES)) if places.zone_bytes else steps.size
 
 
 def _paused(

@@ -20,6 +20,7 @@ import numpy as np
 
 from skylight.evidence import U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
+from skylight.infer.stalls import MISSED_TURNS
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.flushed import FlushedSteps
 from skylight.probe.known_state import State
@@ -34,8 +35,13 @@ SHORT_GROUPS = 1
 """By so many groups of waiting writes a fill that is made again is shorter: cleaning set in within one."""
 ASKED, SOME_GONE = 8, 2
 """Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
-LONE_ZONES = 4
-"""Zones for lone writes. Chosen: fewer than any drive holds open at once, and not all of one."""
+
+
+SLOW = 2.2
+SLOWEST_TURN_NS = 60e9 / 3_600
+ABOVE = 1.1
+"""Times the longest latency so far from which on a write may wait for cleaning. Chosen: what takes as long,
+give or take jitter, is the same again."""
 MOST_WAITS_A_ZONE = 2.0
 """Of a drive without a reserve. Chosen: each wait ends with a clean zone, but merges of the map are counted
 as waits too; the recorded drive with a reserve lets 4.5 writes wait for a zone (docs/zoned.md)."""
@@ -82,8 +88,8 @@ class Fill:
     """Writes after which it became slow, and stayed so while looks did not show yet what was cleaned."""
     group: int = 1
     """Writes that a FLUSH ends together: cleaning may have begun behind any of them."""
-    entries_a_group: int = 0
-    """Entries that such a group takes at most, by its time; 0 where that is not known."""
+    most_places: float | None = None
+    """Places that blocks took at most, by their times; None where that is not known."""
     zone_waits: ZoneWaits = ZoneWaits()
 
     @property
@@ -112,18 +118,23 @@ def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int, phase:
     return np.asarray(zone * np.uint64(zone_bytes) + np.uint64(BLOCK) + place * np.uint64(size), np.uint64)
 
 
-def lone_places(size_bytes: int, zone_bytes: int, count: int, size: int, phase: float = 0.0) -> U64:
-    """So many places for lone writes: all over a drive without zones (`zone_bytes` is 0), out of order in a
-    few zones of others: more would have to be filled before, or closed for each other.
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where writes go that a cache is to take, on a target of this size; `zone_bytes` is the size of zones
+    whose writes in order would not reach the cache, 0 where it has none."""
 
-    >>> int(lone_places(1 << 40, 256 << 20, 200, 4096).max()) < LONE_ZONES * (256 << 20)
-    True
-    """
-    if size >= zone_bytes:
-        return spread(size_bytes, count, size, phase)
-    each = (zone_bytes - BLOCK) // size
-    zones = min(max(LONE_ZONES, -(-count // each)), size_bytes // zone_bytes)
-    return out_of_order(zones * zone_bytes, zone_bytes, count, size, phase)
+    size_bytes: int
+    zone_bytes: int = 0
+
+    def where(self, count: int, size: int, phase: float = 0.0) -> U64:
+        """The first so many places for writes of a size: different ones, all over the target."""
+        if size < self.zone_bytes:
+            return out_of_order(self.size_bytes, self.zone_bytes, count, size, phase)
+        return spread(self.size_bytes, count, size, phase)
+
+    def writes(self, first: int, count: int, size: int) -> IoBatch:
+        """Writes to these places, going on from the first so many."""
+        return IoBatch.writes(self.where(first + count, size)[first:], size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,13 +155,11 @@ class Check:
 
     def where(self, count: int, size: int) -> U64:
         """The first so many places of the fill for writes of a size: different ones, all over the drive."""
-        if size < self.zone_bytes:
-            return out_of_order(self.steps.size, self.zone_bytes, count, size)
-        return spread(self.steps.size, count, size)
+        return Places(self.steps.size, self.zone_bytes).where(count, size)
 
     def writes(self, first: int, count: int, size: int) -> IoBatch:
         """Writes to these places, going on from the first so many."""
-        return IoBatch.writes(self.where(first + count, size)[first:], size)
+        return Places(self.steps.size, self.zone_bytes).writes(first, count, size)
 
     def plain(self, writes_an_entry: float) -> bool:
         """Whether nothing has to be asked."""
@@ -217,6 +226,17 @@ def waits(log: IoLog, writes: int, longest_ns: int) -> int:
     """How often no write of a log was done for so long, after so many of them."""
     done_ns = np.sort(log.complete_ns[max(writes - 1, 0) :].astype(np.int64))
     return int(np.count_nonzero(np.diff(done_ns) > longest_ns))
+
+
+def turn_ns(steps: Steps) -> float:
+    """A revolution, or the slowest that drives have where it is not known."""
+    return steps.known.number("rotation_ns") or SLOWEST_TURN_NS
+
+
+def limit_ns(steps: Steps, usual_ns: float) -> int:
+    """From what latency on a write waits for cleaning: more than a missed revolution, and than twice the
+    usual."""
+    return int(max(SLOW * usual_ns, usual_ns + MISSED_TURNS * turn_ns(steps)))
 
 
 def told_bytes(steps: Steps, name: str) -> int:

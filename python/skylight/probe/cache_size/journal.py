@@ -21,25 +21,28 @@ to S8a.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skylight.evidence import F64, IoBatch, IoLog, Stop
 from skylight.infer.host_clock import tick_ns
-from skylight.infer.stalls import MISSED_TURNS, MOST, ChangePoint, change_point, entries, usual
-from skylight.probe.band_size.cache_parts import DEPTH, PLACES, spread
+from skylight.infer.stalls import MOST, ChangePoint, change_point, entries, usual
+from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.cache_size import entry_time
 from skylight.probe.cache_size.fill import (
+    ABOVE,
     BLOCK,
     Check,
     Fill,
+    Places,
     ZoneWaits,
-    lone_places,
+    limit_ns,
     told_bytes,
+    turn_ns,
     waits,
 )
+from skylight.probe.cache_size.held_groups import HeldFill
 from skylight.probe.cache_size.which_limit import (
     limits,
     limits_by_larger,
@@ -57,6 +60,7 @@ LARGEST_QUANTUM = 16 << 20
 LEAST_STEP = 0.06  # of a lone write's latency: a quantum is a good part of a revolution
 EDGE = 0.10  # how far from a quantum that is known its edge is looked for
 CLEAR = 5.0  # standard errors between one quantum and two
+SAME_ERRORS = 2.0  # standard errors within which two times are the same, by twenty to one
 MOST_QUANTA, ENTRY_SLACK = 64, 0.85
 LARGEST_WRITE = 32 << 20
 
@@ -68,23 +72,12 @@ LONE_USUAL, FIRST_WRITES, FIRST_STOP = 8, 192, (6, 8)
 SMALL_WRITES, MOST_WRITES = 300_000, 6_000_000
 MAP_WRITES = 2_600_000
 CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)
-SLOW = 2.2
-SLOWEST_TURN_NS = 60e9 / 3_600
 PIECE_WRITES, PIECES, TOLD_STOP = 8 * DEPTH, 4, (16, 64)
 """Writes behind which a drive is asked what it has cleaned: so many, or that part of those before; and so
 many slow ones of so many, behind which it is asked at once. Chosen: a write that waits holds up those in the
 queue behind it, half of it at least; and a fill has few pieces, each of which may ask for all zones."""
-ABOVE = 1.1
-"""Times the longest latency so far from which on a write may wait for cleaning. Chosen: what takes as long,
-give or take jitter, is the same again."""
 MOST_PARTS = 200
 """Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
-GROUPS, MAP_GROUP = 32, 8 * DEPTH
-"""Of a fill with blocks that leave a volatile cache together, the least number of groups, by which its length
-is uncertain, and the longest group. Chosen: a cache that writes out what it has as soon as it can puts the
-more into an entry the more come meanwhile; a group that large, 1 MiB, finds space in any."""
-MOST_AGAIN = 0.25
-"""Of the zones that a group may write to: in those that were cleaned for it its own writes hide that."""
 NEARBY = 0.05
 """By how much tracks of the cache may be longer than those of the addresses at its side of the disk. Chosen:
 the cache of the recorded drive is 0.3 % of it."""
@@ -162,9 +155,9 @@ class Lone:
 class Quanta:
     """Lone writes of growing size: where they begin to take a quantum more."""
 
-    def __init__(self, steps: Steps, zone_bytes: int) -> None:
-        """The drive is to be clean; `zone_bytes` is the size of its zones, 0 if it has none."""
-        self._steps, self._zone_bytes = steps, zone_bytes
+    def __init__(self, steps: Steps, places: Places) -> None:
+        """The drive is to be clean."""
+        self._steps, self._places = steps, places
         self._known: dict[int, Lone] = {}
         self._sizes = 0
 
@@ -172,8 +165,7 @@ class Quanta:
         """Latency of lone writes of `size` bytes."""
         if size not in self._known:
             self._sizes += 1
-            unit, phase = max(size, 1 << 20), self._sizes * 0.137 % 1
-            where = lone_places(self._steps.size, self._zone_bytes, LONE_WRITES, unit, phase)
+            where = self._places.where(LONE_WRITES, max(size, 1 << 20), self._sizes * 0.137 % 1)
             self._known[size] = Lone.of(self._steps.run("lone", IoBatch.writes(where, size)))
         return self._known[size]
 
@@ -197,7 +189,8 @@ class Quanta:
             found = self.edge(low, high) if high - low > BLOCK else None
             # A drive that begins to write amid an entry shows no edges in lone writes; then the known one has
             # to do.
-            return found if found is not None and low < found < high - BLOCK else round(known)
+            shown = found is not None and low < found < high - BLOCK and self._plain(found, known, low)
+            return found if shown else round(known)
         size = 2 * BLOCK
         while size <= LARGEST_QUANTUM:
             first, here = self.lone(BLOCK), self.lone(size)
@@ -208,16 +201,18 @@ class Quanta:
             size *= 2
         return None
 
+    def _plain(self, found: int, known: float, low: int) -> bool:
+        """Whether an edge is surer than the one that is known: what lies between both takes as long as `low`,
+        where it is to be short, and plainly longer, where it is to be long."""
+        short, other = self.lone(low), self.lone(max(found, round(known) // BLOCK * BLOCK))
+        longer_ns, errors_ns = other.median_ns - short.median_ns, other.error_ns + short.error_ns
+        return longer_ns < SAME_ERRORS * errors_ns if found >= known else longer_ns > CLEAR * errors_ns
+
     def _is_edge(self, size: int) -> bool:
         """Whether the second quantum ends where twice the first does."""
         within = max(size // 32 // BLOCK, 1) * BLOCK
         found = self.edge(size - within, size + within)
         return found is not None and abs(found - size) <= BLOCK
-
-
-def _writes(steps: Steps, first: int, count: int, size: int) -> IoBatch:
-    """Different addresses all over the drive, going on from the first so many."""
-    return IoBatch.writes(spread(steps.size, first + count, size)[first:], size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,23 +223,13 @@ class _Pace:
     entry_ns: float | None
 
 
-def _pace(steps: Steps, name: str, size: int, writes: int) -> _Pace:
+def _pace(steps: Steps, places: Places, name: str, size: int, writes: int) -> _Pace:
     """Measured on a clean drive, and cleaned again: what the fill begins with may reach its end."""
     steps.reset(f"{name}-usual-erase")
     count = writes if size > BLOCK else BLOCK_CALIBRATION
-    log = steps.run(f"{name}-deep-usual", _writes(steps, 0, count, size), depth=DEPTH)
+    log = steps.run(f"{name}-deep-usual", places.writes(0, count, size), depth=DEPTH)
     # Entries may take one of two times, as they catch the next place or miss it: the usual is the longer one.
     return _Pace(float(np.percentile(log.latency_ns, 85)), usual(log.complete_ns))
-
-
-def _turn_ns(steps: Steps) -> float:
-    return steps.known.number("rotation_ns") or SLOWEST_TURN_NS
-
-
-def _limit_ns(steps: Steps, usual_ns: float) -> int:
-    """From what latency on a write waits for cleaning: more than a missed revolution, and than twice the
-    usual."""
-    return int(max(SLOW * usual_ns, usual_ns + MISSED_TURNS * _turn_ns(steps)))
 
 
 def _filled(
@@ -255,12 +240,13 @@ def _filled(
     `parts` are the size of a write, how many places it takes (0: a block, that may share one) and how many
     such writes there are at most; `pace_writes` how many show the pace of a clean drive. One `Fill` for each
     part."""
-    paces = [_pace(steps, name, size, pace_writes) for size, _, _ in parts]
+    places = Places(steps.size, told_bytes(steps, f"{name}-zones"))
+    paces = [_pace(steps, places, name, size, pace_writes) for size, _, _ in parts]
     state = steps.reset(f"{name}-erase")
     if state is State.UNKNOWN:
         return []
     fills: list[Fill] = []
-    check = Check(steps, name, parts[0][0], state, told_bytes(steps, f"{name}-zones"))
+    check = Check(steps, name, parts[0][0], state, places.zone_bytes)
     for number, ((size, quanta, count), pace) in enumerate(zip(parts, paces, strict=True)):
         count = min(count, steps.size // size * 3 // 4)
         if number == 0 and quanta:
@@ -282,12 +268,12 @@ def _lone_fill(check: Check, size: int, quanta: int) -> Fill:
     """The first writes, one at a time."""
     steps, name = check.steps, check.name
     pace = steps.run(f"{name}-usual", check.writes(0, LONE_USUAL, size))
-    until = Stop(_limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
+    until = Stop(limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
     log = steps.run(f"{name}-lone", check.writes(LONE_USUAL, FIRST_WRITES, size), until=until)
     found = None
     done = LONE_USUAL + len(log)
     if until.reached(log) and (check.plain(2.0) or check.begun(size, done)):
-        found = change_point(log.submit_ns, log.complete_ns, rotation_ns=_turn_ns(steps))
+        found = change_point(log.submit_ns, log.complete_ns, rotation_ns=turn_ns(steps))
     return _fill(name, size, quanta, (done, LONE_USUAL + found.writes if found else done), found)
 
 
@@ -301,7 +287,7 @@ def _deep_fill(
     steps = check.steps
     flushed = isinstance(steps, FlushedSteps)
     whole_groups = 2 * DEPTH if flushed else DEEP_STOP[0]
-    until = Stop(_limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
+    until = Stop(limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
     logs: list[IoLog] = []
     at, count = between
     slow_after: int | None = None
@@ -321,7 +307,7 @@ def _deep_fill(
             continue
         slow_after = max(stopped - whole_groups, 0) if slow_after is None else slow_after
         whole = IoLog.joined(logs)
-        found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, _turn_ns(steps))
+        found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, turn_ns(steps))
         an_entry = found.writes_an_entry if found else 0.0
         if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
             written = at - between[0]
@@ -337,18 +323,18 @@ def _told_fill(
     """As `_deep_fill`, of a drive that tells which zones are clean. It is asked wherever some writes are
     slow: what it cleans for one may give many places back, so those that wait need not follow each other."""
     steps, (at, count) = check.steps, between
-    limit_ns, first, on = _limit_ns(steps, pace.latency_ns), at, False
+    slow_ns, first, on = limit_ns(steps, pace.latency_ns), at, False
     logs: list[IoLog] = []
     while at < count:
         piece = 2 * DEPTH if on else max(PIECE_WRITES, at // PIECES)
-        until = None if on else Stop(limit_ns, *TOLD_STOP)
+        until = None if on else Stop(slow_ns, *TOLD_STOP)
         log = steps.run(
             f"{name}-deep", check.writes(at, min(at + piece, count) - at, size), depth=DEPTH, until=until
         )
         if not len(log):
             break
         logs.append(log)
-        slow = np.flatnonzero(log.latency_ns > limit_ns)
+        slow = np.flatnonzero(log.latency_ns > slow_ns)
         if until is not None and until.reached(log):  # an outlier long before is no part of it
             slow = slow[slow >= len(log) - until.within - 2 * DEPTH]
         first = first if on or not len(slow) else at + int(slow[0])
@@ -358,24 +344,24 @@ def _told_fill(
         if clean is not None and clean.zones and (on or len(slow)):
             group = _group(steps)
             log = IoLog.joined(logs)
-            begun = _begun(log, first - between[0], limit_ns, pace)
+            begun = _begun(log, first - between[0], slow_ns, pace)
             fill = _fill(name, size, quanta, (at - between[0], begun.writes), begun)
             if group > 1:  # of the waits of a group one shows
                 each_ns = usual(log.complete_ns[: begun.writes]) or fill.entry_ns
                 return replace(fill, group=group, entry_ns=each_ns)
-            longest_ns = _limit_ns(steps, pace.entry_ns or pace.latency_ns)
+            longest_ns = limit_ns(steps, pace.entry_ns or pace.latency_ns)
             held_up = waits(log, begun.writes, longest_ns)
             return replace(fill, zone_waits=ZoneWaits(held_up, clean.zones, clean.of))
-        if on and np.median(log.latency_ns) < limit_ns:  # a merge of the map, or an outlier, and not cleaning
-            limit_ns, on = round(ABOVE * max(int(each.latency_ns.max()) for each in logs)), False
+        if on and np.median(log.latency_ns) < slow_ns:  # a merge of the map, or an outlier, and not cleaning
+            slow_ns, on = round(ABOVE * max(int(each.latency_ns.max()) for each in logs)), False
         else:
             on = on or bool(len(slow))
     return _fill(name, size, quanta, (at - between[0], at - between[0]), None)
 
 
-def _begun(log: IoLog, writes: int, limit_ns: int, pace: _Pace) -> ChangePoint:
-    """Cleaning that began after so many writes of a log, by those that took more than `limit_ns` since."""
-    over = np.minimum(log.latency_ns[writes:] / limit_ns, MOST) - 1.0
+def _begun(log: IoLog, writes: int, slow_ns: int, pace: _Pace) -> ChangePoint:
+    """Cleaning that began after so many writes of a log, by those that took more than `slow_ns` since."""
+    over = np.minimum(log.latency_ns[writes:] / slow_ns, MOST) - 1.0
     done, _ = entries(log.complete_ns[: max(writes, 1)])
     clear = float(over[over > 0].sum())
     return ChangePoint(writes, len(done), pace.entry_ns or 0.0, 0.0, clear, writes / len(done))
@@ -405,20 +391,20 @@ def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: Cha
 
 def measured(steps: Steps) -> Journal:
     """Runs all of it; the drive is cleaned before each part."""
-    zone_bytes = told_bytes(steps, "lone-zones")
-    quanta = Quanta(steps, zone_bytes)
+    places_of = Places(steps.size, told_bytes(steps, "told-zones"))
+    if places_of.zone_bytes:
+        # What is written is out of order in any zone: from here on none is filled ahead of its writes.
+        steps.written(np.zeros(1, np.uint64), BLOCK)
+    quanta = Quanta(steps, places_of)
     quantum = quanta.quantum()
     if quantum is None:
         return Journal(None, 0.0, 0.0, (), None, None)
     lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
     quantum_ns = two.median_ns - lone.median_ns
-    rate = _rate(steps, quantum)
-    lone_entries = _entries(steps, quantum, zone_bytes)
-    largest = _largest(steps, quanta, quantum, zone_bytes)
+    rate = _rate(steps, places_of, quantum)
+    lone_entries = _entries(steps, places_of, quantum)
+    largest = _largest(steps, quanta, quantum, places_of.zone_bytes)
     flushed = isinstance(steps, FlushedSteps)
-    if zone_bytes:
-        # What a fill writes is out of order in any zone: from here on none is filled ahead of its writes.
-        steps.written(np.zeros(1, np.uint64), BLOCK)
     large = (largest * quantum, largest, MOST_WRITES)
     fills = _filled(steps, "fill", ((quantum, 1, SMALL_WRITES), large))
     deep = _map_fill(steps, quantum, quantum_ns, sum(fill.writes for fill in fills))
@@ -446,19 +432,16 @@ def measured(steps: Steps) -> Journal:
 
 def _map_fill(steps: Steps, quantum: int, quantum_ns: float, alone: int) -> list[Fill] | None:
     """A fill with blocks that share entries: those that wait together; of a host-aware drive, where a waiting
-    write has an entry of its own, those that leave the volatile cache with one FLUSH, a small part of the
-    `alone` that filled the cache one by one. None where there is no such cache."""
-    blocks = ((BLOCK, 0, MAP_WRITES),)
+    write has an entry of its own, those that leave the volatile cache together; `alone` filled the cache one
+    by one. None where there is no such cache."""
     zone_bytes = told_bytes(steps, "cached-zones")
-    if isinstance(steps, FlushedSteps) or not zone_bytes:
-        return _filled(steps, "map", blocks)
+    if not zone_bytes:
+        return _filled(steps, "map", ((BLOCK, 0, MAP_WRITES),))
+    held = HeldFill(steps, zone_bytes, quantum, _least_ns(steps, quantum, quantum_ns))
+    if isinstance(steps, FlushedSteps):
+        return held.fill(alone, MAP_WRITES)
     with steps.settings("map-settings", write_cache=True, look_ahead=False) as settings:
-        if not settings.write_cache:
-            return None
-        group = min(alone // GROUPS, int(MOST_AGAIN * steps.size / zone_bytes), MAP_GROUP)
-        flushed = FlushedSteps(steps, max(group, DEPTH))
-        least_ns = _least_ns(steps, quantum, quantum_ns)
-        return [_entries_told(fill, least_ns) for fill in _filled(flushed, "map", blocks)]
+        return held.fill(alone, MAP_WRITES) if settings.write_cache else None
 
 
 def _least_ns(steps: Steps, quantum: int, quantum_ns: float) -> float:
@@ -470,7 +453,7 @@ def _least_ns(steps: Steps, quantum: int, quantum_ns: float) -> float:
     tracks = [size for place in places if (size := known.part("track_bytes", place))]
     if not tracks:
         return quantum_ns
-    return min(quantum_ns, (1 - NEARBY) * quantum / max(tracks) * _turn_ns(steps))
+    return min(quantum_ns, (1 - NEARBY) * quantum / max(tracks) * turn_ns(steps))
 
 
 def _by_larger(
@@ -491,20 +474,12 @@ def _by_larger(
     return *told_apart(fills, larger), larger
 
 
-def _entries_told(fill: Fill, quantum_ns: float) -> Fill:
-    """With how many entries a group takes at most. The cache may hand its writes on while more of the group
-    come, but each entry passes the head for a quantum at least; one more may end when the group begins."""
-    if fill.group == 1 or not fill.entry_ns or quantum_ns <= 0:
-        return fill
-    return replace(fill, entries_a_group=min(math.ceil(fill.entry_ns / quantum_ns) + 1, fill.group))
-
-
-def _entries(steps: Steps, quantum: int, zone_bytes: int) -> Entries | None:
+def _entries(steps: Steps, places: Places, quantum: int) -> Entries | None:
     """Lone blocks, the first of them read back before more are written, and lone writes of a few quanta where
     entries may be as long; None for a cache that is not on disk."""
     if steps.known.word("cache_medium") != "disk" or steps.reset("entries-erase") is State.UNKNOWN:
         return None
-    io = IoBatch.writes(lone_places(steps.size, zone_bytes, LONE_ENTRIES, BLOCK), BLOCK)
+    io = places.writes(0, LONE_ENTRIES, BLOCK)
     first = steps.run("entries-written", io.part(0, READ_BACK))
     back = steps.run("entries-read", IoBatch.reads(io.offset[:READ_BACK], BLOCK))
     more = steps.run("entries-more", io.part(READ_BACK, LONE_ENTRIES))
@@ -513,8 +488,7 @@ def _entries(steps: Steps, quantum: int, zone_bytes: int) -> Entries | None:
     longer = {}
     for quanta in LONG_QUANTA:
         if quanta * quantum <= ENTRY_SURE * most and steps.reset(f"entries-{quanta}-erase"):
-            where = lone_places(steps.size, zone_bytes, LONG_ENTRIES, quanta * quantum)
-            log = steps.run(f"entries-{quanta}", IoBatch.writes(where, quanta * quantum))
+            log = steps.run(f"entries-{quanta}", places.writes(0, LONG_ENTRIES, quanta * quantum))
             longer[quanta] = log.complete_ns.astype(np.float64)
     whole_ns, turn_ns = None, steps.known.number("rotation_ns")
     out_of_band = steps.known.get("out_of_band_ns")
@@ -522,11 +496,11 @@ def _entries(steps: Steps, quantum: int, zone_bytes: int) -> Entries | None:
         out_of_band = None  # what FUA adds to a write is not known
     if turn_ns is not None and out_of_band is not None and out_of_band.interval is None:
         steps.reset("paused-erase")
-        whole_ns = entry_time.measured(steps, turn_ns, zone_bytes)
+        whole_ns = entry_time.measured(steps, places, turn_ns)
     return Entries(done_ns, back.complete_ns.astype(np.float64), longer, whole_ns)
 
 
-def _rate(steps: Steps, quantum: int) -> Rate | None:
+def _rate(steps: Steps, places: Places, quantum: int) -> Rate | None:
     """What a quantum takes, from entries of fewer and of more; None if all hold as many.
 
     Writes have to be so large that those that wait fill more than one entry: else each entry begins when the
@@ -542,7 +516,7 @@ def _rate(steps: Steps, quantum: int) -> Rate | None:
     paced = []
     for size in sorted(sizes):
         count = max(int(RATE_QUANTA * quantum / size), 2 * DEPTH if size < quantum else FEWEST_ENTRIES + 2)
-        took = _paced(steps, "rate", size, count)
+        took = _paced(steps, places, size, count)
         if took is not None:
             paced.append((-(-took[1] * size // quantum), took[0]))
     if not paced:
@@ -554,9 +528,9 @@ def _rate(steps: Steps, quantum: int) -> Rate | None:
     return Rate(quantum_ns, max(few[1] - few[0] * quantum_ns, 0.0))
 
 
-def _paced(steps: Steps, name: str, size: int, count: int) -> tuple[float, int] | None:
+def _paced(steps: Steps, places: Places, size: int, count: int) -> tuple[float, int] | None:
     """From entry to entry (ns) and writes in one, of entries as full as most; None if there are few."""
-    log = steps.run(name, _writes(steps, 0, count, size), depth=DEPTH)
+    log = steps.run("rate", places.writes(0, count, size), depth=DEPTH)
     done, at = entries(log.complete_ns)
     took, writes = np.diff(done), np.diff(at)
     if len(writes) < FEWEST_ENTRIES:
@@ -575,7 +549,7 @@ def _largest(steps: Steps, quanta: Quanta, quantum: int, zone_bytes: int) -> int
         return 1
     longest = min(LARGEST_WRITE, zone_bytes - BLOCK) if zone_bytes else LARGEST_WRITE
     count = int(min(ENTRY_SLACK * entry / quantum, MOST_QUANTA, longest // quantum))
-    lost_ns = _turn_ns(steps) if steps.known.word("cache_medium") == "disk" else 0.0
+    lost_ns = turn_ns(steps) if steps.known.word("cache_medium") == "disk" else 0.0
     one, two = quanta.lone(quantum), quanta.lone(2 * quantum)
     if two.median_ns - one.median_ns < CLEAR * (one.error_ns + two.error_ns):
         return max(count, 1)

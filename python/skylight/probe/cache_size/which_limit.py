@@ -41,10 +41,8 @@ def lone_writes(fills: Sequence[Fill]) -> int | None:
 
 def places_used(blocks: Fill, quantum: int, *, flushed: bool) -> float:
     """How many places a fill with blocks used at most."""
-    if blocks.entries_a_group:
-        # So many entries hold a group together, and each may begin a place of its own.
-        places = -(-blocks.group * BLOCK // quantum) + blocks.entries_a_group - 1
-        return -(-blocks.writes // blocks.group) * places
+    if blocks.most_places is not None:
+        return blocks.most_places
     if flushed:
         return blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
     an_entry = max(round(blocks.writes_an_entry), 1)
@@ -93,7 +91,7 @@ def limits(
             least = sum(fill.places for fill in fills[:-1]) + fills[-1].earliest * max(fills[-1].quanta, 1)
             return None, (None if used >= (1 - 2 * SAME) * least else blocks.writes)
     # A lone write may take the places above a watermark, what leaves a volatile cache need not.
-    watermark = LOWEST_WATERMARK if blocks.entries_a_group else 1.0
+    watermark = 1.0 if blocks.most_places is None else LOWEST_WATERMARK
     if places is not None and used >= (1 - 2 * SAME) * watermark * places:
         return places, None  # places ran out first
     return places, blocks.writes

@@ -13,6 +13,7 @@ and over in many phases of arrival, shows how long its *out-of-band data* is.
 | `entries` | groups that complete together, and the bound on an entry |
 | `splits` | single writes that are longer than an entry |
 | `entry_model` | the same from the times of all sizes at once |
+| `merges` | the stalls that are merges, and what one costs |
 | `out_of_band` | the first entry, again and again |
 | `write_through` | writes that are flushed where a volatile cache stays on |
 | `findings`, `verdict` | what is reported, and how it is decided |
@@ -50,7 +51,7 @@ from skylight.probe.journal.write_through import written_through
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
 MOST_S, LIKELY_S = 3_600.0, 120.0
-MOST_BYTES = 20 << 30
+MOST_BYTES = 40 << 30
 
 
 class Journal(ProcedureTest[Runs]):

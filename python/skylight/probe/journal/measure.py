@@ -29,6 +29,7 @@ from skylight.probe.journal.entries import (
 )
 from skylight.probe.journal.entry_model import measure_more
 from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
+from skylight.probe.journal.merges import LONG_QUANTA, Many, control_writes
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.write_through import Volatile
@@ -54,28 +55,19 @@ STALLED, STALLED_TURNS, SLOW_TURN_NS = 2.0, 1.5, 14_000_000
 PLATEAU_QUARTERS = (3, 5, 6, 8, 10)  # sizes around the first step, quarters of a quantum
 
 
-@dataclass(frozen=True, slots=True)
-class Many:
-    """Many lone writes, which end where `until` says that cleaning set in; `erased`: on a drive as new."""
-
-    name: str
-    log: IoLog
-    until: Stop
-    erased: bool
-
-
 @dataclass(slots=True)
 class Runs:
     """What was measured: lone writes by size, and some that begin further on; waiting writes of some sizes,
-    and of growing ones; lone writes as long as entries; many lone writes; the first entry, written and read
-    again and again; FLUSHes; blocks that were written together; what the volatile cache does, and what a
-    command takes that finds nothing to do (ns)."""
+    and of growing ones; lone writes as long as entries; many lone writes, and some of two quanta; the first
+    entry, written and read again and again; FLUSHes; blocks that were written together; what the volatile
+    cache does, and what a command takes that finds nothing to do (ns)."""
 
     footprints: Footprints = field(default_factory=lambda: Footprints(None, None))
     shifted: list[Run] = field(default_factory=list)
     queues: list[tuple[int, IoLog]] = field(default_factory=list)
     ladder: list[tuple[int, IoLog]] = field(default_factory=list)
     many: list[Many] = field(default_factory=list)
+    long: IoLog | None = None
     first: dict[str, list[IoLog]] = field(default_factory=lambda: {"write": [], "read": []})
     flushes: IoLog = EMPTY_LOG
     together: IoLog = EMPTY_LOG
@@ -185,11 +177,13 @@ class Bench:
         return self.footprints.more(size)
 
     def scattered(self, count: int) -> U64:
-        """Different places all over the target, in random order."""
+        """Different places all over the target, in random order; none at a whole mebibyte, where a zone may
+        begin: a write there is in order, and no entry of the journal."""
         stride = max(2 * self.block, self.steps.size // (count + 1) // self.block * self.block)
         places = min(count, self.steps.size // stride - 1)
         order = self.steps.rng("scattered").permutation(places)
-        return (order * stride + self.block).astype(np.uint64)
+        where = order * stride + self.block
+        return np.asarray(where + self.block * (where % (1 << 20) == 0), np.uint64)
 
     def many(self, name: str, offsets: U64, until: Stop, *, erased: bool) -> IoLog:
         """Lone writes of one block until the stop."""
@@ -221,7 +215,7 @@ def measure(bench: Bench) -> None:
     else:
         split(bench, edge)
     find_out_of_band(bench)
-    find_merges(bench)  # last: it may fill the cache
+    find_merges(bench, edge)  # last: it may fill the cache
     if isinstance(bench.steps, ForcedWrites) and any(
         each.until.reached(each.log) for each in bench.seen.many
     ):
@@ -297,9 +291,10 @@ def climb(bench: Bench, quantum: int) -> None:
         bench.seen.ladder.append((size, bench.queue(f"ladder-{size}", size)))
 
 
-def find_merges(bench: Bench) -> None:
+def find_merges(bench: Bench, quantum: int) -> None:
     """Many lone writes at different places, twice: a map merge comes at the same ones. They end where
-    cleaning sets in."""
+    cleaning sets in. Where merges are few, more writes that take two quanta each: a merge comes after as many
+    as before, and where the log goes on elsewhere on the disk after half as many."""
     bench.steps.reset("many-reset")
     limit_ns = int(STALLED * bench.seen.lone_ns + STALLED_TURNS * (bench.rotation_ns or SLOW_TURN_NS))
     stop = Stop(latency_ns=limit_ns, count=CLEANING[0], within=CLEANING[1])
@@ -312,6 +307,10 @@ def find_merges(bench: Bench) -> None:
     if total > FIRST_LONE and not stopped:
         bench.many("many-2", offsets[FIRST_LONE:total], stop, erased=False)
     bench.many("many-again", offsets[:total], stop, erased=bench.fresh())
+    if (count := control_writes(bench.seen.many, disk_turn_ns)) and bench.fresh():
+        size = LONG_QUANTA * quantum
+        io = IoBatch.writes(bench.offsets(count, size), size)
+        bench.seen.long = bench.steps.run("many-long", io, until=stop)
 
 
 def find_out_of_band(bench: Bench) -> None:

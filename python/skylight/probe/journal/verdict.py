@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skylight.evidence import F64, I64, Bools, IoLog
+from skylight.evidence import I64, IoLog
 from skylight.findings import Finding, Known
 from skylight.infer.host_clock import host_of
 from skylight.infer.robust import BOOTSTRAP_SEED, share
-from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
 from skylight.probe.journal import entry_model
 from skylight.probe.journal.entries import Bound, groups, largest_full, largest_group
 from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
@@ -26,32 +25,25 @@ from skylight.probe.journal.findings import (
     ENTRY_MAX,
     MERGE,
     MERGE_EVERY,
-    MERGE_RIGHT,
     OUT_OF_BAND,
     PACKING,
     QUANTUM,
 )
-from skylight.probe.journal.measure import DEPTH, Many, Runs, at_a_stripe
+from skylight.probe.journal.measure import DEPTH, Runs, at_a_stripe
+from skylight.probe.journal.merges import (
+    CLOSE,
+    RESAMPLES,
+    Merges,
+    caught_level_ns,
+    least_hits,
+    merge_cost,
+    merges_of,
+)
 from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash
 from skylight.probe.journal.splits import Splits
 from skylight.units import format_duration, format_size
 
-RESAMPLES = 100
-CLOSE = MERGE_RIGHT.part  # how near a mean must be known to be named
-BESIDE = 40  # writes on each side of a stall that it is compared with
-CAUGHT = 4  # per cent: if so many catch their revolution, the drive without jitter does
-# Writes that are a revolution sooner than most: how near to a whole one, and how many show that some are.
-EARLY_TURNS, FEWEST_EARLY, SURE = 0.2, 8, 5.0
-MORE_TURNS = 1.5  # a merge that took so many revolutions more than the middle one met a slow outlier too
 SAME = 0.13  # of their mean that merges may differ by, one standard deviation: else no number stands for all
-# A stall so short may be the arm's way to where the log goes on, say on the next surface: that it comes after
-# a whole number of entries so many times is chance, and less of one the more there are.
-ARM_TURNS, ARM_HITS = 3.0, 5
-LOST_TURNS, LOST_HITS = 1.5, 20
-"""A stall of about one revolution is what any step of the log costs that just misses it, for instance to the
-next surface, while a merge writes elsewhere and returns. Passes whose length is no whole number of entries
-stall at even distances too, as long as the fraction has not added up to an entry: over `n` stalls with a
-chance of 1/(n - 1), hence 5 % with 20 of them."""
 PROMPT_PAUSE_NS, PROMPT_WAY_NS = 30_000, 1_000_000
 """A host and a link that lose no revolution of a log which leaves a short gap for the next write: chosen,
 what fio needs on an idle host, and more than a disk behind SATA needs for a command without work."""
@@ -72,19 +64,6 @@ class Quantum:
     step_ns: float
     noise_ns: float
     confidence: float
-
-
-@dataclass(slots=True)
-class Merges:
-    """Lone writes in order, once or twice; the stalls that come again."""
-
-    latency_ns: I64
-    again_ns: I64
-    period: RarePeriod | None
-    writes: int
-    slow: int
-    late: bool = False
-    """Whether commands came so late that each may have lost a revolution."""
 
 
 @dataclass(slots=True)
@@ -115,7 +94,8 @@ def observe(runs: Runs) -> Seen:
         full = largest_full(log, runs.entry_ns, runs.way_ns)
         seen.bound = seen.bound.with_group(size, largest_group(log, runs.entry_ns), full)
     seen.packed = runs.depth if len(runs.together) and runs.volatile == "none" else None
-    seen.merges = _merges(runs.many, None if seen.footprints.flash else seen.footprints.rotation_ns)
+    turn_ns = None if seen.footprints.flash else seen.footprints.rotation_ns
+    seen.merges = merges_of(runs.many, turn_ns, runs.long)
     if seen.merges is not None:
         pause_ns = host_of(runs.many[0].log).gap_ns
         seen.merges.late = runs.way_ns > PROMPT_WAY_NS or pause_ns > PROMPT_PAUSE_NS
@@ -153,25 +133,6 @@ def _confidence(footprints: Footprints, low: int, high: int) -> float:
             drawn.runs[size] = [runs[index] for index in rng.integers(0, len(runs), size=len(runs))]
         hits += drawn.more(high) and not drawn.more(low)
     return share(hits, RESAMPLES)
-
-
-def _merges(many: Sequence[Many], rotation_ns: float | None) -> Merges | None:
-    if not many or not len(many[0].log):
-        return None
-    runs: list[list[I64]] = [[], []]
-    for run in many:
-        latency_ns = run.log.latency_ns
-        runs[run.name == "many-again"].append(latency_ns[: before_stalls(latency_ns, run.until)])
-    first, again = (np.concatenate(run) if run else np.empty(0, np.int64) for run in runs)
-    if not len(again) or not many[-1].erased:  # it went on where the first left off
-        whole = np.concatenate([first, again])
-        slow = slow_ones(whole, rotation_ns)
-        return Merges(whole, np.empty(0, np.int64), rare_period(slow), len(whole), int(slow.sum()))
-    count = min(len(first), len(again))
-    first, again = first[:count], again[:count]
-    one, other = slow_ones(first, rotation_ns), slow_ones(again, rotation_ns)
-    both = one & other
-    return Merges(first, again, rare_period(both, one), count, int(both.sum()))
 
 
 def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
@@ -330,14 +291,6 @@ def _packing(seen: Seen, packed: int) -> Finding:
     return PACKING.found(packed, agreed, why, ("together-written",))
 
 
-def _least_hits(cost_ns: float, footprints: Footprints) -> int:
-    """How many stalls of this length make a period of merges, and not of the arm's way along the log."""
-    if footprints.flash or not footprints.rotation_ns:
-        return 0
-    turns = cost_ns / footprints.rotation_ns
-    return LOST_HITS if turns < LOST_TURNS else ARM_HITS if turns < ARM_TURNS else 0
-
-
 def _merge_findings(seen: Seen) -> list[Finding]:
     merges = seen.merges
     if merges is None:
@@ -356,7 +309,8 @@ def _merge_findings(seen: Seen) -> list[Finding]:
     cost_ns, error_ns, spread_ns, confidence, count, shortest_ns = merge_cost(
         merges, found, seen.footprints.rotation_ns, flash=seen.footprints.flash
     )
-    if found.hits < _least_hits(cost_ns, seen.footprints):
+    turn_ns = 0.0 if seen.footprints.flash else seen.footprints.rotation_ns or 0.0
+    if found.hits < least_hits(cost_ns, turn_ns) and not merges.told_apart(cost_ns, turn_ns):
         why = (
             f"every {found.every:,}th lone write stalls, but {found.hits} times only and for"
             f" {format_duration(int(cost_ns))}, as where the log goes on elsewhere on the disk"
@@ -378,7 +332,6 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             f" {format_duration(int(spread_ns))} (one standard deviation)"
         )
         return [every, MERGE.unknown(why, rows)]
-    turn_ns = 0.0 if seen.footprints.flash else seen.footprints.rotation_ns or 0.0
     if merges.late and turn_ns > CLOSE * cost_ns:
         why = (
             f"{count} merges took {format_duration(int(cost_ns))} more on average than writes that this host"
@@ -400,78 +353,6 @@ def _merge_findings(seen: Seen) -> list[Finding]:
     )
     interval = (least_ns, cost_ns + 2 * error_ns)
     return [every, MERGE.found(round(cost_ns), confidence, why, rows, interval)]
-
-
-def caught_level_ns(merges: Merges, rotation_ns: float) -> tuple[float, bool]:
-    """What lone writes take that caught their revolution, where jitter makes others miss it, ns; and whether
-    it is known. A few that complete a whole revolution sooner than the others caught it by chance, as their
-    jitter was small, if other writes do after an erase. If the same do, it is their place on the disk."""
-    latency_ns = merges.latency_ns.astype(np.float64)
-    middle = float(np.median(latency_ns))
-    if float(np.percentile(latency_ns, CAUGHT)) < middle - rotation_ns / 2:
-        return float(np.percentile(latency_ns, CAUGHT)), True
-    early = _a_turn_sooner(latency_ns, middle, rotation_ns)
-    if early is None:
-        return middle, True
-    again = _a_turn_sooner(merges.again_ns.astype(np.float64), middle, rotation_ns)
-    if again is None:
-        return middle, False
-    both = int(np.count_nonzero(early & again))
-    by_chance = early.sum() * again.sum() / len(early)
-    by_place = both > max(by_chance + SURE * np.sqrt(by_chance), both / 2, early.sum() / 2)
-    return (middle if by_place else middle - rotation_ns), True
-
-
-def _a_turn_sooner(latency_ns: F64, middle_ns: float, rotation_ns: float) -> Bools | None:
-    """Which writes completed a revolution before the middle; None where there are no more of them than of
-    writes that are as early by any other part of a revolution, as behind a slow outlier."""
-    turns = (middle_ns - latency_ns) / rotation_ns
-    early = np.abs(turns - 1) < EARLY_TURNS
-    others = int(np.count_nonzero((turns > EARLY_TURNS) & (turns < 2 - EARLY_TURNS) & ~early))
-    count, expected = int(early.sum()), others * EARLY_TURNS / (1 - 2 * EARLY_TURNS)
-    return early if count >= FEWEST_EARLY and count > expected + SURE * np.sqrt(expected) else None
-
-
-def _undelayed(latency_ns: F64, level_ns: float, rotation_ns: float | None) -> float:
-    """The middle of latencies, without the whole revolutions by which they are above the level, ns."""
-    if rotation_ns is None:
-        return float(np.median(latency_ns))
-    turns = np.round((latency_ns - level_ns) / rotation_ns)
-    return float(np.median(latency_ns - turns * rotation_ns))
-
-
-def stalls_of(merges: Merges, found: RarePeriod, rotation_ns: float | None) -> F64:
-    """How much longer each write with a merge took than the middle of those beside it, ns."""
-    level_ns = 0.0 if rotation_ns is None else caught_level_ns(merges, rotation_ns)[0]
-    extra = []
-    for latency_ns in (merges.latency_ns, merges.again_ns):
-        for place in found.places(len(latency_ns)):
-            beside = np.delete(latency_ns, place)[max(1, place - BESIDE) : place + BESIDE]
-            plain_ns = _undelayed(beside.astype(np.float64), level_ns, rotation_ns)
-            extra.append(float(latency_ns[place]) - plain_ns)
-    return np.array(extra)
-
-
-def merge_cost(
-    merges: Merges, found: RarePeriod, rotation_ns: float | None, *, flash: bool
-) -> tuple[float, float, float, float, int, float]:
-    """Mean extra time of a merge, its standard error and the spread of merges, ns; how sure it is to a tenth;
-    how many merges; the shortest of them, ns.
-
-    A merge may meet a slow outlier too: those far above the middle one are left out."""
-    extra = stalls_of(merges, found, None if flash else rotation_ns)
-    middle = float(np.median(extra))
-    kept = extra[extra <= middle + MORE_TURNS * (rotation_ns or 0.0) + CLOSE * middle]
-    if not len(kept):
-        return middle, middle, middle, 0.0, 0, middle
-    mean = float(kept.mean())
-    spread = float(kept.std(ddof=1)) if len(kept) > 1 else middle
-    repeats = 2 if len(merges.again_ns) else 1  # the same merges again are no others
-    error = spread / np.sqrt(len(kept) / repeats)
-    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
-    means = kept[rng.integers(0, len(kept), size=(RESAMPLES, len(kept)))].mean(axis=1)
-    sure = share(int(np.count_nonzero(np.abs(means - mean) <= CLOSE * mean)), RESAMPLES)
-    return mean, error, spread, sure, len(kept), float(kept.min())
 
 
 __all__ = ["Merges", "Quantum", "Seen", "groups", "judge", "observe"]

@@ -7,7 +7,7 @@ later the block comes than its partner shows whether it was cleaned
 revolution, shows whether the band moved, for all that lies between is the distance on the platters.
 
 Cleaning is made to run as each kind of drive needs: left alone; one cache band, or one zone, or the journal
-filled.
+filled; on a lazy drive that declares zones so that it cleans those of the blocks first (`zone_filler`).
 
 Invariant: a band counts only if it was seen to be cleaned.
 Source: Skylight (FAST '15), section 4.8, Test 10, Figure 17; "the size chosen for these algorithmic
@@ -27,8 +27,11 @@ from skylight.infer import host_clock
 from skylight.probe.band_size import cache_parts
 from skylight.probe.band_size.cache_parts import OVER_BYTES, OVER_SLOTS, CachePart, Kind, logged, spread
 from skylight.probe.band_size.journaled import Filler, Region, left_alone
+from skylight.probe.band_size.zone_filler import ZoneFiller, is_asked, middle_of_zone
 from skylight.probe.cleaning.findings import START
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
+from skylight.probe.zoned import ZonesSeen
 
 BLOCK = 4096
 MIB = 1 << 20
@@ -57,6 +60,8 @@ are read and written twice at 30 MB/s. A wait that is longer than `STARTS` times
 begin, and `ZONE_S`, which such a zone takes, and behind which no more are clean, is the last: a zone may keep
 its mark for other reasons. Where the start is not known, `UNKNOWN_START_S` is enough: the recorded
 drive begins after five minutes."""
+FEWEST_DECOYS = 4
+"""Pieces before the cache of a drive with declared zones is filled: they show what a write takes."""
 MORE_WRITES, MORE_TIMES, ZONE_TIMES = 64, 8, 10
 """Writes that fill a cache of unknown contents further, a quarter of what it holds, and how often. How much
 older data a zone holds is not known, and all of it is cleaned first: there each time twice as many, 32 GiB in
@@ -192,6 +197,9 @@ def _places(steps: Steps, kind: Kind, lazy: bool) -> Places | None:
 
 def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
     """What changed by cleaning; None if cleaning could not be made to run."""
+    zones = steps.zones("declared")
+    if zones is not None and is_asked(zones, steps):
+        return declared_before_and_after(steps, rotation_ns, zones)
     lazy = steps.known.word("cleaning_type") == "lazy"
     kind: Kind | None = "journal"
     cache_part = None
@@ -202,28 +210,57 @@ def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
     if places is None or len(places.blocks) == 0:
         return None
     steps.reset("erase", slow=not lazy)
-    after: Reading | None = None
-
-    def reading(name: str) -> Reading:
-        log = steps.run(name, places.batch())
-        more = times(host_clock.tick_ns(log.complete_ns), rotation_ns) - 1
-        log = IoLog.joined([log, *(steps.run(name, places.batch()) for _ in range(more))])
-        return Reading.of(places, log, rotation_ns)
-
-    fresh, again = reading("fresh"), reading("fresh-again")
-
-    def cleaned() -> bool:
-        nonlocal after
-        after = reading("after")
-        return bool(np.mean(seen(fresh, again, after).cleaned) >= ENOUGH)
-
+    looks = Looks(steps, places, rotation_ns)
     steps.run("write", IoBatch.writes(places.blocks, BLOCK))
     if not lazy:
         _wait_for_zones(steps)
-        left_alone(steps, "clean", len(places.blocks), cleaned)
-    elif not _filled(steps, kind, cache_part, places, cleaned):
+        left_alone(steps, "clean", len(places.blocks), looks.cleaned)
+    elif not _filled(steps, kind, cache_part, places, looks.cleaned):
         return None
-    return None if after is None else replace(seen(fresh, again, after), neighbours=kind == "zones")
+    return None if looks.now is None else replace(looks.now, neighbours=kind == "zones")
+
+
+def declared_before_and_after(steps: Steps, rotation_ns: float, zones: ZonesSeen) -> Seen | None:
+    """The same of a lazy drive that declares zones: a block in the middle of each of a dozen, with the
+    reference in the next."""
+    chosen = np.arange(PLACES, dtype=np.int64) * (zones.usable - 1) // PLACES
+    places = Places(middle_of_zone(chosen, zones.zone_bytes), zones.zone_bytes)
+    state = steps.reset("erase", slow=False)
+    for block in places.blocks:
+        if not steps.written(np.array([block, block + places.behind], np.uint64), MIB):
+            return None
+    looks = Looks(steps, places, rotation_ns)
+    filler = ZoneFiller(steps, "clean", zones, np.concatenate([chosen, chosen + 1]))
+    filler.first(places.blocks)
+    filler.decoys(FEWEST_DECOYS)
+    filler.fill(looks.share, ENOUGH, emptied=state is State.NEW)
+    return looks.now
+
+
+class Looks:
+    """Two readings of the fresh drive, and looks at what has changed since."""
+
+    def __init__(self, steps: Steps, places: Places, rotation_ns: float) -> None:
+        """Makes the two readings."""
+        self._steps, self._places, self._rotation_ns = steps, places, rotation_ns
+        self._fresh, self._again = self._reading("fresh"), self._reading("fresh-again")
+        self.now: Seen | None = None
+
+    def _reading(self, name: str) -> Reading:
+        steps, batch = self._steps, self._places.batch()
+        log = steps.run(name, batch)
+        more = times(host_clock.tick_ns(log.complete_ns), self._rotation_ns) - 1
+        log = IoLog.joined([log, *(steps.run(name, batch) for _ in range(more))])
+        return Reading.of(self._places, log, self._rotation_ns)
+
+    def share(self) -> float:
+        """Looks at the blocks: the share that was cleaned."""
+        self.now = seen(self._fresh, self._again, self._reading("after"))
+        return float(np.mean(self.now.cleaned))
+
+    def cleaned(self) -> bool:
+        """Looks whether most were."""
+        return self.share() >= ENOUGH
 
 
 def _wait_for_zones(steps: Steps) -> None:

@@ -28,7 +28,7 @@ ZONES = 32
 FILLED_BYTES = 256 << 20
 """Of a zone that is written in order before the volatile cache is looked at. Chosen: as much as the largest
 volatile caches of disks hold."""
-PACE_WRITES, PIECE_WRITES, SHORT_WRITES = 1_024, 8_192, 64
+PACE_WRITES, PIECE_WRITES, SHORT_WRITES, SHORT_PARTS = 1_024, 8_192, 64, 8
 MOST_BYTES = 256 << 30
 """Written without a slow spell: five times the largest persistent cache known, and then it is given up."""
 MOST_SPELL_WRITES = 4_096
@@ -197,9 +197,14 @@ def sustain(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
 
     more("pace", PACE_WRITES)
     slow = Stop(round(PACES * usual_pace_ns(seen.latency_ns)), SLOW, AMONG)
+    short = 0
     while len(seen.log) * size < MOST_BYTES and not _done(seen):
         begun = slow.reached(seen.log) or seen.spell is not None
-        if not len(more("blocked", SHORT_WRITES) if begun else more("fast", PIECE_WRITES, slow)):
+        # Each piece has all writes judged anew: they grow with what was written in short ones so far.
+        piece = max(SHORT_WRITES, short // SHORT_PARTS)
+        written = len(more("blocked", piece) if begun else more("fast", PIECE_WRITES, slow))
+        short = short + written if begun else 0
+        if not written:
             break
     steps.run("reset-after", RESET_ALL)
 

@@ -6,9 +6,9 @@ another, whose metadata it has to write first. `measure` writes bursts to growin
 where a write begins to cost a multiple; then it measures both kinds of writes and two sizes around that edge.
 A host-managed drive declares a limit; there zones are opened explicitly until it refuses.
 
-Confidence of the edge: how often bootstrap resamples of the rounds on either side of it judge as the search
-did, both numbers at once. What the drive declares of its zones is as sure as that it behaves so: writes to
-the zones went through as the report of zones lets expect.
+Confidence of the edge: how often bootstrap resamples of the rounds on either side of it, no further from it
+than is right, judge as the search did. What the drive declares of its zones is as sure as that it behaves so:
+writes to the zones went through as the report of zones lets expect.
 
 Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 3.2 and Figure 1; ZBC-2,
 clause 4.4.3 (zone resources).
@@ -141,26 +141,31 @@ def _last(seen: Seen) -> dict[int, Comparison]:
 
 
 def _sure(seen: Seen) -> float:
-    """How often resampled writes on either side of the edge are judged to be there, and how surely it is not
-    off by more than is right, where rounds vary by as much as so many zones beyond it cost; never, where the
-    last comparison says that they are not."""
+    """How often resampled rounds are judged as the search judged them, at a number near enough to the edge on
+    either side that it is right if they were; and how surely rounds inside, as they vary, hide no more zones
+    beyond the edge than is right. Never, where the last comparison beside the edge says otherwise."""
     draw = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
-    shares, last = [], _last(seen)
-    for count, past in ((seen.inside, False), (seen.outside, True)):
-        if count not in last:
+    last, shares = _last(seen), list[float]()
+    outside = seen.outside or seen.inside
+    near = {
+        False: (seen.inside / (1 + EDGE_RIGHT.part), seen.inside),
+        True: (outside, max(outside, seen.inside * (1 + EDGE_RIGHT.part))),
+    }
+    for past, beside in ((False, seen.inside), (True, outside)):
+        if beside not in last:
             continue
-        compared = last[count]
-        if compared.is_past != past:
+        if last[beside].is_past != past:
             return 0.0
-        means = []
-        for one in (compared.tried, compared.against):
-            latency = one.repeated_ns(compared.both)
-            means.append(latency[draw.integers(0, len(latency), (RESAMPLES, len(latency)))].mean(axis=1))
-        same = compared.judged(*means) == past
-        shares.append(share(int(np.count_nonzero(same))))
-        if seen.zone_ns > 0:
-            off = compared.tried.zones * float(np.std(means[0] - means[1])) / seen.zone_ns
-            shares.append(chance_within(EDGE_RIGHT.part, off / seen.inside))
+        low, high = near[past]
+        agree = []
+        for count in [count for count in last if low <= count <= high]:
+            judged, excess_ns = last[count].resampled(draw, RESAMPLES)
+            agree.append(share(int(np.count_nonzero(judged == past))))
+            if count == seen.inside and seen.zone_ns > 0:
+                shares.append(
+                    chance_within(EDGE_RIGHT.part, float(np.std(excess_ns)) / seen.zone_ns / seen.inside)
+                )
+        shares.append(max(agree))
     return min(shares)
 
 

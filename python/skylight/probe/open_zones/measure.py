@@ -3,11 +3,13 @@
 The edge is searched with small sequential writes: they say least about the medium. The number of zones is
 doubled until a write costs a multiple of what it costs with half as many, then halved in. From there on a
 round counts as past the edge if it takes longer by half of what each zone beyond the edge costs at least: the
-excess of the round that cost a multiple, over all zones that may lie beyond; and by more than seeks over more
-zones explain, a share of that excess that grows with the zones (`SLOPE`). Each burst is held against one
-of as many writes to fewer zones, so that a volatile cache that fills is not taken for the edge. The first
-round opens the zones and does not count. Where a volatile cache stays off, each write waits for the medium,
-and the edge costs less of a multiple; there bursts are compared by the zones that both write to.
+excess of the round that cost a multiple, over all zones that may lie beyond; and by what more zones cost on
+the near side of it, where seeks grow longer or a volatile cache that drains slowly fills (`growth_ns`). Each
+burst is held against one of as many writes to fewer zones, so that a volatile cache that fills is not taken
+for the edge. The first round opens the zones and does not count. Where a volatile cache stays off, each write
+waits for the medium, and the edge costs less of a multiple; there bursts are compared by the zones that both
+write to, in the rounds that both have: where a write passes under the head depends on the zone, and on how
+far into it it goes.
 
 On a host-managed drive the declared limit is tried: zones are opened until the drive refuses.
 
@@ -16,6 +18,7 @@ Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), section 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -46,10 +49,14 @@ FEWEST_ZONES, MOST_ZONES = 4, 16_384
 """Where the doubling begins and ends: four times the largest limit that drives are known to declare."""
 HALF = 0.5
 """Of what a zone beyond the edge costs, what is taken for one: the middle between none and one."""
-SLOPE = 0.1
-"""Of the line from the last number that cost no multiple to the first that did: what lies below it is no step
-beyond the edge, for more zones cost a little more each anyway. Chosen: where the excess begins at the edge
-and grows evenly, the edge so found is high by at most 2.5 %, half of what is right."""
+NOISE, CLEAR = 2.0, 4.0
+"""Standard deviations of a round's excess that it has to exceed, and below how many the burst is made again,
+as it may be slow by chance. Chosen: the first zone past the edge costs two writes a round or more, which
+among six rounds are three and a half."""
+GROUP_WRITES, FEWEST_GROUPS = 40, 5
+"""Writes of a group of rounds, of which the median counts. Chosen: so few that outliers, one write in two
+hundred, leave four groups of five alone; so many that a miss or two a round over a dozen zones, few of which
+are compared, are in every group. With fewer groups than these what varies is judged by single writes."""
 FINE = 0.02
 """The search ends where the last number inside and the first outside are this near, or neighbours."""
 USUAL_ZONES = 128
@@ -80,23 +87,26 @@ class Burst:
 
     @property
     def cost_ns(self) -> float:
-        """What a write in a round costs, ns; see `cost_of`."""
-        return self.cost_of(slice(None))
+        """What a write costs, ns: see `groups_ns`."""
+        return float(np.median(self.groups_ns(slice(None))))
 
-    def cost_of(self, zones: slice) -> float:
-        """The mean latency of writes to some of the zones in a round, ns: the median over the rounds but the
-        first, so that one command that hangs does not matter."""
-        whole = self._rounds[:, zones]
-        return float(np.median(whole[1:].mean(axis=1))) if len(whole) > 1 else float("nan")
+    def groups_ns(self, zones: slice, rounds: int | None = None) -> F64:
+        """The mean latency of writes to some of the zones in each group of rounds but the first, of so many
+        rounds, ns: of groups the median counts, so that one command that hangs does not matter."""
+        whole = self._rounds[1:rounds, zones]
+        if whole.size == 0:
+            return np.full(1, np.nan)
+        count = max(len(whole) // -(-GROUP_WRITES // whole.shape[1]), 1)
+        return np.array([part.mean() for part in np.array_split(whole, count)])
 
-    def repeated_ns(self, zones: slice) -> I64:
-        """The latencies of writes to some of the zones in the rounds but the first, ns."""
-        return self._rounds[1:, zones].ravel()
+    def repeated_ns(self, zones: slice, rounds: int | None = None) -> I64:
+        """The latencies of writes to some of the zones in the rounds but the first, of so many, ns."""
+        return self._rounds[1:rounds, zones].ravel()
 
-    def usual_ns(self, zones: slice) -> float:
+    def usual_ns(self, zones: slice, rounds: int | None = None) -> float:
         """What writes to some of the zones take, ns: the mean of the middle half after the first round, so
         that what other clients do in between does not matter."""
-        each = np.sort(self.repeated_ns(zones))
+        each = np.sort(self.repeated_ns(zones, rounds))
         return float(each[len(each) // 4 : len(each) - len(each) // 4].mean()) if len(each) else float("nan")
 
     @property
@@ -123,33 +133,80 @@ class Comparison:
         return slice(1, self.against.zones) if self.waiting else slice(None)
 
     @property
+    def _rounds(self) -> int | None:
+        """How many rounds are compared. Where writes wait, those that both bursts have: later ones go further
+        into the zones, where the same way between two of them may take a revolution more or less."""
+        return min(self.tried.rounds, self.against.rounds) if self.waiting else None
+
+    @property
+    def groups_ns(self) -> tuple[F64, F64]:
+        """What a write to these zones costs in each group of rounds of either burst, ns."""
+        tried, against = (one.groups_ns(self.both, self._rounds) for one in (self.tried, self.against))
+        return tried, against
+
+    @property
     def costs_ns(self) -> tuple[float, float]:
         """What a write to these zones costs in either burst, ns."""
-        return self.tried.cost_of(self.both), self.against.cost_of(self.both)
+        tried, against = self.groups_ns
+        return float(np.median(tried)), float(np.median(against))
 
     @property
     def excess_ns(self) -> float:
         """How much longer a round takes than at the other burst's cost of a write."""
-        tried_ns, against_ns = self.costs_ns
-        return self.tried.zones * (tried_ns - against_ns)
+        tried, against = self.groups_ns
+        return self.tried.zones * _more(tried, against, paired=self.waiting)
 
     @property
     def is_past(self) -> bool:
         """Whether the burst is past the edge."""
-        tried_ns, against_ns = self.costs_ns
-        past = bool(self.judged(np.float64(tried_ns), np.float64(against_ns)))
+        past = bool(self._judged(*self.costs_ns, self.excess_ns))
         return past and (self.least_ns > 0 or not self.waiting or self._middle_costs_more())
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether the excess is more than what comes by chance."""
+        return self.excess_ns >= CLEAR * self._deviation_ns
+
+    def resampled(self, draw: np.random.Generator, times: int) -> tuple[Bools, F64]:
+        """Whether it were past, and the excess of a round, with groups, or writes where these are few, drawn
+        from those that were seen, so often."""
+        groups = self.groups_ns
+        if len(groups[0]) >= FEWEST_GROUPS and len(groups[1]) >= FEWEST_GROUPS:
+            index = [draw.integers(0, len(each), (times, len(each))) for each in groups]
+            drawn = [each[index[0 if self.waiting else k]] for k, each in enumerate(groups)]
+            costs = [np.median(each, axis=1) for each in drawn]
+            more = np.median(drawn[0] - drawn[1], axis=1) if self.waiting else costs[0] - costs[1]
+        else:
+            writes = [one.repeated_ns(self.both, self._rounds) for one in (self.tried, self.against)]
+            costs = [each[draw.integers(0, len(each), (times, len(each)))].mean(axis=1) for each in writes]
+            more = costs[0] - costs[1]
+        excess = self.tried.zones * more
+        return np.asarray(self._judged(costs[0], costs[1], excess)), excess
+
+    @property
+    def _deviation_ns(self) -> float:
+        """What the excess may be off by chance, one standard deviation, from how single writes vary."""
+        writes = [one.repeated_ns(self.both, self._rounds) for one in (self.tried, self.against)]
+        return self.tried.zones * math.sqrt(sum(float(each.var()) / len(each) for each in writes))
 
     def _middle_costs_more(self) -> bool:
         """The control: whether the middle of the writes costs more too. If not, few of them do, which other
         clients may have delayed."""
-        return self.tried.usual_ns(self.both) >= PAST_EDGE_WAITING * self.against.usual_ns(self.both)
+        tried, against = (one.usual_ns(self.both, self._rounds) for one in (self.tried, self.against))
+        return tried >= PAST_EDGE_WAITING * against
 
-    def judged(self, tried_ns: F64 | np.float64, against_ns: F64 | np.float64) -> Bools | np.bool_:
-        """Whether it were past with these costs of a write."""
+    def _judged(
+        self, tried_ns: F64 | float, against_ns: F64 | float, excess_ns: F64 | float
+    ) -> Bools | np.bool_ | bool:
+        """Whether it were past with these costs of a write and this excess."""
         if self.least_ns > 0:
-            return self.tried.zones * (tried_ns - against_ns) >= self.least_ns
+            return excess_ns >= max(self.least_ns, NOISE * self._deviation_ns)
         return tried_ns >= (PAST_EDGE_WAITING if self.waiting else PAST_EDGE) * against_ns
+
+
+def _more(tried: F64, against: F64, *, paired: bool) -> float:
+    """How much more the one costs than the other, group by group where they are of the same rounds."""
+    return float(np.median(tried - against) if paired else np.median(tried) - np.median(against))
 
 
 @dataclass(slots=True)
@@ -231,19 +288,47 @@ def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
         found = compare(steps, seen, zones, count, below)
         if found.is_past and seen.waiting:
             found = compare(steps, seen, zones, count, below)  # a burst may be slow once
+        elif found.is_past and _is_in_doubt(seen, below):
+            below //= 2
+            found = compare(steps, seen, zones, count, below)
         if found.is_past:
             seen.inside, seen.outside = below, count
             excess_ns = found.excess_ns
         else:
             seen.inside = count
     base, seen.zone_ns = seen.inside, excess_ns / max((seen.outside or 0) - seen.inside, 1)
+    more_ns = growth_ns(seen, base)
     while seen.outside is not None and seen.outside - seen.inside > max(1, round(FINE * seen.inside)):
         count = (seen.inside + seen.outside) // 2
-        least_ns = max(HALF, SLOPE * (count - base)) * seen.zone_ns
-        if compare(steps, seen, zones, count, base, least_ns).is_past:
+        least_ns = HALF * seen.zone_ns + more_ns * count * (count - base)
+        found = compare(steps, seen, zones, count, base, least_ns)
+        if found.is_past and not found.is_clear:
+            found = compare(steps, seen, zones, count, base, least_ns)
+        if found.is_past:
             seen.outside = count
         else:
             seen.inside = count
+
+
+def _costs_of(seen: Seen, count: int) -> tuple[Comparison, float, float] | None:
+    """The last comparison in which so many zones were tried, and both costs in it."""
+    tried = [one for one in seen.search if one.tried.zones == count]
+    return (tried[-1], *tried[-1].costs_ns) if tried else None
+
+
+def _is_in_doubt(seen: Seen, count: int) -> bool:
+    """Whether so many zones cost a good part of a multiple: they may lie a little past the edge already."""
+    found = _costs_of(seen, count)
+    return found is not None and found[1] >= PAST_EDGE_WAITING * found[2]
+
+
+def growth_ns(seen: Seen, count: int) -> float:
+    """What each zone more adds to the cost of a write up to so many zones, ns: what is not past the edge."""
+    found = _costs_of(seen, count)
+    if found is None:
+        return 0.0
+    one, tried_ns, against_ns = found
+    return max(tried_ns - against_ns, 0.0) / (one.tried.zones - one.against.zones)
 
 
 def final_bursts(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:

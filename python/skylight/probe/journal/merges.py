@@ -1,0 +1,206 @@
+"""Merges of the map: stalls of lone writes that come again at the same writes after an erase, their period,
+and what one costs.
+
+Few stalls may be the arm's way to where the log goes on, at even distances by chance. The control are writes
+of two quanta each: a merge comes after as many of them as of blocks, a place of the log after half as many.
+
+Source: Skylight (FAST '15), section 4.3 (the 240th write of Figures 4 and 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from skylight.evidence import F64, I64, Bools, IoLog, Stop
+from skylight.infer.robust import BOOTSTRAP_SEED, share
+from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
+from skylight.probe.journal.findings import MERGE_RIGHT
+
+RESAMPLES = 100
+CLOSE = MERGE_RIGHT.part  # how near a mean must be known to be named
+BESIDE = 40  # writes on each side of a stall that it is compared with
+CAUGHT = 4  # per cent: if so many catch their revolution, the drive without jitter does
+# Writes that are a revolution sooner than most: how near to a whole one, and how many show that some are.
+EARLY_TURNS, FEWEST_EARLY, SURE = 0.2, 8, 5.0
+ARRIVED_TURNS = 0.1
+"""What a write takes beyond a revolution that begins amid its place and ends where it began: what a command
+takes by itself. Chosen: a millisecond of a common drive."""
+FEWEST_PLAIN = 3
+"""Writes of a middle; of fewer the level of all counts."""
+# A stall so short may be the arm's way to where the log goes on, say on the next surface: that it comes after
+# a whole number of entries so many times is chance, and less of one the more there are.
+ARM_TURNS, ARM_HITS = 3.0, 5
+LOST_TURNS, LOST_HITS = 1.5, 20
+"""A stall of about one revolution is what any step of the log costs that just misses it, for instance to the
+next surface, while a merge writes elsewhere and returns. Passes whose length is no whole number of entries
+stall at even distances too, as long as the fraction has not added up to an entry: over `n` stalls with a
+chance of 1/(n - 1), hence 5 % with 20 of them."""
+LONG_QUANTA, FEWEST_LONG = 2, 2
+"""Quanta of each write of the control, and how many merges it has at least."""
+MORE_TURNS = 1.5  # a merge that took so many revolutions more than the middle one met a slow outlier too
+
+
+@dataclass(frozen=True, slots=True)
+class Many:
+    """Many lone writes, which end where `until` says that cleaning set in; `erased`: on a drive as new."""
+
+    name: str
+    log: IoLog
+    until: Stop
+    erased: bool
+
+
+@dataclass(slots=True)
+class Merges:
+    """Lone writes in order, once or twice; the stalls that come again."""
+
+    latency_ns: I64
+    again_ns: I64
+    period: RarePeriod | None
+    writes: int
+    slow: int
+    late: bool = False
+    """Whether commands came so late that each may have lost a revolution."""
+    long_ns: I64 | None = None
+    """What writes of two quanta took, one after another on a drive as new."""
+
+    def told_apart(self, cost_ns: float, rotation_ns: float) -> bool:
+        """Whether stalls that cost so much come after as many writes of two quanta as of blocks, and not
+        after half as many. Those that may be a revolution lost do so by chance too, where others do not."""
+        found = self.period
+        if found is None or found.slips or self.long_ns is None or cost_ns < LOST_TURNS * rotation_ns:
+            return False
+        slow = slow_ones(self.long_ns, rotation_ns)
+        named = found.places(len(slow))
+        # The place that ends the n-th write lies where a write of as many places ends, or one on.
+        by_place = (found.offset + found.every * np.arange(LONG_QUANTA * len(named))) // LONG_QUANTA
+        near = (by_place[:, None] + np.array([-1, 0, 1])).ravel()
+        near = near[(near >= 0) & (near < len(slow)) & ~np.isin(near, named)]
+        apart = near[np.min(np.abs(near[:, None] - named[None, :]), axis=1) > 1] if len(named) else near
+        return (
+            len(named) >= FEWEST_LONG and bool(slow[named].all()) and len(apart) > 0 and not slow[apart].any()
+        )
+
+
+def least_hits(cost_ns: float, rotation_ns: float) -> int:
+    """How many stalls of this length make a period of merges, and not of the arm's way along the log; without
+    a rotation, on flash, any."""
+    if not rotation_ns:
+        return 0
+    turns = cost_ns / rotation_ns
+    return LOST_HITS if turns < LOST_TURNS else ARM_HITS if turns < ARM_TURNS else 0
+
+
+def control_writes(many: Sequence[Many], rotation_ns: float | None) -> int:
+    """How many writes of two quanta tell whether the stalls of many lone writes are merges; 0 where these
+    tell it themselves, or have no period."""
+    merges = None if rotation_ns is None else merges_of(many, rotation_ns)
+    if merges is None or rotation_ns is None or (found := merges.period) is None:
+        return 0
+    cost_ns = merge_cost(merges, found, rotation_ns, flash=False)[0]
+    if cost_ns < LOST_TURNS * rotation_ns or found.hits >= least_hits(cost_ns, rotation_ns):
+        return 0
+    return found.offset + (FEWEST_LONG - 1) * found.every + 1
+
+
+def merges_of(many: Sequence[Many], rotation_ns: float | None, long: IoLog | None = None) -> Merges | None:
+    """The stalls of many lone writes, and what writes of two quanta took; None where none were made."""
+    if not many or not len(many[0].log):
+        return None
+    runs: list[list[I64]] = [[], []]
+    for run in many:
+        latency_ns = run.log.latency_ns
+        runs[run.name == "many-again"].append(latency_ns[: before_stalls(latency_ns, run.until)])
+    first, again = (np.concatenate(run) if run else np.empty(0, np.int64) for run in runs)
+    if not len(again) or not many[-1].erased:  # it went on where the first left off
+        whole = np.concatenate([first, again])
+        slow = slow_ones(whole, rotation_ns)
+        return Merges(whole, np.empty(0, np.int64), rare_period(slow), len(whole), int(slow.sum()))
+    count = min(len(first), len(again))
+    first, again = first[:count], again[:count]
+    one, other = slow_ones(first, rotation_ns), slow_ones(again, rotation_ns)
+    both = one & other
+    found = Merges(first, again, rare_period(both, one), count, int(both.sum()))
+    found.long_ns = None if long is None else long.latency_ns
+    return found
+
+
+def caught_level_ns(merges: Merges, rotation_ns: float) -> tuple[float, bool]:
+    """What lone writes take that caught their revolution, where jitter makes others miss it, ns; and whether
+    it is known. A few that complete a whole revolution sooner than the others caught it by chance, as their
+    jitter was small, if other writes do after an erase. If the same do, it is their place on the disk."""
+    latency_ns = merges.latency_ns.astype(np.float64)
+    middle = float(np.median(latency_ns))
+    if float(np.percentile(latency_ns, CAUGHT)) < middle - rotation_ns / 2:
+        return float(np.percentile(latency_ns, CAUGHT)), True
+    early = _a_turn_sooner(latency_ns, middle, rotation_ns)
+    if early is None:
+        return middle, True
+    again = _a_turn_sooner(merges.again_ns.astype(np.float64), middle, rotation_ns)
+    if again is None:
+        return middle, False
+    both = int(np.count_nonzero(early & again))
+    by_chance = early.sum() * again.sum() / len(early)
+    by_place = both > max(by_chance + SURE * np.sqrt(by_chance), both / 2, early.sum() / 2)
+    return (middle if by_place else middle - rotation_ns), True
+
+
+def _a_turn_sooner(latency_ns: F64, middle_ns: float, rotation_ns: float) -> Bools | None:
+    """Which writes completed a revolution before the middle; None where there are no more of them than of
+    writes that are as early by any other part of a revolution, as behind a slow outlier."""
+    turns = (middle_ns - latency_ns) / rotation_ns
+    early = np.abs(turns - 1) < EARLY_TURNS
+    others = int(np.count_nonzero((turns > EARLY_TURNS) & (turns < 2 - EARLY_TURNS) & ~early))
+    count, expected = int(early.sum()), others * EARLY_TURNS / (1 - 2 * EARLY_TURNS)
+    return early if count >= FEWEST_EARLY and count > expected + SURE * np.sqrt(expected) else None
+
+
+def _undelayed(latency_ns: F64, level_ns: float, rotation_ns: float | None) -> float:
+    """The middle of latencies, without the whole revolutions by which they are above the level, ns."""
+    if rotation_ns is None:
+        return float(np.median(latency_ns))
+    beyond = (latency_ns - level_ns) / rotation_ns
+    turns = np.round(beyond)
+    # A drive that begins amid a place takes a revolution from there, wherever that was.
+    arrived = np.abs(latency_ns / rotation_ns - 1 - ARRIVED_TURNS / 2) <= ARRIVED_TURNS / 2
+    plain = ~arrived | (np.abs(beyond - turns) < EARLY_TURNS)
+    if np.count_nonzero(plain) < FEWEST_PLAIN:
+        return level_ns
+    return float(np.median((latency_ns - turns * rotation_ns)[plain]))
+
+
+def stalls_of(merges: Merges, found: RarePeriod, rotation_ns: float | None) -> F64:
+    """How much longer each write with a merge took than the middle of those beside it, ns."""
+    level_ns = 0.0 if rotation_ns is None else caught_level_ns(merges, rotation_ns)[0]
+    extra = []
+    for latency_ns in (merges.latency_ns, merges.again_ns):
+        for place in found.places(len(latency_ns)):
+            beside = np.delete(latency_ns, place)[max(1, place - BESIDE) : place + BESIDE]
+            plain_ns = _undelayed(beside.astype(np.float64), level_ns, rotation_ns)
+            extra.append(float(latency_ns[place]) - plain_ns)
+    return np.array(extra)
+
+
+def merge_cost(
+    merges: Merges, found: RarePeriod, rotation_ns: float | None, *, flash: bool
+) -> tuple[float, float, float, float, int, float]:
+    """Mean extra time of a merge, its standard error and the spread of merges, ns; how sure it is to a tenth;
+    how many merges; the shortest of them, ns.
+
+    A merge may meet a slow outlier too: those far above the middle one are left out."""
+    extra = stalls_of(merges, found, None if flash else rotation_ns)
+    middle = float(np.median(extra))
+    kept = extra[extra <= middle + MORE_TURNS * (rotation_ns or 0.0) + CLOSE * middle]
+    if not len(kept):
+        return middle, middle, middle, 0.0, 0, middle
+    mean = float(kept.mean())
+    spread = float(kept.std(ddof=1)) if len(kept) > 1 else middle
+    repeats = 2 if len(merges.again_ns) else 1  # the same merges again are no others
+    error = spread / np.sqrt(len(kept) / repeats)
+    rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
+    means = kept[rng.integers(0, len(kept), size=(RESAMPLES, len(kept)))].mean(axis=1)
+    sure = share(int(np.count_nonzero(np.abs(means - mean) <= CLOSE * mean)), RESAMPLES)
+    return mean, error, spread, sure, len(kept), float(kept.min())
