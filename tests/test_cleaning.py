@@ -362,6 +362,15 @@ def test_a_part_of_a_band_takes_as_long_as_a_band(end: int) -> None:
         assert told is not None and told[0] == pytest.approx(1.0)
 
 
+@pytest.mark.parametrize(
+    ("went_home", "cells"), [((53, 63, 62), 62.5), ((9, 8, 8), 25 / 3), ((8, 8, 9), 25 / 3)]
+)
+def test_a_band_is_whole_but_for_a_misread_cell(went_home: tuple[int, ...], cells: float) -> None:
+    """53 of 63 cells were cut by the end of a stretch; nine of eight are a misread one more."""
+    in_turn = [more for band in went_home for more in (0, band)]
+    assert progress_of(in_turn, [0.5] * 6, 200).band_bytes == pytest.approx(cells * (1 << 20), rel=0.001)
+
+
 @pytest.mark.parametrize("end", [0, 5, 12])
 def test_a_part_of_a_band_takes_as_long_in_a_long_pause(end: int) -> None:
     """Four bands and the end of the stretch, in five times the time of a band."""

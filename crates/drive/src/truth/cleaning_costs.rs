@@ -4,7 +4,8 @@
 //! * `cleaning_start_ns`: time without commands before cleaning starts.
 //! * `cleaning_band_ns`: media time of cleaning one band, averaged over bands at equal distances in the
 //!   address space. `one_block`: one block of the band was written; `half`: every other [`CHUNK`] was, in one
-//!   pass at the drive's queue depth. A set-associative drive cleans a whole cache band at a time; for it,
+//!   pass at the drive's queue depth, or through a volatile cache that stays on, as fast as the host's link lets
+//!   it. A set-associative drive cleans a whole cache band at a time; for it,
 //!   the cost of each additional data band.
 //! * `map_merge_ns`: how much longer an isolated write takes with a merge than without, on average. A write with a copy
 //!   of the map before it is one with a merge, also where each merge writes several copies. Not measurable if the standard
@@ -14,12 +15,15 @@ use skylight_disk::{Direction, Nanos, Sectors};
 use skylight_layer::{Medium, Purpose};
 
 use super::cache::band_at;
+use super::conditions;
 use super::finding::{Right, TrueFinding};
 use super::quiet;
 use super::watermarks::{isolated_writes, lone_writes, usable};
 use crate::batch::Batch;
 use crate::drive::Drive;
-use crate::profile::{CleaningType, Duration, Layer, Profile, ProfileError, SetAssociative, Zoned};
+use crate::profile::{
+    CleaningType, Conditions, Duration, Layer, Profile, ProfileError, SetAssociative, VolatileCache, Zoned,
+};
 use skylight_command::code;
 
 const BLOCK: u64 = 4096;
@@ -89,14 +93,33 @@ fn half(band: (u64, u64)) -> Vec<u64> {
     (1..size / CHUNK).step_by(2).map(|chunk| start + chunk * CHUNK).collect()
 }
 
+/// Of the conditions those that decide how many writes leave a volatile cache together, where it stays on: the first leave
+/// as soon as they come, and the next ones collect while those are written, which over a slow link are few. Ideal ones
+/// where it does not: then the host decides.
+fn collecting(conditions: &Conditions) -> Conditions {
+    if conditions.volatile_cache.fixed() != Some(true) {
+        return Conditions::default();
+    }
+    Conditions {
+        volatile_cache: VolatileCache::On,
+        volatile_cache_size: conditions.volatile_cache_size,
+        queue_depth: conditions.queue_depth,
+        host_gap: conditions.host_gap,
+        transport: conditions.transport,
+        ..Conditions::default()
+    }
+}
+
 /// Mean media time of cleaning a band after these writes; `None` if the writes do not fit in the cache.
 fn idle_cleaning(
     profile: &Profile,
     bands: u64,
-    depth: usize,
+    conditions: &Conditions,
     writes: impl Fn((u64, u64)) -> (Vec<u64>, u64),
 ) -> Result<Option<u64>, ProfileError> {
+    let depth = profile.interface.queue_depth.min(conditions::depth(conditions)) as usize;
     let mut drive = Drive::new(&copy(profile), 0)?;
+    drive.meet(profile, &collecting(conditions), 0);
     let mut total = 0;
     for address in spread(profile.capacity.get(), bands) {
         let Some(band) = band_at(profile, address) else { return Ok(None) };
@@ -147,8 +170,8 @@ fn lazy_cleaning(profile: &Profile, keys: &SetAssociative) -> Result<Option<u64>
     Ok(Some(cost(&several)?.saturating_sub(one) / more))
 }
 
-/// When the drive cleans and how long it takes, for a host that has up to `depth` commands wait in the drive.
-pub(super) fn cleaning(profile: &Profile, depth: u32) -> Result<Vec<TrueFinding>, ProfileError> {
+/// When the drive cleans and how long it takes, for a host under these conditions.
+pub(super) fn cleaning(profile: &Profile, conditions: &Conditions) -> Result<Vec<TrueFinding>, ProfileError> {
     let idle = match &profile.layer {
         Layer::Conventional(_) | Layer::Ssd(_) | Layer::Swd(_) => return Ok(Vec::new()),
         Layer::Zoned(keys) => keys.host_aware.as_ref().and_then(|cache| cache.idle),
@@ -173,11 +196,10 @@ pub(super) fn cleaning(profile: &Profile, depth: u32) -> Result<Vec<TrueFinding>
             )
         }
         _ => {
-            let depth = profile.interface.queue_depth.min(depth) as usize;
             let one = |(start, _): (u64, u64)| (vec![start + CHUNK / 2], BLOCK);
             (
-                idle_cleaning(profile, BANDS_ONE_BLOCK, depth, one)?,
-                idle_cleaning(profile, BANDS_HALF, depth, |band| (half(band), CHUNK))?,
+                idle_cleaning(profile, BANDS_ONE_BLOCK, conditions, one)?,
+                idle_cleaning(profile, BANDS_HALF, conditions, |band| (half(band), CHUNK))?,
                 "mean media time over bands spread over the drive; half is every other 64 KiB",
             )
         }

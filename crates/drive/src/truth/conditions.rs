@@ -98,8 +98,9 @@ pub(super) fn apply(conditions: &Conditions, profile: &Profile, findings: &mut [
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::profile::Duration;
     use crate::random::{Kind, random_drive};
-    use crate::truth::Truth;
+    use crate::truth::{Truth, Value};
 
     fn out_of_reach(kind: Kind, conditions: &Conditions) -> Vec<&'static str> {
         let profile = random_drive(5, Some(kind)).unwrap().profile;
@@ -133,6 +134,31 @@ mod tests {
         };
         assert!(lost(Erase::None).contains(&"track_bytes"));
         assert_eq!(lost(Erase::Trim), Vec::<&str>::new());
+    }
+
+    /// What a half-written band takes, and one with a written block, ns.
+    fn bands(profile: &Profile, conditions: &Conditions) -> [u64; 2] {
+        let findings = Truth::under(profile, conditions).unwrap().findings;
+        let value = findings.into_iter().find(|each| each.name == "cleaning_band_ns").unwrap().value;
+        let Value::Table(rows) = value else { panic!("{value:?}") };
+        ["half", "one_block"].map(|name| rows.iter().find(|row| row.0 == name).unwrap().1)
+    }
+
+    #[test]
+    fn over_a_slow_link_few_writes_leave_a_cache_together() {
+        // Entries of 916 KiB with 1.4 MiB of out-of-band data, so that the extents of a band lie far apart.
+        let profile = random_drive(99_377, None).unwrap().profile;
+        let on = |ms: f64| Conditions {
+            volatile_cache: VolatileCache::On,
+            queue_depth: 1,
+            transport: Duration::from_ns(ms * 1e6),
+            ..Conditions::default()
+        };
+        let [ideal, one] = bands(&profile, &Conditions::default());
+        let ([quick, quick_one], [slow, slow_one]) = (bands(&profile, &on(0.0)), bands(&profile, &on(1.4)));
+        assert!(slow * 100 > ideal * 125, "{slow} for {ideal}");
+        assert!(quick.abs_diff(ideal) * 10 < ideal, "{quick} for {ideal}");
+        assert!([quick_one, slow_one].iter().all(|ns| ns.abs_diff(one) * 20 < one));
     }
 
     #[test]

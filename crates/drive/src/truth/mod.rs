@@ -46,7 +46,6 @@ impl Truth {
     /// # Errors
     /// If no drive can be built from the profile.
     pub fn under(profile: &Profile, conditions: &Conditions) -> Result<Self, ProfileError> {
-        let depth = conditions::depth(conditions);
         let drive = Drive::new(&quiet(profile), 0)?;
         let mut findings = drive_kind::findings(profile);
         findings.extend(cache::findings(profile, conditions::sharing(conditions, profile)));
@@ -62,7 +61,7 @@ impl Truth {
             findings.extend([cache::quantum(keys.quantum), cache::entry_max(keys.entry_max)]);
         }
         findings.extend(cleaning_costs::map_merges(profile)?);
-        findings.extend(cleaning_costs::cleaning(profile, depth)?);
+        findings.extend(cleaning_costs::cleaning(profile, conditions)?);
         findings.extend(platters::plateaus(profile, &drive));
         findings.extend(zones::findings(profile));
         conditions::apply(conditions, profile, &mut findings);

@@ -59,7 +59,7 @@ LONG_BANDS, LEFT_BANDS, LEFT_PART = 12.0, 1.5, 0.7
 MOST_AGAINST_ONE = 1.4  # times a band with one block, for how many a long pause is meant to clean
 FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.9
 """Of the cells of a stretch, how many home at once are misread; and of the most that went home at once, from
-how many on it is a part of a band, and a whole one: but for one misread cell of ten. Chosen."""
+how many on it is a part of a band, and a whole one but for a misread cell. Chosen."""
 LENGTH_TO = 0.35  # of a cell: how well the mean length of a few bands is known
 FEWEST_CELLS = 3  # that one look hides or feigns
 OUT_PAUSE, OUT_PAUSE_S, MOST_OUT_PAUSES = 0.4, 2.0, 256
@@ -180,7 +180,7 @@ class Progress:
     def band_bytes(self) -> int:
         """Length of a band, from those that were finished one by one; 0 if none but the first was whole."""
         stepped = [cells for _, cells in self.finished]
-        whole = [cells for cells in stepped if cells >= WHOLE_PART * max(stepped)]
+        whole = [cells for cells in stepped if cells + 1 >= WHOLE_PART * max(stepped)]
         last = max(stepped[1:], default=0)
         return round(float(np.mean(whole)) * self.cell) if last in whole else 0
 
