@@ -62,7 +62,7 @@ def find(steps: Steps) -> Declared | None:
 
 
 def nine(count: int) -> list[tuple[str, int]]:
-    """The zones that are looked at, of so many.
+    """The zones that are looked at, of `count` zones.
 
     >>> nine(100)
     [('od', 0), ('od', 3), ('od', 6), ('md', 47), ('md', 50), ('md', 53), ('id', 93), ('id', 96), ('id', 99)]

@@ -32,7 +32,7 @@ MOST_PIECE, LEAST_PIECE, PIECE_SHARE, UNKNOWN_PIECE = 8 << 20, 64 << 10, 256, 2 
 """Bytes of a piece: this share of the cache, if its size is known. Chosen: fifty pieces and a grid of blocks
 together then take a third of it."""
 LOOK_EVERY, LOOK_SHARE = 16, 32
-"""From look to look: so many pieces, or this share of those written."""
+"""From look to look: pieces, or this share of those written if that is more."""
 BULK = 0.8
 """Of the cache, if its size is known: so much is written before a look is due that no slow write asks for."""
 LATE_LOOKS, LATE_PIECES = 3, 4
@@ -56,7 +56,7 @@ def middle_of_zone(zone: I64, zone_bytes: int) -> I64:
 
 
 def _free_zones(count: int, taken: I64) -> I64:
-    """The other zones of so many, evenly and in an order that follows nothing."""
+    """Of `count` zones those that are not taken, evenly and in an order that follows nothing."""
     free = np.setdiff1d(np.arange(count, dtype=np.int64), taken)
     return np.asarray(free[spread(len(free), len(free), 1).astype(np.int64)], np.int64)
 

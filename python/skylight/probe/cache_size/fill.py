@@ -127,13 +127,13 @@ class Places:
     zone_bytes: int = 0
 
     def where(self, count: int, size: int, phase: float = 0.0) -> U64:
-        """The first so many places for writes of a size: different ones, all over the target."""
+        """The first `count` places for writes of a size: different ones, all over the target."""
         if size < self.zone_bytes:
             return out_of_order(self.size_bytes, self.zone_bytes, count, size, phase)
         return spread(self.size_bytes, count, size, phase)
 
     def writes(self, first: int, count: int, size: int) -> IoBatch:
-        """Writes to these places, going on from the first so many."""
+        """Writes to `count` of these places behind the first `first`."""
         return IoBatch.writes(self.where(first + count, size)[first:], size)
 
 
@@ -154,11 +154,11 @@ class Check:
     written: dict[int, int] = field(default_factory=dict)
 
     def where(self, count: int, size: int) -> U64:
-        """The first so many places of the fill for writes of a size: different ones, all over the drive."""
+        """The first `count` places of the fill for writes of a size: different ones, all over the drive."""
         return Places(self.steps.size, self.zone_bytes).where(count, size)
 
     def writes(self, first: int, count: int, size: int) -> IoBatch:
-        """Writes to these places, going on from the first so many."""
+        """Writes to `count` of these places behind the first `first`."""
         return Places(self.steps.size, self.zone_bytes).writes(first, count, size)
 
     def plain(self, writes_an_entry: float) -> bool:

@@ -59,14 +59,14 @@ PIECE_GROUPS, PIECES = 4, 16
 """So many groups at least, and such a part of all blocks so far, come before the drive is asked for its
 zones."""
 AROUND = 2
-"""A group that is slow while the median of it and of so many before and behind it is not met a merge of the
+"""A group that is slow while the median of it and of as many before as behind it is not met a merge of the
 map or an outlier."""
 MOST_SUM = 3.0
 """Times what counts as slow that one group may count: no single one may decide."""
 
 
 def held(read_at: U64, read_bytes: int, blocks: U64, group: int, size: int = BLOCK) -> IoBatch:
-    """Groups of so many writes, each behind a read and before a FLUSH.
+    """Groups of `group` writes, each behind a read and before a FLUSH.
 
     >>> io = held(np.array([0, 512], np.uint64), 8192, np.arange(4, dtype=np.uint64) * np.uint64(8192), 2)
     >>> io.op.tolist(), io.size.tolist()
@@ -151,7 +151,7 @@ class Blocks:
         self._groups = 0
 
     def groups_left(self, group: int) -> int:
-        """How many groups of so many blocks surely find space yet."""
+        """How many groups of `group` blocks surely find space yet."""
         return int((self._in_zone - self._used.max()) // group) * len(self._used)
 
     def take(self, group: int, groups: int) -> U64:

@@ -233,14 +233,17 @@ def _pace(steps: Steps, places: Places, name: str, size: int, writes: int) -> _P
 
 
 def _filled(
-    steps: Steps, name: str, parts: tuple[tuple[int, int, int], ...], pace_writes: int = CALIBRATION
+    steps: Steps,
+    places: Places,
+    name: str,
+    parts: tuple[tuple[int, int, int], ...],
+    pace_writes: int = CALIBRATION,
 ) -> list[Fill]:
     """Fills from clean until cleaning: lone at first, for the smallest caches, then deep.
 
     `parts` are the size of a write, how many places it takes (0: a block, that may share one) and how many
     such writes there are at most; `pace_writes` how many show the pace of a clean drive. One `Fill` for each
     part."""
-    places = Places(steps.size, told_bytes(steps, f"{name}-zones"))
     paces = [_pace(steps, places, name, size, pace_writes) for size, _, _ in parts]
     state = steps.reset(f"{name}-erase")
     if state is State.UNKNOWN:
@@ -360,7 +363,7 @@ def _told_fill(
 
 
 def _begun(log: IoLog, writes: int, slow_ns: int, pace: _Pace) -> ChangePoint:
-    """Cleaning that began after so many writes of a log, by those that took more than `slow_ns` since."""
+    """Cleaning that began after `writes` writes of a log, by those that took more than `slow_ns` since."""
     over = np.minimum(log.latency_ns[writes:] / slow_ns, MOST) - 1.0
     done, _ = entries(log.complete_ns[: max(writes, 1)])
     clear = float(over[over > 0].sum())
@@ -406,10 +409,10 @@ def measured(steps: Steps) -> Journal:
     largest = _largest(steps, quanta, quantum, places_of.zone_bytes)
     flushed = isinstance(steps, FlushedSteps)
     large = (largest * quantum, largest, MOST_WRITES)
-    fills = _filled(steps, "fill", ((quantum, 1, SMALL_WRITES), large))
-    deep = _map_fill(steps, quantum, quantum_ns, sum(fill.writes for fill in fills))
+    fills = _filled(steps, places_of, "fill", ((quantum, 1, SMALL_WRITES), large))
+    deep = _map_fill(steps, places_of, quantum, quantum_ns, sum(fill.writes for fill in fills))
     if deep is None:
-        places, in_map, larger = _by_larger(steps, fills, quantum, large)
+        places, in_map, larger = _by_larger(steps, places_of, fills, quantum, large)
         alone = lone_writes(fills)
         fills += larger
         return Journal(
@@ -418,7 +421,7 @@ def measured(steps: Steps) -> Journal:
     places, in_map = limits(fills, deep, quantum, flushed=flushed)
     alone = in_map
     if places is None and in_map is not None:
-        larger = _filled(steps, "large", (large,)) if largest > 1 else []
+        larger = _filled(steps, places_of, "large", (large,)) if largest > 1 else []
         if larger:
             places, in_map = limits_by_larger(larger, deep, quantum, in_map, flushed=flushed)
         if not (larger and larger[-1].ended) and not share_places(deep[-1], quantum, flushed=flushed):
@@ -430,14 +433,13 @@ def measured(steps: Steps) -> Journal:
     )
 
 
-def _map_fill(steps: Steps, quantum: int, quantum_ns: float, alone: int) -> list[Fill] | None:
+def _map_fill(steps: Steps, places: Places, quantum: int, quantum_ns: float, alone: int) -> list[Fill] | None:
     """A fill with blocks that share entries: those that wait together; of a host-aware drive, where a waiting
     write has an entry of its own, those that leave the volatile cache together; `alone` filled the cache one
     by one. None where there is no such cache."""
-    zone_bytes = told_bytes(steps, "cached-zones")
-    if not zone_bytes:
-        return _filled(steps, "map", ((BLOCK, 0, MAP_WRITES),))
-    held = HeldFill(steps, zone_bytes, quantum, _least_ns(steps, quantum, quantum_ns))
+    if not places.zone_bytes:
+        return _filled(steps, places, "map", ((BLOCK, 0, MAP_WRITES),))
+    held = HeldFill(steps, places.zone_bytes, quantum, _least_ns(steps, quantum, quantum_ns))
     if isinstance(steps, FlushedSteps):
         return held.fill(alone, MAP_WRITES)
     with steps.settings("map-settings", write_cache=True, look_ahead=False) as settings:
@@ -457,7 +459,7 @@ def _least_ns(steps: Steps, quantum: int, quantum_ns: float) -> float:
 
 
 def _by_larger(
-    steps: Steps, fills: list[Fill], quantum: int, large: tuple[int, int, int]
+    steps: Steps, places: Places, fills: list[Fill], quantum: int, large: tuple[int, int, int]
 ) -> tuple[int | None, int | None, list[Fill]]:
     """Places and map entries in use when cleaning began, and the fill that tells them apart where no blocks
     share an entry: its writes take several places each, and one entry of the map."""
@@ -470,7 +472,7 @@ def _by_larger(
             return None, None, []
     used = sum(fill.places for fill in fills)
     pace_writes = max(min(CALIBRATION, used // (4 * quanta)), DEPTH)
-    larger = _filled(steps, "large", ((size, quanta, count),), pace_writes)
+    larger = _filled(steps, places, "large", ((size, quanta, count),), pace_writes)
     return *told_apart(fills, larger), larger
 
 
@@ -542,8 +544,8 @@ def _paced(steps: Steps, places: Places, size: int, count: int) -> tuple[float, 
 
 def _largest(steps: Steps, quanta: Quanta, quantum: int, zone_bytes: int) -> int:
     """How many quanta a write may have and still be one entry: what is known of entries, with some slack, if
-    it takes as much longer than one quantum as that many should, give or take a revolution that is lost. What
-    is longer than a zone begins one, and goes there, not into the cache."""
+    it takes as much longer than one quantum as its quanta should, give or take a lost revolution. What is
+    longer than a zone begins one, and goes there, not into the cache."""
     entry = steps.known.number("journal_entry_max_bytes")
     if entry is None:
         return 1

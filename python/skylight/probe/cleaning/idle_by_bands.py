@@ -26,7 +26,7 @@ EDGE_ERROR = 0.3
 about as much work as a band: uniform, so 0.29."""
 REACH, PER_DEVIATION = 4, 20
 """Standard deviations of the idle time up to which its errors are tried, and errors to each. Chosen: a
-normal error is beyond four in one of 16,000, and a twentieth is much finer than what is told."""
+normal error is beyond four in one of 16,000, and a twentieth is much finer than what counts determine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class HalfTime:
 
 
 def fit(places: list[list[Span]], idle_apart_s: float) -> HalfTime:
-    """The time for a band, for an idle time known to so many seconds; each place has one span or two."""
+    """The time for a band, for an idle time known to `idle_apart_s`; each place has one span or two."""
     tried = np.arange(-REACH * PER_DEVIATION, REACH * PER_DEVIATION + 1) / PER_DEVIATION
     errors_s = tried * idle_apart_s
     squares, band_s = tried**2, np.zeros_like(tried)

@@ -209,7 +209,7 @@ def clear(ground: Ground, name: str, rest_s: float) -> None:
 
 
 def look_again(home: Bools, times: int, look: Callable[[], Bools], *, flash: bool) -> Bools:
-    """What is home if it is looked at so many times more. What is home stays home: a slow look hides that
+    """What is home if it is looked at `times` times more. What is home stays home: a slow look hides that
     where the cache is on the disk, and feigns it where it is flash."""
     for _ in range(times):
         if home.any() if flash else not home.all():

@@ -41,7 +41,7 @@ too. Measured on four random drives: 0.05 to 0.14."""
 MODEL_ERROR = 0.03  # bands between the places differ from those at them
 HALF_MODEL_ERROR = 0.04
 """The same for half-written bands, a few of which are counted at a place. Measured on 23 random drives that
-nobody else used: 0.043 in all, and 0.031 on the 14 of them whose idle time was known."""
+no other client used: 0.043 in all, and 0.031 on the 14 of them whose idle time was known."""
 
 
 def idle_time(seen: list[Trial]) -> float | None:
@@ -239,15 +239,15 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     one, places = rate.best(seen.rounds), seen.halves
     if one is None:
         return BAND.unknown("no pause was found in which some bands were cleaned and some were not")
-    told = [spans for progress in places.values() if (spans := progress.spans())]
+    timed = [spans for progress in places.values() if (spans := progress.spans())]
     single = f"{one.count} bands with one written block took {format_duration(one.band_s * 1e9)} each"
-    if len(told) < len(half_band.PLACES):
-        missing = len(half_band.PLACES) - len(told)
+    if len(timed) < len(half_band.PLACES):
+        missing = len(half_band.PLACES) - len(timed)
         return BAND.unknown(f"{single}, but at {missing} of 3 places no half-written bands were counted")
     low_s, high_s = trials.bracket(seen.trials)
     idle_error = (high_s - low_s) / math.sqrt(12)
-    half = idle_by_bands.fit(told, math.hypot(idle_error, _first_error(seen, one.band_s)))
-    half_s, counted = half.band_s, sum(half_band.bands_of(spans) for spans in told)
+    half = idle_by_bands.fit(timed, math.hypot(idle_error, _first_error(seen, one.band_s)))
+    half_s, counted = half.band_s, sum(half_band.bands_of(spans) for spans in timed)
     apart_one = math.hypot(COUNT_ERROR / one.count, idle_error / one.work_s, MODEL_ERROR)
     apart_half = math.hypot(COUNT_ERROR / counted * math.sqrt(3), half.apart_s / half_s, HALF_MODEL_ERROR)
     if seen.ground is not None and seen.ground.noisy:

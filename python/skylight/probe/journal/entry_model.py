@@ -39,7 +39,7 @@ MORE_SIZES = 12
 LEAST_SURE = 0.8
 """Of the weight of all candidates that lies so near the best: chosen, since less leaves another as likely."""
 SHUFFLES, MOST_CHANCE = 198, 0.01
-"""The control: of many candidates one fits whatever is left. Chosen: at most one of so many shuffles may."""
+"""The control: of many candidates one fits whatever is left. Chosen: at most one of these shuffles may."""
 LEFT_OUT, KEPT_SIZES = 30, 0.75
 """Draws of that part of the sizes: what skews of tracks add to single ones is no noise of repeats. Chosen."""
 LEAST_WORTH = 0.5

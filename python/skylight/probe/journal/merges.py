@@ -22,7 +22,7 @@ from skylight.probe.journal.findings import MERGE_RIGHT
 RESAMPLES = 100
 CLOSE = MERGE_RIGHT.part  # how near a mean must be known to be named
 BESIDE = 40  # writes on each side of a stall that it is compared with
-CAUGHT = 4  # per cent: if so many catch their revolution, the drive without jitter does
+CAUGHT = 4  # per cent: if this share catches its revolution, the drive without jitter does
 # Writes that are a revolution sooner than most: how near to a whole one, and how many show that some are.
 EARLY_TURNS, FEWEST_EARLY, SURE = 0.2, 8, 5.0
 ARRIVED_TURNS = 0.1
@@ -31,7 +31,7 @@ takes by itself. Chosen: a millisecond of a common drive."""
 FEWEST_PLAIN = 3
 """Writes of a middle; of fewer the level of all counts."""
 # A stall so short may be the arm's way to where the log goes on, say on the next surface: that it comes after
-# a whole number of entries so many times is chance, and less of one the more there are.
+# a whole number of entries a few times is chance, and less of one the more there are.
 ARM_TURNS, ARM_HITS = 3.0, 5
 LOST_TURNS, LOST_HITS = 1.5, 20
 """A stall of about one revolution is what any step of the log costs that just misses it, for instance to the
@@ -40,7 +40,7 @@ stall at even distances too, as long as the fraction has not added up to an entr
 chance of 1/(n - 1), hence 5 % with 20 of them."""
 LONG_QUANTA, FEWEST_LONG = 2, 2
 """Quanta of each write of the control, and how many merges it has at least."""
-MORE_TURNS = 1.5  # a merge that took so many revolutions more than the middle one met a slow outlier too
+MORE_TURNS = 1.5  # a merge that took as many revolutions more than the middle one met a slow outlier too
 
 
 @dataclass(frozen=True, slots=True)

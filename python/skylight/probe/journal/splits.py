@@ -3,8 +3,8 @@
 Where hardly any writes wait together none fills an entry, but one write may: what it has beyond the most that
 an entry holds begins another, with out-of-band data, a gap and a quantum of its own. Sizes that need as many
 quanta take as long, so one of them that takes longer than the smallest was split. Sizes are doubled, up to
-the longest that may be written, until the largest of so many quanta was split, then the number of quanta is
-halved to, then the size.
+the longest that may be written, until the largest of a number of quanta was split, then that number is halved
+to, then the size.
 
 The control is the second entry: up to a quantum more goes into its first, and takes no longer; then its
 second begins. Where that is not so, something else than the end of an entry made the write longer.

@@ -53,7 +53,7 @@ to other tracks, and a revolution lost. Of five random drives whose quantum was 
 revolution at most; of a bridge that cuts writes in two it is 2.4 revolutions for 0.07."""
 MODEL_RIGHT = 0.6
 """How often the entry that the times of all sizes fit best is the true one. Measured: on 5 of 8 random
-host-aware drives for which it was given (Laplace); what fits leave tells these from others no better."""
+host-aware drives for which it was given (Laplace); what fits leave separates these from others no better."""
 # A shorter merge is mostly a wait for the revolution, and another at other times.
 LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
 

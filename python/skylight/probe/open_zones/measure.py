@@ -91,8 +91,8 @@ class Burst:
         return float(np.median(self.groups_ns(slice(None))))
 
     def groups_ns(self, zones: slice, rounds: int | None = None) -> F64:
-        """The mean latency of writes to some of the zones in each group of rounds but the first, of so many
-        rounds, ns: of groups the median counts, so that one command that hangs does not matter."""
+        """The mean latency of writes to some of the zones in each group of the first `rounds` rounds
+        but the very first, ns: of groups the median counts, so one command that hangs does not matter."""
         whole = self._rounds[1:rounds, zones]
         if whole.size == 0:
             return np.full(1, np.nan)
@@ -100,7 +100,7 @@ class Burst:
         return np.array([part.mean() for part in np.array_split(whole, count)])
 
     def repeated_ns(self, zones: slice, rounds: int | None = None) -> I64:
-        """The latencies of writes to some of the zones in the rounds but the first, of so many, ns."""
+        """Latencies of writes to some of the zones in the first `rounds` rounds but the very first, ns."""
         return self._rounds[1:rounds, zones].ravel()
 
     def usual_ns(self, zones: slice, rounds: int | None = None) -> float:
@@ -311,19 +311,19 @@ def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
 
 
 def _costs_of(seen: Seen, count: int) -> tuple[Comparison, float, float] | None:
-    """The last comparison in which so many zones were tried, and both costs in it."""
+    """The last comparison in which `count` zones were tried, and both costs in it."""
     tried = [one for one in seen.search if one.tried.zones == count]
     return (tried[-1], *tried[-1].costs_ns) if tried else None
 
 
 def _is_in_doubt(seen: Seen, count: int) -> bool:
-    """Whether so many zones cost a good part of a multiple: they may lie a little past the edge already."""
+    """Whether `count` zones cost a good part of a multiple: they may lie a little past the edge already."""
     found = _costs_of(seen, count)
     return found is not None and found[1] >= PAST_EDGE_WAITING * found[2]
 
 
 def growth_ns(seen: Seen, count: int) -> float:
-    """What each zone more adds to the cost of a write up to so many zones, ns: what is not past the edge."""
+    """What each zone more adds to the cost of a write up to `count` zones, ns: what is not past the edge."""
     found = _costs_of(seen, count)
     if found is None:
         return 0.0
