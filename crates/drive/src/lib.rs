@@ -23,6 +23,7 @@ mod rotations;
 mod schedule;
 mod submitter;
 mod write_cache;
+mod zone_writes;
 
 pub mod batch;
 pub mod build;

@@ -256,7 +256,7 @@ impl Pending {
             self.footprint.add(&self.commands[self.first]);
         }
         self.footprint.add(command)
-            && conflicts_with_any(self.zones.as_ref(), command, self.commands())
+            && Order::of(self.zones.as_ref(), command).matters_to_any(self.commands())
             && !self.plants.has(Planted::NoConflicts)
     }
 
@@ -308,10 +308,10 @@ impl Pending {
     fn unblock(&mut self, answered: &Command) {
         let zones = self.zones.as_ref();
         let (commands, arrivals) = (&self.commands[self.first..], &mut self.arrivals[self.first..]);
+        let order = Order::of(zones, answered);
         for (index, arrival) in arrivals.iter_mut().enumerate().filter(|(_, arrival)| arrival.blocked) {
             let command = &commands[index];
-            let freed = conflicts_with_any(zones, command, std::slice::from_ref(answered));
-            if freed && !conflicts_with_any(zones, command, &commands[..index]) {
+            if order.matters_to(command) && !Order::of(zones, command).matters_to_any(&commands[..index]) {
                 arrival.blocked = false;
                 self.blocked -= 1;
             }
@@ -441,11 +441,32 @@ impl Pending {
     }
 }
 
-/// Whether a command conflicts with any of these: by itself, or because both move the write pointer of a zone.
-#[inline]
-fn conflicts_with_any(zones: Option<&ZoneLayout>, command: &Command, others: &[Command]) -> bool {
-    let ordered = |other: &Command| zones.is_some_and(|zones| zones.are_ordered(command, other));
-    others.iter().any(|other| command.conflicts_with(other) || ordered(other))
+/// Whose order with a command matters: what conflicts with it by itself, or moves the write pointer of a zone as it does.
+struct Order<'a> {
+    command: &'a Command,
+    zones: Option<&'a ZoneLayout>,
+    /// What it touches of zones, found once, not for each of the others.
+    touched: LbaExtent,
+}
+
+impl<'a> Order<'a> {
+    #[inline]
+    fn of(zones: Option<&'a ZoneLayout>, command: &'a Command) -> Self {
+        Self { command, zones, touched: touched(zones, command) }
+    }
+
+    #[inline]
+    fn matters_to(&self, other: &Command) -> bool {
+        let moves_a_pointer = |zones: &ZoneLayout| {
+            self.touched.overlaps(other.extent) && zones.are_ordered(self.command, other)
+        };
+        self.command.conflicts_with(other) || self.zones.is_some_and(moves_a_pointer)
+    }
+
+    #[inline]
+    fn matters_to_any(&self, others: &[Command]) -> bool {
+        others.iter().any(|other| self.matters_to(other))
+    }
 }
 
 #[inline]

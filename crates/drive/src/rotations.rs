@@ -122,6 +122,12 @@ impl Rotations {
         row.settle[lane] = settle;
     }
 
+    /// How many candidates there is space for.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len() * LANES
+    }
+
     /// Removes a candidate.
     #[inline]
     pub(crate) fn clear(&mut self, index: usize) {

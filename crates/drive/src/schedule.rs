@@ -24,6 +24,11 @@ use crate::service_times::Media;
 /// Margin between angles and times, each rounded to nanoseconds.
 const ROUNDING_NS: u64 = 8;
 
+/// If more candidates than this are located for each command of a choice, the choice examines its own instead of all.
+/// Chosen: between 1 and 16 no difference is seen. A cache that is full of writes to 100 zones, of which a choice is among 12
+/// anywhere, takes four times longer without this.
+const FEW: usize = 4;
+
 /// A waiting command and its candidate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Target {
@@ -97,6 +102,8 @@ const NONE_YET: Best = Best { duration: Nanos(u64::MAX), age: u64::MAX };
 /// See the module documentation.
 #[derive(Default)]
 pub(crate) struct SptfQueue {
+    /// Whether the commands are writes that the layer has admitted: none of them fails.
+    admitted_writes: bool,
     /// Commands admitted so far.
     admitted: u64,
     /// Commands still to be located.
@@ -140,6 +147,11 @@ impl Default for GroupCounts {
 }
 
 impl SptfQueue {
+    /// A queue of writes that the layer has admitted.
+    pub(crate) fn of_admitted_writes() -> Self {
+        Self { admitted_writes: true, ..Self::default() }
+    }
+
     /// Admits a command that arrives now.
     #[inline]
     pub(crate) fn admit(&mut self) -> Target {
@@ -177,6 +189,9 @@ impl SptfQueue {
         let (Some(oldest), Some(newest)) = (targets.first(), targets.last()) else {
             return 0;
         };
+        if self.rotations.len() > FEW * targets.len() {
+            return self.nearest_of_few(parts.1, now, targets);
+        }
         // Other located commands are not part of this choice.
         let ages = oldest.age..=newest.age;
         let first = self.off_platter.get(self.off_platter_from(oldest.age));
@@ -192,6 +207,13 @@ impl SptfQueue {
             best = duration.min().unwrap_or(best);
         }
         targets.partition_point(|target| target.age < best.age).min(targets.len() - 1)
+    }
+
+    /// The same for a choice of few among many that are located: each is examined.
+    fn nearest_of_few(&self, media: &Media, now: Time, targets: &[Target]) -> usize {
+        let duration =
+            |index: &usize| self.candidates[targets[*index].candidate as usize].positioning(media, now);
+        (0..targets.len()).min_by_key(duration).unwrap_or(0)
     }
 
     /// The best of the candidates that pass within one revolution and are reached in time, if it improves on
@@ -249,7 +271,8 @@ impl SptfQueue {
         let direction = if command.op == Op::Write { Direction::Write } else { Direction::Read };
         let mut start = None;
         target.group = 0;
-        if matches!(command.op, Op::Read | Op::Write) {
+        if matches!(command.op, Op::Read | Op::Write) && (self.admitted_writes || layer.needs_medium(command))
+        {
             let (medium, first) = layer.locate_first(command.extent, direction == Direction::Write);
             start = (medium == Medium::Platter).then(|| (first, self.locate_start(media, first, direction)));
             target.group = layer.location_group(command.extent.start);
@@ -478,6 +501,7 @@ mod tests {
             let mut waiting: Vec<(Command, Time, Target)> =
                 commands.iter().zip(&ready).zip(targets).map(|((&c, &r), t)| (c, r, t)).collect();
             let mut now = Time(at_ns);
+            let from = at_ns as usize;
             for gone in std::iter::once(usize::MAX).chain(gone) {
                 if gone < waiting.len() {
                     queue.remove(waiting.remove(gone).2);
@@ -490,6 +514,13 @@ mod tests {
                 let mut targets: Vec<Target> = waiting.iter().map(|w| w.2).collect();
                 let chosen = queue.nearest((layer, &media), now, (&commands, &mut targets), |index| ready[index]);
                 prop_assert_eq!(chosen, nearest_by_comparison(layer, &media, now, &commands, &ready).1);
+                // A choice of few of those that are located.
+                let few = from % waiting.len()..(from % waiting.len() + 2).min(waiting.len());
+                let choice = (&commands[few.clone()], &mut targets[few.clone()]);
+                let chosen = queue.nearest((layer, &media), now, choice, |index| ready[few.start + index]);
+                let compared =
+                    nearest_by_comparison(layer, &media, now, &commands[few.clone()], &ready[few.clone()]);
+                prop_assert_eq!(chosen, compared.1);
                 for (waits, target) in waiting.iter_mut().zip(targets) {
                     waits.2 = target;
                 }

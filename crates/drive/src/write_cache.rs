@@ -20,16 +20,17 @@
 //! acceptance; a write stays in the cache until it is on the medium.
 //! Source: Skylight (FAST'15), section 2 (volatile cache), footnote 2.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use skylight_command::{Command, CommandId, Op};
-use skylight_disk::{Lba, LbaExtent, Pba, Sectors, Time};
+use skylight_disk::{LbaExtent, Pba, Sectors, Time};
 use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan, ZoneLayout};
 
 use crate::planted::{Planted, Plants};
 use crate::schedule::{SptfQueue, Target};
 use crate::service_times::Media;
+use crate::zone_writes::ZoneWrites;
 
 /// See the module documentation.
 ///
@@ -61,10 +62,10 @@ pub(crate) struct WriteCache {
     /// Writes being destaged, and when they will be on the medium.
     destaging: Vec<CommandId>,
     destaged_at: Time,
+    /// Scratch space: where those that have left were.
+    gone: Vec<usize>,
     /// The zones of the drive: writes to one zone leave in order.
-    zones: Option<ZoneLayout>,
-    /// The end of the newest write of each zone that has any, and its run, to which what continues it belongs.
-    zone_ends: BTreeMap<u32, (Lba, u32)>,
+    zones: Option<ZoneWrites>,
     pub(crate) plants: Plants<Planted>,
 }
 
@@ -127,7 +128,7 @@ impl WriteCache {
             logged: Vec::new(),
             run_of: Vec::new(),
             targets: Vec::new(),
-            sptf: SptfQueue::default(),
+            sptf: SptfQueue::of_admitted_writes(),
             window: 0,
             first: 0,
             next_id: 0,
@@ -135,8 +136,8 @@ impl WriteCache {
             end: Pba(0),
             destaging: Vec::new(),
             destaged_at: Time(0),
-            zones,
-            zone_ends: BTreeMap::new(),
+            gone: Vec::new(),
+            zones: zones.map(ZoneWrites::new),
             plants: Plants::default(),
         }
     }
@@ -223,10 +224,7 @@ impl WriteCache {
     #[inline]
     fn continued_run(&self, extent: LbaExtent) -> Option<u32> {
         let newest = self.dirty().last().filter(|newest| newest.extent.end() == extent.start);
-        let in_zone = || {
-            let zone = self.zones.as_ref()?.zone_of(extent.start);
-            self.zone_ends.get(&zone).filter(|(end, _)| *end == extent.start).map(|&(_, run)| run)
-        };
+        let in_zone = || self.zones.as_ref()?.continued_run(extent);
         newest.and_then(|_| self.run_of.last().copied()).or_else(in_zone)
     }
 
@@ -245,8 +243,9 @@ impl WriteCache {
             }
             None => self.runs.begin(),
         };
-        if let Some(zones) = &self.zones {
-            self.zone_ends.insert(zones.zone_of(extent.start), (extent.end(), run));
+        let write = Command::new(id, Op::Write, extent);
+        if let Some(zones) = &mut self.zones {
+            zones.accept(write, run);
         }
         // A gap of one sector keeps the map from merging adjacent writes.
         if (self.end + extent.len).get() >= MAX_ADDRESS.get() {
@@ -255,7 +254,7 @@ impl WriteCache {
         if let Some(newest) = &mut self.newest {
             newest.insert(extent, self.end);
         }
-        self.writes.push(Command::new(id, Op::Write, extent));
+        self.writes.push(write);
         self.logged.push(self.end);
         self.run_of.push(run);
         self.targets.push(self.sptf.admit());
@@ -288,6 +287,28 @@ impl WriteCache {
         Some(one_write && end == extent.end())
     }
 
+    /// The oldest write that begins in each zone, in no order.
+    pub(crate) fn oldest_of_each_zone(&self) -> impl Iterator<Item = (u32, Command)> {
+        self.zones.as_ref().into_iter().flat_map(ZoneWrites::oldest_of_each)
+    }
+
+    /// The oldest write that begins in a zone.
+    pub(crate) fn oldest_in_zone(&self, zone: u32) -> Option<Command> {
+        self.zones.as_ref()?.oldest_in(zone)
+    }
+
+    /// How much younger a cached write is than the oldest one.
+    #[inline]
+    pub(crate) fn age_of(&self, id: CommandId) -> u32 {
+        // Numbers wrap around.
+        id.0.wrapping_sub(self.dirty().first().map_or(id.0, |oldest| oldest.id.0))
+    }
+
+    /// Index of a cached write.
+    pub(crate) fn index_of(&self, id: CommandId) -> usize {
+        self.index_from(self.first, id) - self.first
+    }
+
     /// Index of the write to destage first, if an extent is to leave the cache and any of it is cached.
     pub(crate) fn first_to_destage(&self, extent: LbaExtent) -> Option<usize> {
         let touching = self.dirty().iter().position(|command| command.extent.overlaps(extent))?;
@@ -300,14 +321,19 @@ impl WriteCache {
     fn oldest_overlapping(&self, index: usize) -> usize {
         let dirty = self.dirty();
         let mut next = index;
-        let ordered = |one: &Command, other: &Command| match &self.zones {
-            None => one.extent.overlaps(other.extent),
-            Some(zones) => zones.touched(one).overlaps(zones.touched(other)),
-        };
-        while let Some(older) = (0..next).find(|&k| ordered(&dirty[k], &dirty[next])) {
+        while let Some(older) = match &self.zones {
+            None => (0..next).find(|&k| dirty[k].extent.overlaps(dirty[next].extent)),
+            Some(zones) => zones.oldest_before(dirty[next]).map(|id| self.index_of(id)),
+        } {
             next = older;
         }
         next
+    }
+
+    /// The writes to the zone in which the write at index `next` begins, oldest first; none on a drive without zones.
+    pub(crate) fn of_zone_of(&self, next: usize) -> impl Iterator<Item = Command> {
+        let start = self.dirty()[next].extent.start;
+        self.zones.as_ref().into_iter().flat_map(move |zones| zones.of_zone(start))
     }
 
     /// Marks writes that will be on a medium at `at`.
@@ -322,36 +348,33 @@ impl WriteCache {
         (!self.destaging.is_empty()).then_some(self.destaged_at)
     }
 
-    /// Removes the destaged writes and reports their extents to `removed`. They are near the front, so little
-    /// moves.
+    /// Removes the destaged writes and reports their extents to `removed`.
     pub(crate) fn finish_destaging(&mut self, mut removed: impl FnMut(LbaExtent)) {
         let destaging = std::mem::take(&mut self.destaging);
+        let mut gone = std::mem::take(&mut self.gone);
+        let mut at = self.first;
         for &id in &destaging {
-            let Some(index) = self.dirty().iter().position(|command| command.id == id) else {
+            at = self.index_from(at, id);
+            if self.writes.get(at).is_none_or(|write| write.id != id) {
                 debug_assert!(false, "a layer completes only writes that it was given");
                 continue;
             };
-            let (at, first) = (self.first + index, self.first);
-            let (extent, logged) = (self.writes[at].extent, self.logged[at]);
+            let (write, logged) = (self.writes[at], self.logged[at]);
+            let extent = write.extent;
             self.buffered = self.buffered - extent.len;
             let run = self.run_of[at];
             self.runs.remove(run);
-            if let Some(zone) = self.zones.as_ref().map(|zones| zones.zone_of(extent.start))
-                && self.zone_ends.get(&zone) == Some(&(extent.end(), run))
-            {
-                self.zone_ends.remove(&zone);
+            if let Some(zones) = &mut self.zones {
+                zones.remove(write, run);
             }
             self.remove_newest(extent, logged);
             self.sptf.remove(self.targets[at]);
-            if at > first {
-                self.writes.copy_within(first..at, first + 1);
-                self.logged.copy_within(first..at, first + 1);
-                self.run_of.copy_within(first..at, first + 1);
-                self.targets.copy_within(first..at, first + 1);
-            }
-            self.first += 1;
+            gone.push(at);
             removed(extent);
         }
+        self.close_gaps(&mut gone);
+        gone.clear();
+        self.gone = gone;
         self.destaging = destaging;
         self.destaging.clear();
         if self.is_empty() {
@@ -364,6 +387,42 @@ impl WriteCache {
             self.targets.drain(..self.first);
             self.first = 0;
         }
+    }
+
+    /// Index in the columns of the cached write with a number, or of the next newer one: a guess that is near it speeds
+    /// the search. Numbers rise with the index.
+    #[inline]
+    fn index_from(&self, guess: usize, id: CommandId) -> usize {
+        let age = self.age_of(id);
+        let is_older = |write: &Command| self.age_of(write.id) < age;
+        let mut from = if self.writes.get(guess).is_some_and(is_older) { guess } else { self.first };
+        let (mut to, mut step) = (from, 1);
+        while self.writes.get(to).is_some_and(is_older) {
+            from = to + 1;
+            to = from + step;
+            step *= 2;
+        }
+        from + self.writes[from..to.min(self.writes.len())].partition_point(is_older)
+    }
+
+    /// Closes the gaps of writes that have left, at these indices in the columns, by moving what is older. Destaged writes
+    /// are near the front or one in many of the log, so all move in one pass.
+    #[inline]
+    fn close_gaps(&mut self, gone: &mut [usize]) {
+        gone.sort_unstable();
+        let mut to = gone.last().map_or(self.first, |last| last + 1);
+        for index in (0..gone.len()).rev() {
+            let begin = if index == 0 { self.first } else { gone[index - 1] + 1 };
+            let kept = begin..gone[index];
+            to -= kept.len();
+            if !kept.is_empty() {
+                self.writes.copy_within(kept.clone(), to);
+                self.logged.copy_within(kept.clone(), to);
+                self.run_of.copy_within(kept.clone(), to);
+                self.targets.copy_within(kept, to);
+            }
+        }
+        self.first = to;
     }
 
     /// Removes from the map the sectors of which this write is still the newest.
@@ -389,13 +448,15 @@ impl WriteCache {
     /// Discards everything, for an erase.
     pub(crate) fn clear(&mut self) {
         let (capacity, most_runs, on, next_id) = (self.capacity, self.most_runs, self.on, self.next_id);
-        *self = Self { next_id, ..Self::new(capacity, most_runs, on, self.zones) };
+        let zones = self.zones.as_ref().map(|zones| *zones.layout());
+        *self = Self { next_id, ..Self::new(capacity, most_runs, on, zones) };
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use skylight_disk::Lba;
     use skylight_layer::ZoneModel;
 
     fn block(number: u64) -> LbaExtent {

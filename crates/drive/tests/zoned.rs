@@ -274,3 +274,28 @@ fn zones_closed_together_make_one_write_wait_and_the_next_ones_for_their_metadat
     let rest = took[3].max(took[5]).max(took[6]);
     assert!(took[4].min(took[7]) > rest, "three zones are written first: {took:?}");
 }
+
+/// What needs no medium waits for no heads: of commands that are there at once, a read of a zone that was never written and,
+/// where order is required, a write off the write pointer complete before the reads that need the heads, though they came last.
+#[test]
+fn what_fails_or_was_never_written_overtakes_what_needs_the_heads() {
+    for (keys, last, failed) in [
+        (MANAGED, (code::READ, 30 * ZONE, 4096), Some(Failure::ReadInvalidData)),
+        (AWARE, (code::READ, 30 * ZONE, 4096), None),
+        (MANAGED, (code::WRITE, 30 * ZONE + MIB, 4096), Some(Failure::UnalignedWrite)),
+    ] {
+        let mut drive = drive(keys, false);
+        let reads = (0..CONVENTIONAL).map(|zone| (code::READ, zone * ZONE + 5 * MIB, 4096_u32));
+        let commands: Vec<(u8, u64, u32)> = reads.chain([last]).collect();
+        let op: Vec<u8> = commands.iter().map(|command| command.0).collect();
+        let offset: Vec<u64> = commands.iter().map(|command| command.1).collect();
+        let size: Vec<u32> = commands.iter().map(|command| command.2).collect();
+        let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
+        let batch = Batch { op: &op, offset: &offset, size: &size };
+        drive.run(&batch, 32, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+        assert!(submit.iter().all(|&at| at == submit[0]), "all are there at once");
+        assert!(complete[..4].iter().all(|&at| complete[4] < at), "{keys}: {complete:?}");
+        let outcomes: Vec<_> = drive.results().iter().map(|result| result.outcome).collect();
+        assert_eq!(outcomes, failed.map(Outcome::Failed).into_iter().collect::<Vec<_>>());
+    }
+}

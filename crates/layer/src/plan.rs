@@ -382,8 +382,10 @@ pub trait Layer: Send {
     fn take(&mut self, queue: Queue<'_>, plan: &mut Plan);
 
     /// As [`Layer::take`], for writes that left a volatile cache. A layer with zones has admitted them
-    /// ([`Zoned::admit`]) and only places their data.
-    fn destage(&mut self, queue: Queue<'_>, plan: &mut Plan) {
+    /// ([`Zoned::admit`]) and only places their data. On a drive with zones `of_zone` gives those of the waiting writes,
+    /// oldest first, that have sectors in the zone in which the next one begins: a layer would have to look through all
+    /// others for them.
+    fn destage(&mut self, queue: Queue<'_>, _of_zone: &mut dyn Iterator<Item = Command>, plan: &mut Plan) {
         self.take(queue, plan);
     }
 
@@ -402,6 +404,13 @@ pub trait Layer: Send {
 
     /// The location of the first sector of a host extent, for the scheduler.
     fn locate_first(&self, extent: LbaExtent, write: bool) -> (Medium, Pba);
+
+    /// Whether a read or write has to do with a medium, for the scheduler. One that fails, or that reads what was never
+    /// written, may have nothing to do with any: then no heads move for it, and it waits for none. This holds until an older
+    /// command that conflicts with it is done. Not for writes that were admitted ([`Zoned::admit`]).
+    fn needs_medium(&self, _command: &Command) -> bool {
+        true
+    }
 
     /// The group of a host sector, for the scheduler: a map change other than a trim affects one group, and changes the
     /// result of [`Layer::locate_first`] only within it.

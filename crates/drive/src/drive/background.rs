@@ -3,7 +3,7 @@
 //! Invariant: a step that has started runs to its end; work that the media refused for lack of space is retried later.
 
 use skylight_command::Command;
-use skylight_disk::{Direction, Head, Nanos, SectorPosition, Time, splitmix64};
+use skylight_disk::{Direction, Head, LbaExtent, Nanos, SectorPosition, Time, splitmix64};
 use skylight_layer::{Idle, Queue};
 
 use super::{Drive, Event, Planted};
@@ -86,16 +86,20 @@ impl Drive {
 
     /// How much longer than expected the seek to the cached write at index `next` lasts.
     pub(super) fn positioning_error(&mut self, next: usize) -> Nanos {
-        let expected = self.expected_move(next).0.get();
+        let expected = self.expected_move(&self.start_of_write(self.cache.dirty()[next].extent)).get();
         Nanos(self.draw_below((expected as f64 * self.interface.positioning_error) as usize) as u64)
     }
 
-    /// How long the drive expects the heads to move to the cached write at index `next`, and where that is.
-    pub(super) fn expected_move(&self, next: usize) -> (Nanos, SectorPosition) {
-        let (_, first) = self.layer.locate_first(self.cache.dirty()[next].extent, true);
-        let position = *self.media.disk.access_start(first).position();
+    /// Where a cached write begins on the platters.
+    pub(super) fn start_of_write(&self, extent: LbaExtent) -> SectorPosition {
+        let (_, first) = self.layer.locate_first(extent, true);
+        *self.media.disk.access_start(first).position()
+    }
+
+    /// How long the drive expects the heads to move to a place for a write.
+    pub(super) fn expected_move(&self, position: &SectorPosition) -> Nanos {
         let there = Head { surface: position.surface, track: position.track };
-        (self.media.disk.move_time(self.media.head, there, Direction::Write), position)
+        self.media.disk.move_time(self.media.head, there, Direction::Write)
     }
 
     /// A number below `count`, the next of those that belong to the drive.
@@ -108,23 +112,10 @@ impl Drive {
     /// plan.
     pub(super) fn destage_from(&mut self, next: usize, alone: bool, observer: &mut impl Observer) {
         let start = self.busy_until.max(self.cache.nonempty_since());
-        let dirty = self.cache.dirty();
-        let queue = match alone {
-            true => Queue { waiting: &dirty[next..=next], next: 0 },
-            false => Queue { waiting: dirty, next },
-        };
-        let reversed: Vec<Command>;
-        let queue = if self.plants.has(Planted::NewestFirst) {
-            reversed = queue.waiting.iter().rev().copied().collect();
-            Queue { waiting: &reversed, next: queue.waiting.len() - 1 - queue.next }
-        } else {
-            queue
-        };
         self.ahead = None;
         self.plan.clear();
         self.layer.clock(start + self.epoch);
-        self.layer.destage(queue, &mut self.plan);
-        debug_assert!(queue.is_kept_by(&self.plan), "overlapping writes leave in the order of acceptance");
+        self.plan_destaging(next, alone);
         let moved = observer.executed(Origin::Cache, &self.plan, self.layer.as_mut());
         if let ExecutionResult::Refused(failure) = moved {
             self.refused_by = failure;
@@ -138,6 +129,26 @@ impl Drive {
         self.note_media_work();
         self.cache.begin_destaging(self.answered.iter().map(|answer| answer.id), self.busy_until);
         self.invalidate_locations(false);
+    }
+
+    /// Has the layer plan how the cached write at index `next` is destaged.
+    fn plan_destaging(&mut self, next: usize, alone: bool) {
+        let dirty = self.cache.dirty();
+        let queue = match alone {
+            true => Queue { waiting: &dirty[next..=next], next: 0 },
+            false => Queue { waiting: dirty, next },
+        };
+        let (mut itself, mut in_zone) = (std::iter::once(dirty[next]), self.cache.of_zone_of(next));
+        let of_zone: &mut dyn Iterator<Item = Command> = if alone { &mut itself } else { &mut in_zone };
+        if self.plants.has(Planted::NewestFirst) {
+            let waiting: Vec<Command> = queue.waiting.iter().rev().copied().collect();
+            let of_zone: Vec<Command> = of_zone.collect();
+            let queue = Queue { waiting: &waiting, next: waiting.len() - 1 - queue.next };
+            self.layer.destage(queue, &mut of_zone.into_iter().rev(), &mut self.plan);
+        } else {
+            self.layer.destage(queue, of_zone, &mut self.plan);
+        }
+        debug_assert!(queue.is_kept_by(&self.plan), "overlapping writes leave in the order of acceptance");
     }
 
     /// The layer was restored, so no location is valid any more.

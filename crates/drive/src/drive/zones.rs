@@ -1,10 +1,8 @@
 //! What a drive does for zones: a write that the volatile cache accepts is admitted by the layer, and a batch keeps what
 //! became of its commands beside their times.
 
-use std::collections::BTreeSet;
-
 use skylight_command::{Command, Failure, Op};
-use skylight_disk::{Direction, LbaExtent, Nanos, Time};
+use skylight_disk::{LbaExtent, Nanos, SectorPosition, Time};
 use skylight_layer::{Layer, Preparation, ZoneLayout};
 
 use super::Drive;
@@ -13,6 +11,13 @@ use crate::submitter::{BatchResult, ExecutionResult, Host, Observer, Origin};
 /// The zones of a layer that has them.
 pub(super) fn of(layer: &mut dyn Layer) -> Option<ZoneLayout> {
     layer.zoned().map(|zoned| *zoned.layout())
+}
+
+/// A zone that may be closed, with its oldest cached write and where that goes.
+struct Closable {
+    zone: u32,
+    write: Command,
+    position: SectorPosition,
 }
 
 impl Drive {
@@ -102,32 +107,50 @@ impl Drive {
     /// Destages the cached writes to this many zones that may be closed, each time to the one that the heads reach first.
     fn destage_nearest(&mut self, zones: usize, host: &mut impl Observer) -> Result<(), Failure> {
         self.finish_destaging();
+        let mut closable = self.closable();
         for _ in 0..zones {
-            let Some(next) = self.nearest_to_close() else { break };
+            let Some(nearest) = self.nearest_of(&closable) else { break };
+            let Closable { zone, write, .. } = closable.swap_remove(nearest);
+            let next = self.cache.index_of(write.id);
             let late = self.positioning_error(next);
             self.destage_run(next, late, host)?;
+            // What does not continue the writes that went is left.
+            let left = self.cache.oldest_in_zone(zone).filter(|_| self.may_close(zone));
+            closable.extend(left.map(|write| self.locate_closable(zone, write)));
         }
         Ok(())
     }
 
-    /// The oldest cached write of the zone that the heads reach first, of those that may be closed. The choice allows for
-    /// seeks that last longer than expected, as long as they do in the mean: a revolution lost costs several zones.
-    fn nearest_to_close(&mut self) -> Option<usize> {
-        let layout = of(self.layer.as_mut())?;
-        let zones: Vec<u32> =
-            self.cache.dirty().iter().map(|command| layout.zone_of(command.extent.start)).collect();
-        let mut seen = BTreeSet::new();
-        let oldest = (0..zones.len()).filter(|&index| seen.insert(zones[index]));
-        let closable: Vec<usize> = match self.layer.zoned() {
-            Some(zoned) => oldest.filter(|&index| zoned.may_close(zones[index])).collect(),
-            None => return None,
+    fn may_close(&mut self, zone: u32) -> bool {
+        self.layer.zoned().is_some_and(|zoned| zoned.may_close(zone))
+    }
+
+    /// The zones with cached writes that may be closed, in no order.
+    fn closable(&mut self) -> Vec<Closable> {
+        let Some(zoned) = self.layer.zoned() else {
+            return Vec::new();
         };
-        closable.into_iter().min_by_key(|&index| {
-            let (expected, position) = self.expected_move(index);
-            let late = Nanos((expected.get() as f64 * self.interface.positioning_error / 2.0) as u64);
-            let start = self.busy_until + late;
-            late + self.media.disk.positioning(self.media.head, start, &position, Direction::Write)
-        })
+        let oldest: Vec<_> =
+            self.cache.oldest_of_each_zone().filter(|&(zone, _)| zoned.may_close(zone)).collect();
+        oldest.into_iter().map(|(zone, write)| self.locate_closable(zone, write)).collect()
+    }
+
+    fn locate_closable(&self, zone: u32, write: Command) -> Closable {
+        Closable { zone, write, position: self.start_of_write(write.extent) }
+    }
+
+    /// Index of the zone whose oldest cached write the heads reach first. The choice allows for
+    /// seeks that last longer than expected, as long as they do in the mean: a revolution lost costs several zones.
+    fn nearest_of(&self, closable: &[Closable]) -> Option<usize> {
+        let late_share = self.interface.positioning_error / 2.0;
+        let rotation = self.media.disk.mechanics().rotation;
+        let reached = |Closable { position, .. }: &Closable| {
+            let expected = self.expected_move(position);
+            let moved = Nanos((expected.get() as f64 * late_share) as u64) + expected;
+            moved + rotation.wait_for(position.angle, self.busy_until + moved)
+        };
+        let key = |index: &usize| (reached(&closable[*index]), self.cache.age_of(closable[*index].write.id));
+        (0..closable.len()).min_by_key(key)
     }
 
     /// Executes the steps of a plan that completes no command; returns the end.

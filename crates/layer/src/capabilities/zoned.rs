@@ -207,7 +207,8 @@ impl ZoneLayout {
         if !moves(one.op) || !moves(other.op) || (one.op == Op::Append && other.op == Op::Append) {
             return false;
         }
-        self.touched(one).overlaps(self.touched(other))
+        // What is touched of a zone is all of it, or in a conventional zone what the command has of it.
+        self.touched(one).overlaps(other.extent)
     }
 
     /// The sectors whose state a command may depend on or change: for a write or an append in zones with a write pointer all

@@ -22,7 +22,7 @@ use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::CacheUse;
-use crate::capabilities::zoned::{ZoneLayout, Zoned};
+use crate::capabilities::zoned::{ZoneLayout, ZoneModel, Zoned};
 use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use host_aware::{Aware, AwareSpec, ZoneLog};
@@ -172,7 +172,12 @@ impl ZonedLayer {
 
     /// Places the oldest waiting write of a zone, and with it what goes to the media in the same access: the writes that
     /// continue it in its zone, or other writes out of order, in one journal entry.
-    fn place_with_others(&mut self, queue: Queue<'_>, plan: &mut Plan) {
+    fn place_with_others(
+        &mut self,
+        queue: Queue<'_>,
+        of_zone: &mut dyn Iterator<Item = Command>,
+        plan: &mut Plan,
+    ) {
         let first = queue.next_command().extent;
         let (zone, offset) = self.table.layout().place_of(first.start);
         let within = first.end() <= self.table.layout().extent_of(zone).end();
@@ -186,24 +191,26 @@ impl ZonedLayer {
                 let limits = aware.entry_limits();
                 self.place_entry(queue, limits, plan);
             }
-            _ => self.place_run(zone, queue, plan),
+            _ => self.place_run(zone, (queue, of_zone), plan),
         }
     }
 
     /// Places the next write with those that continue it within a zone, as one. Older writes may stay behind in a
     /// conventional zone only: none that overlaps what is taken.
-    fn place_run(&mut self, zone: u32, queue: Queue<'_>, plan: &mut Plan) {
+    fn place_run(
+        &mut self,
+        zone: u32,
+        (queue, of_zone): (Queue<'_>, &mut dyn Iterator<Item = Command>),
+        plan: &mut Plan,
+    ) {
         let layout = self.table.layout();
-        let extent = layout.extent_of(zone);
-        let (older, waiting) = queue.waiting.split_at(queue.next);
-        let older = if layout.is_conventional(zone) { older } else { &[] };
-        let staying: Vec<_> =
-            older.iter().map(|command| command.extent).filter(|one| one.overlaps(extent)).collect();
-        let start = waiting[0].extent.start;
-        let mut end = start;
-        let mut taken = Vec::new();
-        for command in waiting.iter().filter(|command| command.extent.overlaps(extent)) {
-            let continues = command.extent.start == end && command.extent.end() <= extent.end();
+        let end_of_zone = layout.extent_of(zone).end();
+        let next = queue.next_command();
+        let start = next.extent.start;
+        let (mut staying, mut taken, mut end) = (Vec::<LbaExtent>::new(), vec![next.id], next.extent.end());
+        staying.extend(of_zone.map_while(|command| (command.id != next.id).then_some(command.extent)));
+        for command in of_zone {
+            let continues = command.extent.start == end && command.extent.end() <= end_of_zone;
             if !continues || staying.iter().any(|one| one.overlaps(command.extent)) {
                 break;
             }
@@ -343,8 +350,8 @@ impl Layer for ZonedLayer {
         }
     }
 
-    fn destage(&mut self, queue: Queue<'_>, plan: &mut Plan) {
-        self.place_with_others(queue, plan);
+    fn destage(&mut self, queue: Queue<'_>, of_zone: &mut dyn Iterator<Item = Command>, plan: &mut Plan) {
+        self.place_with_others(queue, of_zone, plan);
     }
 
     fn idle_after(&self) -> Option<skylight_disk::Nanos> {
@@ -375,6 +382,23 @@ impl Layer for ZonedLayer {
             None => self.places.of(self.table.layout(), extent.start),
         };
         (Medium::Platter, at)
+    }
+
+    /// Not for a write that is off the write pointer where that is required, and not for a read beyond what is written.
+    #[inline]
+    fn needs_medium(&self, command: &Command) -> bool {
+        let (zone, offset) = self.table.layout().place_of(command.extent.start);
+        if self.table.layout().is_conventional(zone) {
+            return true;
+        }
+        if command.op == Op::Write {
+            return self.table.layout().model == ZoneModel::HostAware
+                || self.table.may_continue(zone, offset);
+        }
+        let is_cached = |aware: &Aware| aware.is_mapped(command.extent);
+        offset < self.table.written(zone)
+            || command.extent.end() > self.table.layout().extent_of(zone).end()
+            || self.aware.as_ref().is_some_and(is_cached)
     }
 
     fn zoned(&mut self) -> Option<&mut dyn Zoned> {

@@ -75,6 +75,13 @@ impl ZoneTable {
         Sectors(self.states.of(zone).written.into())
     }
 
+    /// Whether a write at an offset, in sectors from the start of the zone, continues what was written.
+    #[inline]
+    pub fn may_continue(&self, zone: u32, offset: Sectors) -> bool {
+        let Zone { pointer, condition, .. } = *self.states.of(zone);
+        condition != ZoneCondition::Full && offset.get() == u64::from(pointer)
+    }
+
     /// Visits the records of the zones that changed since the last call.
     pub fn take_changed(&mut self, visit: &mut dyn FnMut(ZoneRecord)) {
         for zone in self.states.take_changed() {

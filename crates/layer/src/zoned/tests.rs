@@ -382,9 +382,15 @@ fn an_admitted_write_moves_the_write_pointer_before_its_data_is_placed() {
     assert_eq!((drive.admit(&first), drive.admit(&second)), (Ok(()), Ok(())));
     assert_eq!((pointer(&drive, 3), drive.record(3).written), (Some(16), Sectors(0)));
     let mut plan = Plan::default();
-    drive.destage(Queue { waiting: &[first], next: 0 }, &mut plan);
+    drive.destage(Queue { waiting: &[first], next: 0 }, &mut std::iter::once(first), &mut plan);
     assert_eq!((pointer(&drive, 3), drive.record(3).written), (Some(16), Sectors(8)));
     assert_eq!(plan.completions().collect::<Vec<_>>(), [(CommandId(1), Outcome::Done)]);
+}
+
+/// The writes that have sectors in the zone of the one at index `next`.
+pub(super) fn of_zone(layout: &ZoneLayout, waiting: &[Command], next: usize) -> Vec<Command> {
+    let zone = layout.extent_of(layout.zone_of(waiting[next].extent.start));
+    waiting.iter().filter(|write| write.extent.overlaps(zone)).copied().collect()
 }
 
 /// What the drive takes from its volatile cache with the write at index `next` of these: their indices, and the writes to
@@ -397,7 +403,9 @@ fn destaged(waiting: &[(u64, u64)], next: usize) -> (Vec<u32>, Vec<(u64, u64)>) 
         })
         .collect();
     let mut plan = Plan::default();
-    managed().destage(Queue { waiting: &waiting, next }, &mut plan);
+    let mut drive = managed();
+    let of_zone = of_zone(drive.table.layout(), &waiting, next);
+    drive.destage(Queue { waiting: &waiting, next }, &mut of_zone.into_iter(), &mut plan);
     let writes = plan.steps().iter().filter_map(|step| match step {
         Step::Access { direction: Direction::Write, extent, .. } => {
             Some((extent.start.get(), extent.len.get()))

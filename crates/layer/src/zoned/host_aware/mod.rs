@@ -376,6 +376,11 @@ impl Aware {
         }
     }
 
+    /// Whether any of an extent is in the persistent cache.
+    pub(super) fn is_mapped(&self, extent: LbaExtent) -> bool {
+        self.map.overlapping(extent).next().is_some()
+    }
+
     /// Where the heads go for the first sector of an extent.
     pub(super) fn locate_first(&self, extent: LbaExtent, write: bool, table: &ZoneTable) -> Pba {
         let layout = table.layout();

@@ -13,6 +13,7 @@ use super::{AwareSpec, Bookkeeping, ZoneLog};
 use crate::capabilities::zoned::{Preparation, ZoneCondition, ZoneLayout, ZoneModel, Zoned};
 use crate::journaled::JournalSpec;
 use crate::plan::{Idle, Layer, MapChange, Plan, Purpose, Queue, Source, Step};
+use crate::zoned::tests::of_zone;
 use crate::zoned::{ZonedLayer, ZonedSpec};
 
 const ZONE: u64 = 64;
@@ -117,7 +118,8 @@ impl Shadow {
     /// Runs commands that wait together; returns their plan.
     fn destage(&mut self, commands: &[Command]) -> Plan {
         let mut plan = Plan::default();
-        self.drive.destage(Queue { waiting: commands, next: 0 }, &mut plan);
+        let of_zone = of_zone(self.drive.table.layout(), commands, 0);
+        self.drive.destage(Queue { waiting: commands, next: 0 }, &mut of_zone.into_iter(), &mut plan);
         self.execute(&plan);
         plan
     }
