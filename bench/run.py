@@ -8,6 +8,7 @@ as JSON; exit code 1 when a row misses.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import resource
@@ -41,6 +42,14 @@ LAYERS = {
     "journaled": "st5000as0011",
     "ssd": None,
 }
+# The drives with zones.
+ZONED = {"host-managed": "wsh722020al", "host-aware": "st8000as0022"}
+ZONE_BYTES = 256 << 20
+# Zones written in turns, from one that is not conventional on.
+STREAMS = 100
+FIRST_STREAM = 1_000
+# Random writes that the persistent cache of the host-aware drive takes, one each, before it has to clean.
+AWARE_WRITES = 30_000
 # The cleaning orders besides FIFO, which the journaled profile has.
 ORDERS = ("greedy", "random")
 
@@ -126,12 +135,14 @@ def new_drive(name: str | None, order: str | None = None) -> _native.SimDrive:
     return _native.SimDrive(text, origin, 1)
 
 
-def layer_row(title: str, drive_of: Callable[[], _native.SimDrive], io: IoBatch, depth: int) -> Row:
-    """Random 4 KiB commands, the volatile cache off: the best of a few rounds, each on a new drive."""
+def layer_row(
+    title: str, drive_of: Callable[[], _native.SimDrive], io: IoBatch, depth: int, *, cached: bool = False
+) -> Row:
+    """4 KiB commands, the volatile cache off unless `cached`: the best of some rounds, a new drive each."""
     best = 0.0
     for _ in range(ROUNDS):
         drive = drive_of()
-        drive.set_write_cache(False)
+        drive.set_write_cache(cached)
         seconds = user_seconds(partial(drive.run, io.op, io.offset, io.size, depth))
         best = max(best, len(io) / seconds / 1e6)
     return Row(f"{title}, depth {depth}", best, "M commands/s", "2 M/s asked", best / 2, best >= 2)
@@ -153,6 +164,36 @@ def layer_rows() -> list[Row]:
         for depth in (1, 31):
             title = f"journaled, cleaned in {order} order, random 4 KiB writes"
             rows.append(layer_row(title, partial(new_drive, name, order), io, depth))
+    return [*rows, *zoned_rows()]
+
+
+def zoned_rows() -> list[Row]:
+    """4 KiB commands on drives with zones: writes in order to zones in turns, random reads of them,
+    and random writes into the persistent cache of the host-aware drive."""
+    index = np.arange(LAYER_COMMANDS, dtype=np.uint64)
+    streams = np.uint64(STREAMS)
+    zone = np.uint64(FIRST_STREAM) + index % streams
+    in_order = zone * np.uint64(ZONE_BYTES) + index // streams * np.uint64(BLOCK_BYTES)
+    written = random_blocks(LAYER_COMMANDS // STREAMS * BLOCK_BYTES, LAYER_COMMANDS)
+    writes = IoBatch.writes(in_order, BLOCK_BYTES)
+    rows = []
+    for model, name in ZONED.items():
+        for depth, cached in itertools.product((1, 31), (False, True)):
+            title = f"{model}, 4 KiB writes in order to {STREAMS} zones" + ", volatile cache" * cached
+            rows.append(layer_row(title, partial(new_drive, name), writes, depth, cached=cached))
+
+        def full(name: str = name) -> _native.SimDrive:
+            drive = new_drive(name)
+            drive.run(writes.op, writes.offset, writes.size, 1)
+            return drive
+
+        reads = IoBatch.reads(zone * np.uint64(ZONE_BYTES) + written, BLOCK_BYTES)
+        for depth in (1, 31):
+            rows.append(layer_row(f"{model}, random 4 KiB reads of {STREAMS} zones", full, reads, depth))
+    aware = partial(new_drive, ZONED["host-aware"])
+    filling = IoBatch.writes(random_blocks(aware().size_bytes, AWARE_WRITES), BLOCK_BYTES)
+    for depth in (1, 31):
+        rows.append(layer_row("host-aware, random 4 KiB writes, its cache filling", aware, filling, depth))
     return rows
 
 

@@ -169,12 +169,9 @@ impl SptfQueue {
         (commands, targets): (&[Command], &mut [Target]),
         ready: impl Fn(usize) -> Time,
     ) -> usize {
-        let starts = |index: usize| ready(index).max(now);
-        if commands.is_empty()
-            || start_at_one_sector(parts.0, commands) && starts(0) == starts(commands.len() - 1)
-        {
+        if commands.is_empty() || parts.0.all_go_to_log(commands) {
             debug_assert!(are_equal(parts.0, commands, &ready), "a log's writes of one length are equals");
-            // The oldest of equals; none has to be located.
+            // The oldest of equals starts first, and is there no later; none has to be located.
             return 0;
         }
         // Usually only the newest.
@@ -388,14 +385,6 @@ impl SptfQueue {
     }
 }
 
-/// Whether the accesses of all commands start at the same sector: writes of one length to a log.
-#[inline]
-fn start_at_one_sector(layer: &dyn Layer, commands: &[Command]) -> bool {
-    let len = commands.first().map(|first| first.extent.len);
-    layer.writes_to_log()
-        && commands.iter().all(|command| command.op == Op::Write && Some(command.extent.len) == len)
-}
-
 /// Whether the layer locates all writes at one sector, and no write may start before an older one.
 fn are_equal(layer: &dyn Layer, commands: &[Command], ready: &impl Fn(usize) -> Time) -> bool {
     let mut locations = commands.iter().map(|command| layer.locate_first(command.extent, true));
@@ -437,8 +426,9 @@ mod tests {
             }
         }
 
-        fn writes_to_log(&self) -> bool {
-            true
+        fn all_go_to_log(&self, commands: &[Command]) -> bool {
+            let len = commands.first().map(|first| first.extent.len);
+            commands.iter().all(|command| command.op == Op::Write && Some(command.extent.len) == len)
         }
 
         fn erase(&mut self) {}

@@ -6,6 +6,7 @@
 //! Invariants: a zone is here exactly while a write of it is cached; its writes are in the order of acceptance.
 
 use std::collections::VecDeque;
+use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 use skylight_command::{Command, CommandId};
@@ -13,12 +14,21 @@ use skylight_disk::{Lba, LbaExtent};
 use skylight_layer::ZoneLayout;
 
 /// The cached writes of one zone.
-#[derive(Default)]
 struct OfZone {
-    /// Oldest first.
-    writes: VecDeque<Command>,
+    /// Apart from the others: most zones that are written to anywhere have no other, and then nothing else is looked at.
+    oldest: Command,
+    /// In the order of acceptance.
+    younger: VecDeque<Command>,
     /// The end of the newest write and its run, while it is cached.
     newest: Option<(Lba, u32)>,
+}
+
+impl OfZone {
+    /// All of them, oldest first.
+    #[inline]
+    fn writes(&self) -> impl Iterator<Item = &Command> {
+        std::iter::once(&self.oldest).chain(&self.younger)
+    }
 }
 
 /// See the module documentation.
@@ -54,18 +64,22 @@ impl ZoneWrites {
     /// A write was accepted that belongs to a run.
     #[inline]
     pub(crate) fn accept(&mut self, write: Command, run: u32) {
-        let extent = write.extent;
-        let zones = self.zones_of(extent);
+        let zones = self.zones_of(write.extent);
         let first = *zones.start();
         for zone in zones {
-            let spare = &mut self.spare;
-            let of_zone = self
-                .zones
-                .entry(zone)
-                .or_insert_with(|| OfZone { writes: spare.pop().unwrap_or_default(), newest: None });
-            of_zone.writes.push_back(write);
-            if zone == first {
-                of_zone.newest = Some((extent.end(), run));
+            let newest = (zone == first).then_some((write.extent.end(), run));
+            match self.zones.entry(zone) {
+                Entry::Occupied(mut entry) => {
+                    let of_zone = entry.get_mut();
+                    if of_zone.younger.capacity() == 0 {
+                        of_zone.younger = self.spare.pop().unwrap_or_default();
+                    }
+                    of_zone.younger.push_back(write);
+                    of_zone.newest = newest.or(of_zone.newest);
+                }
+                Entry::Vacant(entry) => {
+                    entry.insert(OfZone { oldest: write, younger: VecDeque::new(), newest });
+                }
             }
         }
     }
@@ -73,50 +87,47 @@ impl ZoneWrites {
     /// A write that belongs to a run has left.
     #[inline]
     pub(crate) fn remove(&mut self, write: Command, run: u32) {
-        let Command { id, extent, .. } = write;
-        let zones = self.zones_of(extent);
+        let zones = self.zones_of(write.extent);
         let first = *zones.start();
         for zone in zones {
-            let Some(of_zone) = self.zones.get_mut(&zone) else {
+            let Entry::Occupied(mut entry) = self.zones.entry(zone) else {
                 continue;
             };
-            if zone == first && of_zone.newest == Some((extent.end(), run)) {
+            let of_zone = entry.get_mut();
+            if zone == first && of_zone.newest == Some((write.extent.end(), run)) {
                 of_zone.newest = None;
             }
-            if of_zone.writes.front().is_some_and(|front| front.id == id) {
-                of_zone.writes.pop_front();
-            } else if let Some(index) = of_zone.writes.iter().position(|other| other.id == id) {
-                of_zone.writes.remove(index);
-            }
-            if of_zone.writes.is_empty()
-                && let Some(of_zone) = self.zones.remove(&zone)
-            {
-                self.spare.push(of_zone.writes);
+            if of_zone.oldest.id != write.id {
+                if let Some(index) = of_zone.younger.iter().position(|other| other.id == write.id) {
+                    of_zone.younger.remove(index);
+                }
+            } else if let Some(next) = of_zone.younger.pop_front() {
+                of_zone.oldest = next;
+            } else {
+                let OfZone { younger, .. } = entry.remove();
+                if younger.capacity() > 0 {
+                    self.spare.push(younger);
+                }
             }
         }
     }
 
     /// The cached writes of the zone of a sector, oldest first.
     pub(crate) fn of_zone(&self, lba: Lba) -> impl Iterator<Item = Command> {
-        self.zones
-            .get(&self.layout.zone_of(lba))
-            .into_iter()
-            .flat_map(|of_zone| of_zone.writes.iter().copied())
+        self.zones.get(&self.layout.zone_of(lba)).into_iter().flat_map(OfZone::writes).copied()
     }
 
     /// The oldest cached write that is older than this one and has to leave before it: one to the same zone with a write
     /// pointer, or one that overlaps it.
     #[inline]
     pub(crate) fn oldest_before(&self, write: Command) -> Option<CommandId> {
-        let touched = self.layout.touched(&write);
         let age = |other: &Command| write.id.0.wrapping_sub(other.id.0);
         let zones = self.zones_of(write.extent).filter_map(|zone| self.zones.get(&zone));
-        let older = zones.filter_map(|of_zone| {
-            of_zone
-                .writes
-                .iter()
-                .take_while(|other| other.id != write.id)
-                .find(|other| touched.overlaps(other.extent))
+        let with_older = zones.filter(|of_zone| of_zone.oldest.id != write.id);
+        let older = with_older.filter_map(|of_zone| {
+            let touched = self.layout.touched(&write);
+            let mut older = of_zone.writes().take_while(|other| other.id != write.id);
+            older.find(|other| touched.overlaps(other.extent))
         });
         older.max_by_key(|other| age(other)).map(|other| other.id)
     }
@@ -129,7 +140,7 @@ impl ZoneWrites {
     /// The oldest cached write that begins in a zone.
     pub(crate) fn oldest_in(&self, zone: u32) -> Option<Command> {
         let begins = |write: &&Command| write.extent.start >= self.layout.start_of(zone);
-        self.zones.get(&zone)?.writes.iter().find(begins).copied()
+        self.zones.get(&zone)?.writes().find(begins).copied()
     }
 }
 

@@ -6,7 +6,7 @@
 //!
 //! Invariant: a layer has taken exactly those commands whose completion is in its plan.
 
-use skylight_command::{Command, CommandId, Failure, Outcome};
+use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, PbaExtent};
 
 use crate::capabilities::overwriting::Overwriting;
@@ -347,6 +347,13 @@ impl Queue<'_> {
     }
 }
 
+/// Whether all commands are writes of one length.
+#[inline]
+pub(crate) fn are_writes_of_one_length(commands: &[Command]) -> bool {
+    let len = commands.first().map(|first| first.extent.len);
+    commands.iter().all(|command| command.op == Op::Write && Some(command.extent.len) == len)
+}
+
 /// The location of a piece of a host extent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
@@ -418,9 +425,9 @@ pub trait Layer: Send {
         0
     }
 
-    /// Whether the location of a write's first sector ([`Layer::locate_first`]) depends on nothing but the length of the
-    /// write, for the scheduler: all writes go to the end of one log.
-    fn writes_to_log(&self) -> bool {
+    /// Whether these commands are writes of one length that all go to the end of one log, for the scheduler: the first
+    /// sector of each ([`Layer::locate_first`]) is at the same location.
+    fn all_go_to_log(&self, _commands: &[Command]) -> bool {
         false
     }
 

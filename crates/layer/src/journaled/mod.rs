@@ -30,7 +30,10 @@ use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use crate::bands::{Band, Bands};
 use crate::extent_map::ENTRY_MAX_SECTORS;
 use crate::extent_map::ExtentMap;
-use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::plan::{
+    CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
+    are_writes_of_one_length,
+};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 pub use cleaning::{CleaningOrder, CleaningSpec};
@@ -372,8 +375,8 @@ impl Layer for Journaled {
         }
     }
 
-    fn writes_to_log(&self) -> bool {
-        true
+    fn all_go_to_log(&self, commands: &[Command]) -> bool {
+        are_writes_of_one_length(commands)
     }
 
     fn hint(&mut self, address: Lba) {

@@ -23,7 +23,7 @@ use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::CacheUse;
 use crate::capabilities::zoned::{ZoneLayout, ZoneModel, Zoned};
-use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step, are_writes_of_one_length};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use host_aware::{Aware, AwareSpec, ZoneLog};
 use rules::{Placed, PointerMoves, ZoneTable};
@@ -179,13 +179,13 @@ impl ZonedLayer {
         plan: &mut Plan,
     ) {
         let first = queue.next_command().extent;
-        let (zone, offset) = self.table.layout().place_of(first.start);
+        let zone = self.table.layout().zone_of(first.start);
         let within = first.end() <= self.table.layout().extent_of(zone).end();
         if !within {
             self.place(first, plan);
             return plan.complete(queue.next_command().id);
         }
-        let in_order = self.table.layout().is_conventional(zone) || offset == self.table.written(zone);
+        let in_order = self.is_in_order(first.start);
         match &mut self.aware {
             Some(aware) if !in_order => {
                 let limits = aware.entry_limits();
@@ -193,6 +193,13 @@ impl ZonedLayer {
             }
             _ => self.place_run(zone, (queue, of_zone), plan),
         }
+    }
+
+    /// Whether a write that begins here continues its zone, or its zone has no write pointer.
+    #[inline]
+    fn is_in_order(&self, start: Lba) -> bool {
+        let (zone, offset) = self.table.layout().place_of(start);
+        self.table.layout().is_conventional(zone) || offset == self.table.written(zone)
     }
 
     /// Places the next write with those that continue it within a zone, as one. Older writes may stay behind in a
@@ -382,6 +389,12 @@ impl Layer for ZonedLayer {
             None => self.places.of(self.table.layout(), extent.start),
         };
         (Medium::Platter, at)
+    }
+
+    fn all_go_to_log(&self, commands: &[Command]) -> bool {
+        self.aware.is_some()
+            && are_writes_of_one_length(commands)
+            && commands.iter().all(|command| !self.is_in_order(command.extent.start))
     }
 
     /// Not for a write that is off the write pointer where that is required, and not for a read beyond what is written.
