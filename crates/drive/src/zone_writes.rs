@@ -3,10 +3,11 @@
 //! A write over several zones is one of each. The newest write of a zone is known with its run, which what continues it
 //! joins ([`crate::write_cache`]); when it has left, nothing continues the zone.
 //!
+//! Zones are found by a hash without a random key, and nothing depends on the order in which they are visited.
+//!
 //! Invariants: a zone is here exactly while a write of it is cached; its writes are in the order of acceptance.
 
 use std::collections::VecDeque;
-use std::collections::hash_map::Entry;
 
 use rustc_hash::FxHashMap;
 use skylight_command::{Command, CommandId};
@@ -68,19 +69,15 @@ impl ZoneWrites {
         let first = *zones.start();
         for zone in zones {
             let newest = (zone == first).then_some((write.extent.end(), run));
-            match self.zones.entry(zone) {
-                Entry::Occupied(mut entry) => {
-                    let of_zone = entry.get_mut();
-                    if of_zone.younger.capacity() == 0 {
-                        of_zone.younger = self.spare.pop().unwrap_or_default();
-                    }
-                    of_zone.younger.push_back(write);
-                    of_zone.newest = newest.or(of_zone.newest);
-                }
-                Entry::Vacant(entry) => {
-                    entry.insert(OfZone { oldest: write, younger: VecDeque::new(), newest });
-                }
+            let Some(of_zone) = self.zones.get_mut(&zone) else {
+                self.zones.insert(zone, OfZone { oldest: write, younger: VecDeque::new(), newest });
+                continue;
+            };
+            if of_zone.younger.capacity() == 0 {
+                of_zone.younger = self.spare.pop().unwrap_or_default();
             }
+            of_zone.younger.push_back(write);
+            of_zone.newest = newest.or(of_zone.newest);
         }
     }
 
@@ -90,10 +87,9 @@ impl ZoneWrites {
         let zones = self.zones_of(write.extent);
         let first = *zones.start();
         for zone in zones {
-            let Entry::Occupied(mut entry) = self.zones.entry(zone) else {
+            let Some(of_zone) = self.zones.get_mut(&zone) else {
                 continue;
             };
-            let of_zone = entry.get_mut();
             if zone == first && of_zone.newest == Some((write.extent.end(), run)) {
                 of_zone.newest = None;
             }
@@ -103,11 +99,10 @@ impl ZoneWrites {
                 }
             } else if let Some(next) = of_zone.younger.pop_front() {
                 of_zone.oldest = next;
-            } else {
-                let OfZone { younger, .. } = entry.remove();
-                if younger.capacity() > 0 {
-                    self.spare.push(younger);
-                }
+            } else if let Some(OfZone { younger, .. }) = self.zones.remove(&zone)
+                && younger.capacity() > 0
+            {
+                self.spare.push(younger);
             }
         }
     }
