@@ -251,6 +251,33 @@ def test_cleaning_of_the_newest_writes_is_seen_behind_those_that_wait(first: boo
     assert not none.begun(4096, 1_000, waiting=DEPTH)
 
 
+class Emptied(Looked):
+    """The same, on which a reset brings these home, and a fill that is made again brings none back."""
+
+    def __init__(self, home: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> None:
+        super().__init__(home)
+        self.filled = False
+
+    def reset(self, _: str) -> State:
+        return State.CLEAN
+
+    def run(self, name: str, io: IoBatch, depth: int = 1) -> IoLog:
+        if depth == DEPTH:
+            self.filled, self._home = True, self._home[:0]
+        return super().run(name, io)
+
+
+@pytest.mark.parametrize(("home", "counts"), [(1.0, True), (0.3, False)])
+def test_a_fill_made_again_counts_only_if_the_drive_was_emptied_before_it(home: float, counts: bool) -> None:
+    """Rewriting one region does not empty a long log: what is left of the fill is written again in its own
+    places, so the second one ends without cleaning wherever it does."""
+    written = spread(Looked.size, 1_000, 4096)
+    drive = Emptied(written[np.random.default_rng(1).random(1_000) < home])
+    fill = Fill("fill", 4096, 1, 1_000, 1_000, True, 8.0, 1e7, 31.0, group=DEPTH)
+    assert Check(cast(Steps, drive), "fill", 4096, State.CLEAN).again([fill]) == counts
+    assert drive.filled == counts
+
+
 def test_sizes_of_host_aware_drives_nobody_tuned_to(tmp_path: Path) -> None:
     """The drive tells which zones it has cleaned; blocks that leave its volatile cache together share a place
     and fill its map. Of 120027 each 250th write is late, and the volatile cache of 120081 takes a fifth of a

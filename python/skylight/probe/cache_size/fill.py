@@ -31,6 +31,8 @@ BLOCK = 4096
 STAYED, STAYED_BETWEEN, MOST_GONE = 40, (0.03, 0.5), 0.1
 """Looks at writes of a fill, between which shares of it, and how many may be home: cleaning that began a
 tenth of the fill ago has moved a tenth of them, and a few are misread at the end of a track."""
+ALL_GONE = 1 - 2 * MOST_GONE
+"""The part of them that is home on an emptied drive: of reads a tenth may be late, and a look takes two."""
 SHORT_GROUPS = 1
 """By so many groups of waiting writes a fill that is made again is shorter: cleaning set in within one."""
 ASKED, SOME_GONE = 8, 2
@@ -192,23 +194,28 @@ class Check:
 
     def again(self, fills: list[Fill]) -> bool:
         """Whether hardly any write is home when the same fill ends right before cleaning set in. Of few bands
-        one holds many of the writes, so those that were cleaned since may have taken most of them home."""
+        one holds many of the writes, so those that were cleaned since may have taken most of them home.
+
+        The control: before that nearly all were home. Else older data was left, and what is written again
+        takes its own place in the cache."""
         if {fill.size for fill in fills} != {self.size} or self.steps.reset(f"{self.name}-again-erase") is (
             State.UNKNOWN
         ):
             return False
         count = sum(fill.writes for fill in fills)
+        if not self.zone_bytes and self._gone(count, "emptied") < ALL_GONE * STAYED:
+            return False
         short = self.written[self.size] = max(count - SHORT_GROUPS * DEPTH, 0)
         self.steps.run(f"{self.name}-again", self.writes(0, short, self.size), depth=DEPTH)
         if (clean := self.clean(f"{self.name}-stayed")) is not None:
             return clean.zones <= MOST_GONE * clean.of
         return self._gone(short) <= MOST_GONE * STAYED
 
-    def _gone(self, count: int) -> int:
-        """How many of some of the earlier of so many writes are home."""
+    def _gone(self, count: int, looked: str = "stayed") -> int:
+        """How many of some of the earlier of this number of writes are home, in a step of that name."""
         early, late = (round(share * count) for share in STAYED_BETWEEN)
         where = spread(self.steps.size, late + 1, self.size)[np.linspace(early, late, STAYED, dtype=np.int64)]
-        return int(np.count_nonzero(_home(self.steps, f"{self.name}-stayed", where[where > 0])))
+        return int(np.count_nonzero(_home(self.steps, f"{self.name}-{looked}", where[where > 0])))
 
     def clean(self, name: str) -> Clean | None:
         """How many of the zones that were written to are clean; None where the drive does not tell."""
