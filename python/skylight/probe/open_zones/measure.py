@@ -3,7 +3,7 @@
 The edge is searched with small sequential writes: they say least about the medium. The number of zones is
 doubled until a write costs a multiple of what it costs with half as many, then halved in. From there on a
 round counts as past the edge if it takes longer by half of what each zone beyond the edge costs at least: the
-excess of the round that cost a multiple, over all zones that may lie beyond; and by what more zones cost on
+excess of a round that is outside, over all zones that may lie beyond; and by what more zones cost on
 the near side of it, where seeks grow longer or a volatile cache that drains slowly fills (`growth_ns`). Each
 burst is held against one of as many writes to fewer zones, so that a volatile cache that fills is not taken
 for the edge. The first round opens the zones and does not count. Where a volatile cache stays off, each write
@@ -57,7 +57,7 @@ GROUP_WRITES, FEWEST_GROUPS = 40, 5
 """Writes of a group of rounds, of which the median counts. Chosen: so few that outliers, one write in two
 hundred, leave four groups of five alone; so many that a miss or two a round over a dozen zones, few of which
 are compared, are in every group. With fewer groups than these what varies is judged by single writes."""
-FINE = 0.02
+FINE = 0.005
 """The search ends where the last number inside and the first outside are this near, or neighbours."""
 USUAL_ZONES = 128
 """Takes the place of the edge in the final bursts where there is none: what most drives declare."""
@@ -306,6 +306,10 @@ def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
             found = compare(steps, seen, zones, count, base, least_ns)
         if found.is_past:
             seen.outside = count
+            # Fewer zones lie beyond the edge than were taken for it: each costs more than that.
+            seen.zone_ns = max(
+                seen.zone_ns, (found.excess_ns - more_ns * count * (count - base)) / (count - seen.inside)
+            )
         else:
             seen.inside = count
 
