@@ -470,7 +470,8 @@ class DriveType(ProcedureTest[Observed]):
             logs.append(plan.steps.run(name, io, until=until, params=params))
             where = where[len(logs[-1]) :]
             more = seen.sustained = Sustained.of(logs)
-            if more.enough(wide) or (more.tells and more.slow(wide)):
+            goes_on = more.only_stalled(wide) and not plan.quick
+            if more.enough(wide) or (more.tells and more.slow(wide) and not goes_on):
                 return
 
     @staticmethod
