@@ -44,10 +44,10 @@ from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
 from skylight.probe import Cost, Figure
 from skylight.probe.drive_type import cleaning_cost, full_cache, kept, readback, scattered_writes
+from skylight.probe.drive_type.cleaning_test_clue import bands_seen
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
-from skylight.probe.drive_type.later import bands_seen
 from skylight.probe.drive_type.plan import (
     CROWDED,
     DECISIVE,
