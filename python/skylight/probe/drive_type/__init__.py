@@ -43,7 +43,7 @@ from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
 from skylight.probe import Cost, Figure
-from skylight.probe.drive_type import cleaning_cost, full_cache, kept, readback, scattered_writes
+from skylight.probe.drive_type import cleaning_cost, full_cache, quick_readback, readback, scattered_writes
 from skylight.probe.drive_type.cleaning_test_clue import bands_seen
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
@@ -325,13 +325,13 @@ class DriveType(ProcedureTest[Observed]):
         holds. On a slow host such a cache keeps up with them, and on a busy one they are not fast: there
         bytes decide, not how fast they go; what they are written for then is to see bands cleaned."""
         if wide.spread.median_ns >= KEEPS_UP_NS:
-            seen.kept = kept.look(plan, turning, by_reads=True)
+            seen.kept = quick_readback.look(plan, turning, by_reads=True)
             if seen.kept is not None and seen.kept.denies and self._flushed(plan, seen, turning):
                 return
         self._sustain(plan, seen, wide)
         more = seen.sustained
         if seen.kept is None and len(more.tail_ns) and more.slow(wide) and not more.cleaned(wide):
-            seen.kept = kept.look(plan, turning, by_reads=False)
+            seen.kept = quick_readback.look(plan, turning, by_reads=False)
 
     def _flushed(self, plan: Plan, seen: Observed, turning: Coherence) -> bool:
         """Whether writes with a FLUSH each show where they land, behind a volatile cache that is on: on a
