@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from skylight.probe.cache_size import lengths
+from skylight.probe.cache_size import entry_lengths
 
 TURN_NS = 1e7
 BLOCKS, LONGER = 80, (2, 4)
@@ -41,12 +41,12 @@ def test_what_is_found_holds_what_was_written(seed: int) -> None:
     time = out_of_band_time(rng.uniform(0, 1), band, skew)
     about = quantum * rng.uniform(0.95, 1.05)
     skews = (max(skew - 0.03, 0.01), skew + 0.03)
-    likely = lengths.likely_turns(about, skews)
+    likely = entry_lengths.likely_turns(about, skews)
     found = [
         each
-        for advances in lengths.advances(ends, TURN_NS, likely)
-        for each in lengths.entries_of(
-            lengths.fits(advances, about, (time - TIME_TO, time + TIME_TO), skews, GAP)
+        for advances in entry_lengths.advances(ends, TURN_NS, likely)
+        for each in entry_lengths.entries_of(
+            entry_lengths.fits(advances, about, (time - TIME_TO, time + TIME_TO), skews, GAP)
         )
     ]
     assert any(low - 0.03 <= 1 + band / quantum <= high + 0.03 for low, high in found), (seed, found)
@@ -57,10 +57,12 @@ def test_a_length_is_known_to_the_gap_alone() -> None:
     """One advance, one time: what is open is what may lie between entries."""
     rng = np.random.default_rng(1)
     ends = {n: ends_of(rng, 1.4 + n * 0.45, 0.2, 0.0) for n in (1, *LONGER)}
-    best = lengths.advances(ends, TURN_NS, lengths.likely_turns(0.45, (0.18, 0.24)))[0]
+    best = entry_lengths.advances(ends, TURN_NS, entry_lengths.likely_turns(0.45, (0.18, 0.24)))[0]
     assert best.quantum == pytest.approx(0.45 * 1.2, abs=2e-3)
     time = out_of_band_time(0.1, 1.4, 0.2)
-    (bounds,) = lengths.entries_of(lengths.fits(best, 0.45, (time - 0.1, time + 0.1), (0.18, 0.24), 0.05))
+    (bounds,) = entry_lengths.entries_of(
+        entry_lengths.fits(best, 0.45, (time - 0.1, time + 0.1), (0.18, 0.24), 0.05)
+    )
     assert bounds == pytest.approx((1 + 1.4 / 0.45 - 0.05, 1 + 1.4 / 0.45), abs=0.02)
 
 
@@ -68,15 +70,15 @@ def test_ends_without_an_angle_have_no_length() -> None:
     """Completions at any phase, or too few of them, or of one size alone: nothing."""
     rng = np.random.default_rng(2)
     anywhere = {n: np.cumsum(rng.uniform(1, 3, BLOCKS)) * TURN_NS for n in (1, 2, 4)}
-    assert lengths.advances(anywhere, TURN_NS, (0.3, 0.8)) == []
+    assert entry_lengths.advances(anywhere, TURN_NS, (0.3, 0.8)) == []
     even = ends_of(rng, 1.9, 0.2, 0.0)
-    assert lengths.advances({1: even}, TURN_NS, (0.3, 0.8)) == []
-    assert lengths.advances({1: even, 2: even[:5]}, TURN_NS, (0.3, 0.8)) == []
+    assert entry_lengths.advances({1: even}, TURN_NS, (0.3, 0.8)) == []
+    assert entry_lengths.advances({1: even, 2: even[:5]}, TURN_NS, (0.3, 0.8)) == []
 
 
 def test_skews_are_known_but_for_whole_turns() -> None:
     """A range over half a turn is two."""
-    assert lengths.wrapped((0.1, 0.3)) == [(0.1, 0.3)]
-    (less,) = lengths.wrapped((0.6, 0.9))
+    assert entry_lengths.wrapped((0.1, 0.3)) == [(0.1, 0.3)]
+    (less,) = entry_lengths.wrapped((0.6, 0.9))
     assert less == pytest.approx((-0.4, -0.1))
-    assert len(lengths.wrapped((0.4, 0.7))) == 2
+    assert len(entry_lengths.wrapped((0.4, 0.7))) == 2

@@ -15,9 +15,9 @@ from skylight.engines.fio_log import read_logs
 from skylight.evidence import Evidence, Step
 from skylight.findings import Finding, Known
 from skylight.infer import fragmented
-from skylight.probe.fragmented_logs import FragmentedReads
-from skylight.probe.fragmented_logs.analysis import capacity_bytes, place_names, places_of
-from skylight.probe.fragmented_logs.verdict import _place_of_cache
+from skylight.probe.fragmented_reads import FragmentedReads
+from skylight.probe.fragmented_reads.analysis import capacity_bytes, place_names, places_of
+from skylight.probe.fragmented_reads.verdict import _place_of_cache
 
 TEST = FragmentedReads()
 PROFILES = Path(__file__).parent.parent / "python/skylight/profiles"

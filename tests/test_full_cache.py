@@ -9,6 +9,7 @@ import pytest
 
 from skylight import _native
 from skylight.engines.conditions import DRAWN, conditions_text, engine_over
+from skylight.engines.sim import SimEngine
 from skylight.evidence import TargetFacts
 from skylight.findings import Finding
 from skylight.infer.phase import NONE, Coherence
@@ -50,6 +51,62 @@ def test_a_full_cache_of_flash_is_not_taken_for_one_on_a_platter(
     findings, looked = probed(seed, volatile, tmp_path)
     assert looked
     assert findings["cache_medium"].value != "disk" and findings["drive_type"].value == "smr"
+
+
+FEW_ENTRIES = """
+schema = 1
+name = "few-entries"
+capacity = "4 TB"
+
+[mechanics]
+rpm = 13300
+head_switch = "1.5 ms"
+write_settle = "260 us"
+seek = { fitted = { constant = "974 us", root = "4 us", linear = "7 ns" } }
+
+[geometry]
+surfaces = 12
+layout = "horizontal-zones"
+track_skew = "1.35 ms"
+head_skew = "1.87 ms"
+taper = { zones = 20, tracks = 654000, outer_sectors_per_track = 1216, inner_sectors_per_track = 784 }
+
+[interface]
+queue_depth = 32
+command_overhead = "200 us"
+host_gap = "430 ns"
+write_cache = "222 MiB"
+read_buffer = "52 MiB"
+
+[flash]
+read = "47 us"
+write = "85 us"
+bandwidth = "390 MB"
+
+[layer]
+kind = "journaled"
+cache_medium = "flash"
+quantum = "212 KiB"
+entry_max = "3348 KiB"
+places = 1140
+place_watermark = 0.9
+map_entries = 14000
+cleaning = "aggressive"
+idle = "820 ms"
+cleaning_order = "fifo"
+bands = [{ band = "5 MiB" }]
+"""
+
+
+def test_a_flash_cache_that_the_first_thousand_writes_fill_is_seen(tmp_path: Path) -> None:
+    """Then nearly each write waits for a band. That no disk takes as long for as many shows after some
+    hundreds; it stopped after 74, and the drive was unknown."""
+    drive = _native.SimDrive(FEW_ENTRIES, "drive.toml", 1)
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    result = run_suite(SimEngine(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    findings = {finding.name: finding.value for finding in result.findings}
+    assert findings["drive_type"] == "smr" and findings["cache_medium"] == "flash"
+    assert all(account.within for account in accounts(result))
 
 
 @pytest.mark.parametrize(

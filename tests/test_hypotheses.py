@@ -26,9 +26,9 @@ from skylight.infer.track_phases import fit_tracks
 from skylight.probe.cleaning.findings import BAND
 from skylight.probe.drive_type import DriveType, hypotheses, verdict
 from skylight.probe.drive_type.cleaning_cost import Settled
+from skylight.probe.drive_type.cleaning_test_clue import bands_seen
 from skylight.probe.drive_type.hypotheses import CHANCES, MODELS, Clue
 from skylight.probe.drive_type.landing import Observed
-from skylight.probe.drive_type.later import bands_seen
 from skylight.probe.drive_type.writes import is_fixed
 from skylight.probe.procedure import Replay
 from skylight.probe.suite import SuiteOptions, run_suite, typed_again

@@ -87,7 +87,7 @@ def test_every_part_is_in_the_architecture() -> None:
 
 
 def _cited() -> citations.Cited:
-    return citations.Cited(frozenset(tree()), citations.rows_of(tree()[citations.FIGURES]))
+    return citations.Cited(tree(), citations.rows_of(tree()[citations.FIGURES]))
 
 
 def test_what_is_cited_is_there() -> None:
@@ -108,6 +108,12 @@ def test_what_is_cited_is_there() -> None:
         ("tests/a.py", "# as tests/test_nothing.py does", "tests/test_nothing.py"),
         ("docs/a.md", "the clock (`drive/nothing.rs`)", "drive/nothing.rs"),
         ("docs/tests/a.md", "[a page](../nowhere.md#part)", "../nowhere.md"),
+        ("docs/tests/a.md", "[a part](../geometry.md#nowhere)", "../geometry.md#nowhere"),
+        ("docs/geometry.md", "[a part](#nowhere)", "#nowhere"),
+        ("crates/a.rs", '//! Source: docs/geometry.md, "The\n//! nowhere".', "The nowhere"),
+        ("crates/a.rs", "// the buffer (crates/layer/src/nowhere).", "crates/layer/src/nowhere"),
+        ("python/a.py", "# as in `skylight.infer.nowhere`", "skylight.infer.nowhere"),
+        ("python/a.py", "# as in `skylight.units.nowhere`", "skylight.units.nowhere"),
         ("crates/a.rs", "// as row S1z2 and rows S1a to S99 have it", "row S99"),
         (
             "docs/a.md",
@@ -116,6 +122,8 @@ def test_what_is_cited_is_there() -> None:
         ),
         ("README.md", "[x](docs/architecture.md) and [far](https://example.net/docs/a.md)", None),
         ("crates/a.rs", "// docs/architecture.md, row S1e; rows W1 to W7", None),
+        ("docs/geometry.md", '[x](#the-idea) and docs/architecture.md, "The\nhouse"', None),
+        ("python/a.py", "# crates/layer/src/hbuffer, `skylight.infer.phase.coherence`, skylight.fish", None),
     ],
 )
 def test_citations_that_are_not_there_are_found(path: str, text: str, message: str | None) -> None:

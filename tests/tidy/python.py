@@ -27,7 +27,7 @@ def functions(text: str) -> Iterator[Function]:
 
 @dataclass(frozen=True)
 class Class:
-    """A class: its name, its line (from 1), how many fields it declares, and its docstring."""
+    """A class: its name, its line (from 1), how many fields it has, and its docstring."""
 
     name: str
     line: int
@@ -36,8 +36,22 @@ class Class:
 
 
 def classes(text: str) -> Iterator[Class]:
-    """Every class with what it declares as `name: type`."""
+    """Every class with what it declares as `name: type`, and what `__init__` sets on `self`."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ClassDef):
-            fields = sum(isinstance(part, ast.AnnAssign) for part in node.body)
-            yield Class(node.name, node.lineno, fields, ast.get_docstring(node) or "")
+            declared = {ast.unparse(part.target) for part in node.body if isinstance(part, ast.AnnAssign)}
+            yield Class(
+                node.name, node.lineno, len(declared | _set_on_self(node)), ast.get_docstring(node) or ""
+            )
+
+
+def _set_on_self(node: ast.ClassDef) -> set[str]:
+    """The attributes that a class's `__init__` sets."""
+    return {
+        part.attr
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        for part in ast.walk(method)
+        if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
+        if isinstance(part.value, ast.Name) and part.value.id == "self"
+    }

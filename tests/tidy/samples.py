@@ -27,6 +27,14 @@ def _rust_struct(fields: int) -> str:
     return "struct A {\n" + "    /// B: c.\n    pub b: Option<(C, D)>,\n" * fields + "}\n"
 
 
+def _python_fields(count: int) -> str:
+    return "".join(f"    c{number}: int\n" for number in range(count))
+
+
+def _python_init(count: int) -> str:
+    return "    def __init__(self) -> None:\n" + "".join(f"        self.d{n} = n\n" for n in range(count))
+
+
 # Put together from pieces, so that this file obeys the rules it proves.
 _HOST = ".".join(("py" + "pi", "org"))
 _UNDONE = "to" + "do!()"
@@ -106,11 +114,14 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
             "struct C<F: Fn(u8, u8)> {\n    pub(crate) d: fn(e: u8, f: u8) -> G,\n}\n" * 9,
             None,
         ),
-        Sample("tests/a.py", "\nclass A:\n    b = 1\n" + "    c: int\n" * (MAX_FIELDS + 1), 2),
-        Sample("tests/a.py", "class A:\n" + "    c: int\n" * MAX_FIELDS, None),
+        Sample("tests/a.py", "\nclass A:\n    b = 1\n" + _python_fields(MAX_FIELDS + 1), 2),
+        Sample("tests/a.py", "class A:\n" + _python_fields(MAX_FIELDS), None),
+        Sample("tests/a.py", "class A:\n" + _python_fields(MAX_FIELDS) + _python_init(1), 1),
+        Sample("tests/a.py", "class A:\n" + _python_init(MAX_FIELDS + 1), 1),
+        Sample("tests/a.py", "class A:\n" + _python_init(MAX_FIELDS) + "        other.c = 1\n", None),
         Sample(
             "tests/a.py",
-            'class A:\n    """More than 15 fields: one per b."""\n' + "    c: int\n" * (MAX_FIELDS + 1),
+            'class A:\n    """More than 15 fields: one per b."""\n' + _python_fields(MAX_FIELDS + 1),
             None,
         ),
     ),

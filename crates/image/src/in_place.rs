@@ -33,11 +33,11 @@ use skylight_layer::{ExtentMap, Layer, MapChange, MediaUse, Source};
 use crate::error::ImageError;
 use crate::format::superblock::Superblock;
 use crate::format::tag_log::Kind;
-use crate::host_data::HostData;
 use crate::interpreter::{Interpreter, no_bytes};
 use crate::locations::State;
 use crate::options::Options;
 use crate::protected_ranges::Rooms;
+use crate::write_data::HostData;
 
 /// Where a stretch of the drive lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

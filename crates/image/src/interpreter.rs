@@ -30,8 +30,6 @@ use crate::error::ImageError;
 use crate::flush::FlushState;
 use crate::format::superblock::{Part, Superblock};
 use crate::format::tag_log::{Kind, TAGS, Tag};
-use crate::host_data::HostData;
-pub use crate::host_data::HostWrite;
 use crate::locations::State;
 use crate::log::TagLog;
 use crate::planned_image::Access;
@@ -39,6 +37,8 @@ use crate::planted::{Planted, Plants};
 use crate::reader::Route;
 use crate::store::Store;
 use crate::store_errors::{Health, Reserved};
+use crate::write_data::HostData;
+pub use crate::write_data::HostWrite;
 
 /// Bytes that were moved since the image was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

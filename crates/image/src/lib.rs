@@ -30,7 +30,6 @@ mod creation;
 pub mod error;
 mod flush;
 pub mod format;
-mod host_data;
 pub mod image;
 mod image_files;
 mod in_place;
@@ -51,6 +50,7 @@ pub mod shingled;
 pub mod store;
 mod store_errors;
 mod structure_reader;
+mod write_data;
 mod zone_records;
 mod zones;
 

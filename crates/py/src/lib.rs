@@ -7,7 +7,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use serde::Serialize;
 
-mod buffered;
+mod hbuffer;
 mod host;
 mod infer;
 mod profile;
@@ -30,7 +30,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
         std::panic::set_hook(Box::new(|_| {}));
     }
     sim::register(module)?;
-    buffered::register(module)?;
+    hbuffer::register(module)?;
     host::register(module)?;
     infer::register(module)?;
     profile::register(module)?;

@@ -6,7 +6,8 @@ module; this verb joins options to it and ends it in order.
 Invariants:
 - SIGTERM, SIGHUP and Ctrl-C end a server with everything durable and exit code 0, whether anybody reads
   what it says or not; with --run the exit code is then 130, unless the command had ended.
-- With --attach or --run (`cli/lifetime.py`) standard output is the block device's name, or the command's.
+- With --attach or --run (`cli/server_lifetime.py`) standard output is the block device's name, or the
+  command's.
 - Beside the image lie a control socket and a note that says where it is served, while it is;
   ``skylight status IMAGE`` reads the note (``cli/server_endpoint.py``).
 """
@@ -28,9 +29,9 @@ import click
 
 from skylight.cli.completion import drive_names
 from skylight.cli.console import Speaker
-from skylight.cli.lifetime import Use, Used, signals_wait
 from skylight.cli.number import Delay
 from skylight.cli.server_endpoint import control_of, noted
+from skylight.cli.server_lifetime import Use, Used, signals_wait
 from skylight.cli.status_words import Rates, cache_words
 from skylight.engines.sim import read_profile
 from skylight.errors import INTERRUPTED, UsageError, serve_error

@@ -1,7 +1,7 @@
 """Geometry from latency logs of other tools: rotation, tracks and skew in the regions that were read.
 
-Such logs cover only a few regions, so zones and layout cannot be determined. `skylight.probe.fragmented_logs`
-does the inference; this module keeps the geometry.
+Such logs cover only a few regions, so zones and layout cannot be determined.
+`skylight.probe.fragmented_reads` does the inference; this module keeps the geometry.
 
 Invariant: pure; a property that the logs do not carry is left out, with a note.
 
@@ -15,7 +15,7 @@ import numpy as np
 from skylight.engines.fio_log import DriveLogs
 from skylight.evidence import Evidence, Step
 from skylight.geometry.result import Geometry, LocalTracks
-from skylight.probe.fragmented_logs.analysis import places_of
+from skylight.probe.fragmented_reads.analysis import places_of
 
 
 def of_logs(logs: DriveLogs) -> Geometry:

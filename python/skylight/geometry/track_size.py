@@ -7,7 +7,7 @@ Their distance is the track size, which is confirmed at a boundary several track
 Invariant: the result is exact or None. A survey across an irregular boundary (an edge of a zone, a defect)
 returns None; another sector nearby may succeed.
 
-Source: docs/geometry.md, "A survey".
+Source: docs/geometry.md, "The idea".
 """
 
 from __future__ import annotations

@@ -147,7 +147,8 @@ class _Order:
 
 
 class Session(StepNames):
-    """The steps of a test on a live target (`skylight.probe.procedure.Steps`)."""
+    """The steps of a test on a live target (`skylight.probe.procedure.Steps`). More than 15 fields: what it
+    was made with, and how far all is that a test may spend: I/Os, device time, bytes of fillings, resets."""
 
     def __init__(
         self,

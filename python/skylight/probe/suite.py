@@ -34,7 +34,7 @@ from skylight.probe.cleaning import CleaningTest
 from skylight.probe.cleaning_order import CleaningOrder
 from skylight.probe.drive_type import DriveType
 from skylight.probe.drive_type.verdict import LEAST_LIKELY
-from skylight.probe.fragmented_logs import FragmentedReads
+from skylight.probe.fragmented_reads import FragmentedReads
 from skylight.probe.health import HealthWatch
 from skylight.probe.journal import Journal
 from skylight.probe.known_state import MOST_BYTES as MOST_RESET_BYTES

@@ -10,7 +10,8 @@ the entry, out-of-band data and quantum and the switches of track in them, with 
 longer.
 
 That is too coarse for the time of the out-of-band data, since entries switch tracks at other points each
-time, and serves to tell how many whole revolutions an entry is long (`lengths`), which phases leave open.
+time, and serves to tell how many whole revolutions an entry is long (`entry_lengths`), which phases leave
+open.
 
 Invariant: reads that do not wait for an angle come from no platter, and nothing is said.
 Source: Skylight (FAST '15), section 4.3.1: entries follow each other on the medium.

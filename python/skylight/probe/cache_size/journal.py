@@ -42,7 +42,7 @@ from skylight.probe.cache_size.fill import (
     turn_ns,
     waits,
 )
-from skylight.probe.cache_size.held_groups import HeldFill
+from skylight.probe.cache_size.map_fill import HeldFill
 from skylight.probe.cache_size.which_limit import (
     limits,
     limits_by_larger,

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from skylight.findings import Finding, Known
 from skylight.infer.host_clock import tick_ns
-from skylight.probe.cache_size import lengths, log_advance
+from skylight.probe.cache_size import entry_lengths, log_advance
 from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.fill import BLOCK, Fill
 from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
@@ -287,10 +287,10 @@ def _by_lengths(
     gap = log_advance.MOST_GAP / quantum
     return [
         quantum * each
-        for part in lengths.wrapped(skews)
-        for found in lengths.advances(ends, rotation_ns, lengths.likely_turns(one, part))
-        for bounds in lengths.entries_of(
-            lengths.fits(found, one, taken.turns, skews, gap, of_entry=taken.whole)
+        for part in entry_lengths.wrapped(skews)
+        for found in entry_lengths.advances(ends, rotation_ns, entry_lengths.likely_turns(one, part))
+        for bounds in entry_lengths.entries_of(
+            entry_lengths.fits(found, one, taken.turns, skews, gap, of_entry=taken.whole)
         )
         for each in bounds
     ]
@@ -332,7 +332,7 @@ def _on_disk(journal: Journal, known: Known, time_ns: Interval, *, whole: bool) 
         long = _by_lengths(entries, quantum, one, rotation_ns, taken, skews)
     if long and max(long) - min(long) <= WIDEST * (max(long) + min(long)):
         return min(long), max(long)
-    times = taken.out_of_band(lengths.likely_turns(one, skews), skews)
+    times = taken.out_of_band(entry_lengths.likely_turns(one, skews), skews)
     plain = log_advance.by_time_alone(times, skews)
     found = []
     # With any skew at all, phases fit too many ways of running on.

@@ -43,11 +43,11 @@ from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
 from skylight.probe import Cost, Figure
-from skylight.probe.drive_type import cleaning_cost, full_cache, kept, readback, scattered_writes
+from skylight.probe.drive_type import cleaning_cost, full_cache, quick_readback, readback, scattered_writes
+from skylight.probe.drive_type.cleaning_test_clue import bands_seen
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
-from skylight.probe.drive_type.later import bands_seen
 from skylight.probe.drive_type.plan import (
     CROWDED,
     DECISIVE,
@@ -325,13 +325,13 @@ class DriveType(ProcedureTest[Observed]):
         holds. On a slow host such a cache keeps up with them, and on a busy one they are not fast: there
         bytes decide, not how fast they go; what they are written for then is to see bands cleaned."""
         if wide.spread.median_ns >= KEEPS_UP_NS:
-            seen.kept = kept.look(plan, turning, by_reads=True)
+            seen.kept = quick_readback.look(plan, turning, by_reads=True)
             if seen.kept is not None and seen.kept.denies and self._flushed(plan, seen, turning):
                 return
         self._sustain(plan, seen, wide)
         more = seen.sustained
         if seen.kept is None and len(more.tail_ns) and more.slow(wide) and not more.cleaned(wide):
-            seen.kept = kept.look(plan, turning, by_reads=False)
+            seen.kept = quick_readback.look(plan, turning, by_reads=False)
 
     def _flushed(self, plan: Plan, seen: Observed, turning: Coherence) -> bool:
         """Whether writes with a FLUSH each show where they land, behind a volatile cache that is on: on a
@@ -470,7 +470,8 @@ class DriveType(ProcedureTest[Observed]):
             logs.append(plan.steps.run(name, io, until=until, params=params))
             where = where[len(logs[-1]) :]
             more = seen.sustained = Sustained.of(logs)
-            if more.enough(wide) or (more.tells and more.slow(wide)):
+            goes_on = more.only_stalled(wide) and not plan.quick
+            if more.enough(wide) or (more.tells and more.slow(wide) and not goes_on):
                 return
 
     @staticmethod

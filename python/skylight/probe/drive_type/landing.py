@@ -33,7 +33,7 @@ from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.drive_type import full_cache
 from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.full_cache import Looked
-from skylight.probe.drive_type.kept import STAYS_DIRTY, STEPS, Kept
+from skylight.probe.drive_type.quick_readback import STAYS_DIRTY, STEPS, Kept
 from skylight.probe.drive_type.readback import ReadBack
 from skylight.probe.drive_type.write_after_read import STALL_NS, Mixed
 from skylight.probe.drive_type.writes import (

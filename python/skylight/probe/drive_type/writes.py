@@ -154,6 +154,12 @@ class Sustained:
         longer than any disk takes."""
         return cleaned_between(self.latency_ns, self.limit_ns(writes)) or took_too_long(self.latency_ns)
 
+    def only_stalled(self, writes: Writes) -> bool:
+        """True if of the last of these hardly any waited, but as long as bands take to be cleaned. So they do
+        where a cache of either kind is full: a volatile one for as long as the many small ones that came
+        before are written out, flash on and on. A few more tell."""
+        return not _waited(self.tail_ns, self.limit_ns(writes))
+
     @property
     def stalled_lately(self) -> bool:
         """True if one of the last writes waited so long that few more show whether bands are cleaned."""
@@ -190,11 +196,14 @@ def waiting(limit_ns: float) -> Callable[[I64], bool]:
     """Whether latencies waited as for a platter: longer than that, but not as long as cleaning a band."""
 
     def holds(latency_ns: I64) -> bool:
-        waited = np.count_nonzero((latency_ns >= limit_ns) & (latency_ns < STALL_NS))
-        stalled = float(np.median(latency_ns)) >= limit_ns
-        return bool(stalled or waited > SLOW_SHARE * len(latency_ns))
+        return float(np.median(latency_ns)) >= limit_ns or _waited(latency_ns, limit_ns)
 
     return holds
+
+
+def _waited(latency_ns: I64, limit_ns: float) -> bool:
+    waits = np.count_nonzero((latency_ns >= limit_ns) & (latency_ns < STALL_NS))
+    return bool(waits > SLOW_SHARE * len(latency_ns))
 
 
 def took_too_long(latency_ns: I64, cached: int = SMALL_BEFORE) -> bool:

@@ -22,13 +22,12 @@ from skylight.probe import Cost, Figure
 from skylight.probe.journal.write_through import written_through
 from skylight.probe.mapping.figures import draw
 from skylight.probe.mapping.findings import FINDINGS, MAPPING
-from skylight.probe.mapping.measure import MOST_NOISE, Seen, before_and_after
+from skylight.probe.mapping.measure import FEWEST, MOST_NOISE, Seen, before_and_after
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
 
 USUAL_IOS, MOST_S, LIKELY_S = 10_000, 28_800.0, 60.0
 """Chosen, the most: as long as the test of bands may take, for both fill the cache of a lazy drive; one of
 250 GiB with entries of 144 KiB takes five hours."""
-FEWEST = 4
 MISREAD = 0.05  # of the bands that stayed: an outlier in most readings, a track's edge
 LEAST_ODDS = math.log(100)
 

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from skylight.evidence import Evidence
 from skylight.findings import Finding, Known
 from skylight.probe import Axis, Figure, LogTest
-from skylight.probe.fragmented_logs import figures
-from skylight.probe.fragmented_logs.analysis import places_of
-from skylight.probe.fragmented_logs.findings import FINDINGS
-from skylight.probe.fragmented_logs.verdict import judge
+from skylight.probe.fragmented_reads import figures
+from skylight.probe.fragmented_reads.analysis import places_of
+from skylight.probe.fragmented_reads.findings import FINDINGS
+from skylight.probe.fragmented_reads.verdict import judge
 
 
 class FragmentedReads(LogTest):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from skylight.engines.fio_log import DriveLogs
 from skylight.evidence import Op
-from skylight.probe.fragmented_logs import FragmentedReads
+from skylight.probe.fragmented_reads import FragmentedReads
 from skylight.probe.write_rates.fio_write_logs import LoggedWrites
 from skylight.recording import Recording
 

@@ -1,4 +1,4 @@
-//! The host's bytes of a plan.
+//! The data of the host's writes that a plan takes.
 //!
 //! Invariant: a layer's plan has the data of the writes that it takes in the order in which it completes them.
 

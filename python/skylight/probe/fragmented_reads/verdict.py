@@ -20,13 +20,13 @@ from skylight.infer.fragmented import Marks, within
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.probe.cache_location.findings import LOCATION
 from skylight.probe.drive_type.findings import DRIVE_TYPE
-from skylight.probe.fragmented_logs.analysis import (
+from skylight.probe.fragmented_reads.analysis import (
     FEWEST_FLOOR_READS,
     Home,
     Place,
     place_names,
 )
-from skylight.probe.fragmented_logs.findings import CACHE_STEP, FLOOR, SKEW
+from skylight.probe.fragmented_reads.findings import CACHE_STEP, FLOOR, SKEW
 from skylight.probe.rotation.findings import ROTATION, TRACK, TRACK_RIGHT, TURN_RIGHT
 from skylight.units import format_capacity, format_count, format_duration, format_size
 

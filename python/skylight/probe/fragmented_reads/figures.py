@@ -16,7 +16,7 @@ import numpy as np
 
 from skylight.probe import Figure
 from skylight.probe.drawing import dashed_line, new_axes
-from skylight.probe.fragmented_logs.analysis import Home, Place
+from skylight.probe.fragmented_reads.analysis import Home, Place
 from skylight.units import format_capacity, format_count, format_duration, format_size
 
 if TYPE_CHECKING:
