@@ -70,7 +70,7 @@ impl Drive {
                 }
                 Preparation::Time(busy) => {
                     if !self.plan.steps().is_empty() {
-                        at = self.do_background_plan(at, host)?;
+                        at = self.write_metadata(command.extent, at, host)?;
                     }
                     return Ok(at + busy);
                 }
@@ -88,7 +88,12 @@ impl Drive {
     }
 
     /// Destages the cached write at an index with those that go with it, once the heads are `late`.
-    fn destage_run(&mut self, index: usize, late: Nanos, host: &mut impl Observer) -> Result<(), Failure> {
+    pub(super) fn destage_run(
+        &mut self,
+        index: usize,
+        late: Nanos,
+        host: &mut impl Observer,
+    ) -> Result<(), Failure> {
         let start = self.busy_until;
         self.busy_until += late;
         self.destage_from(index, false, host);
@@ -131,7 +136,7 @@ impl Drive {
     }
 
     /// Executes the steps of a plan that completes no command; returns the end.
-    fn do_background_plan(&mut self, at: Time, host: &mut impl Observer) -> Result<Time, Failure> {
+    pub(super) fn do_background_plan(&mut self, at: Time, host: &mut impl Observer) -> Result<Time, Failure> {
         self.ahead = None;
         let moved = host.executed(Origin::Idle, &self.plan, self.layer.as_mut());
         if let ExecutionResult::Failed(failure) | ExecutionResult::Refused(failure) = moved {
