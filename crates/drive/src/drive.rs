@@ -18,6 +18,7 @@
 //! queue drains at the end of a batch.
 
 mod background;
+mod between_copies;
 mod interface;
 #[cfg(test)]
 mod outcome_tests;

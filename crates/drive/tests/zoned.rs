@@ -261,9 +261,10 @@ fn closed_after(keys: &str, writes: u64) -> (usize, Vec<u64>) {
     (closed, complete.iter().zip(&submit).map(|(complete, submit)| complete - submit).collect())
 }
 
+const REVOLUTION: u64 = 60_000_000_000 / 7200;
+
 #[test]
 fn zones_closed_together_make_one_write_wait_and_the_next_ones_for_their_metadata_alone() {
-    const REVOLUTION: u64 = 60_000_000_000 / 7200;
     let keys = "close_together = 3\nzone_metadata_location = \"zone\"\nzone_metadata_copies = 2";
     let closed: Vec<usize> = (3..=8).map(|writes| closed_after(keys, writes).0).collect();
     assert_eq!(closed, [0, 0, 3, 3, 3, 6]);
@@ -298,4 +299,38 @@ fn what_fails_or_was_never_written_overtakes_what_needs_the_heads() {
         let outcomes: Vec<_> = drive.results().iter().map(|result| result.outcome).collect();
         assert_eq!(outcomes, failed.map(Outcome::Failed).into_iter().collect::<Vec<_>>());
     }
+}
+
+/// How long each write took in six rounds of one write of `size` bytes to each of 20 neighbouring zones, of which 8 can be open.
+fn rounds(size: u32, key: &str) -> Vec<u64> {
+    const ZONES: u64 = 20;
+    const ROUNDS: u64 = 6;
+    let aware =
+        "[layer.host_aware]\nquantum = \"64 KiB\"\nentry_max = \"1 MiB\"\nplaces = 100\ncleaning = \"lazy\"";
+    let beside = "close_together = 2\nzone_metadata_location = \"zone\"\nzone_metadata_copies = 2";
+    let text = text(&format!("{AWARE}\n{aware}\nopen_zones = 8\n{beside}"), true).replace(
+        "queue_depth",
+        &format!("write_back = \"any\"\nwrite_back_after = \"10 s\"\n{key}\nqueue_depth"),
+    );
+    // Few enough writes fill the cache that some open zones have none in it.
+    let mut drive = drive_of(&text.replace("write_cache = \"8 MiB\"", "write_cache = \"1 MiB\""));
+    let places = (0..ROUNDS).flat_map(|round| (0..ZONES).map(move |zone| (round, zone)));
+    let offset: Vec<u64> =
+        places.map(|(round, zone)| (CONVENTIONAL + zone) * ZONE + round * u64::from(size)).collect();
+    let (op, size) = (vec![code::WRITE; offset.len()], vec![size; offset.len()]);
+    let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
+    let batch = Batch { op: &op, offset: &offset, size: &size };
+    drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+    complete.iter().zip(&submit).map(|(complete, submit)| complete - submit).collect()
+}
+
+#[test]
+fn a_full_cache_gains_by_writing_between_two_copies_of_metadata_and_one_with_space_is_as_before() {
+    const KEY: &str = "write_back_between_copies = true";
+    let total = |size: u32, key: &str| rounds(size, key).iter().sum::<u64>();
+    let (with, without) = (total(256 << 10, KEY), total(256 << 10, ""));
+    assert!(with * 10 < without * 9, "with {with} ns, without {without} ns");
+    let small = rounds(4096, KEY);
+    assert_eq!(small, rounds(4096, ""), "480 KiB do not fill the cache");
+    assert!(small.iter().filter(|&&took| took > REVOLUTION).count() > 20, "yet zones are opened: {small:?}");
 }

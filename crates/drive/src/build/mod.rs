@@ -90,6 +90,7 @@ fn interface(profile: &Profile) -> HostInterface {
         write_back: given.write_back,
         positioning_error: given.positioning_error,
         write_back_after: given.write_back_after.map(profile::Duration::nanos),
+        write_back_between_copies: given.write_back_between_copies,
         transfer_rate: given.transfer_rate.map(|rate| rate.0),
         read_buffer: sectors(given.read_buffer),
         look_ahead: given.look_ahead,

@@ -2,6 +2,8 @@
 //!
 //! Invariant: a step that has started runs to its end; work that the media refused for lack of space is retried later.
 
+use std::ops::Range;
+
 use skylight_command::Command;
 use skylight_disk::{Direction, Head, LbaExtent, Nanos, SectorPosition, Time, splitmix64};
 use skylight_layer::{Idle, Queue};
@@ -65,29 +67,41 @@ impl Drive {
 
     /// Destages some of the `oldest` writes in the volatile cache.
     pub(super) fn destage(&mut self, oldest: usize, observer: &mut impl Observer) {
+        let window = self.write_back_window(oldest);
+        let start = self.busy_until.max(self.cache.nonempty_since());
+        let parts = (self.layer.as_ref(), &self.media);
+        let next = self.cache.next_to_destage(window.clone(), parts, start);
+        if window.len() > 1 && self.interface.positioning_error > 0.0 {
+            self.busy_until = start + self.positioning_error(next);
+        }
+        self.destage_from(next, false, observer);
+    }
+
+    /// The indexes of the cached writes among which the next one to leave is chosen, of the `oldest` ones.
+    pub(super) fn write_back_window(&mut self, oldest: usize) -> Range<usize> {
         let window = match self.interface.schedule {
             Schedule::Fifo => 1,
             Schedule::ShortestPositioningFirst => {
-                oldest.min(self.interface.queue_depth).min(self.interface.positioning_window)
+                self.interface.queue_depth.min(self.interface.positioning_window)
             }
         };
+        let window = window.min(oldest);
         let from = match self.interface.write_back {
             WriteBack::Oldest => 0,
             WriteBack::Any => self.draw_below(oldest - window + 1),
         };
-        let start = self.busy_until.max(self.cache.nonempty_since());
-        let parts = (self.layer.as_ref(), &self.media);
-        let next = self.cache.next_to_destage(from..from + window, parts, start);
-        if window > 1 && self.interface.positioning_error > 0.0 {
-            self.busy_until = start + self.positioning_error(next);
-        }
-        self.destage_from(next, false, observer);
+        from..from + window
     }
 
     /// How much longer than expected the seek to the cached write at index `next` lasts.
     pub(super) fn positioning_error(&mut self, next: usize) -> Nanos {
         let expected = self.expected_move(&self.start_of_write(self.cache.dirty()[next].extent)).get();
         Nanos(self.draw_below((expected as f64 * self.interface.positioning_error) as usize) as u64)
+    }
+
+    /// The mean of [`Drive::positioning_error`], which a drive that plans allows for, over an expected move.
+    pub(super) fn mean_positioning_error(&self, expected: Nanos) -> Nanos {
+        Nanos((expected.get() as f64 * self.interface.positioning_error / 2.0) as u64)
     }
 
     /// Where a cached write begins on the platters.

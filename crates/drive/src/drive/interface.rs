@@ -6,6 +6,8 @@ use skylight_disk::{Nanos, Sectors};
 use crate::profile::{Schedule, WriteBack};
 
 /// The drive's host interface.
+///
+/// More than 15 fields: one for each key of the profile's section.
 #[derive(Clone, Copy, Debug)]
 pub struct HostInterface {
     /// Maximum number of commands in the drive's queue.
@@ -30,6 +32,8 @@ pub struct HostInterface {
     pub positioning_error: f64,
     /// Time without a write after which the cache is destaged; until then only as far as a command needs it. `None`: at once.
     pub write_back_after: Option<Nanos>,
+    /// Whether a full cache is destaged between two copies of a zone's metadata, if that takes no longer.
+    pub write_back_between_copies: bool,
     /// Bytes per second from the host to the drive; `None` if that is no limit.
     pub transfer_rate: Option<u64>,
     /// How far a read continues into the drive's buffer.

@@ -75,7 +75,7 @@ impl Drive {
                 }
                 Preparation::Time(busy) => {
                     if !self.plan.steps().is_empty() {
-                        at = self.do_background_plan(at, host)?;
+                        at = self.write_metadata(command.extent, at, host)?;
                     }
                     return Ok(at + busy);
                 }
@@ -93,7 +93,12 @@ impl Drive {
     }
 
     /// Destages the cached write at an index with those that go with it, once the heads are `late`.
-    fn destage_run(&mut self, index: usize, late: Nanos, host: &mut impl Observer) -> Result<(), Failure> {
+    pub(super) fn destage_run(
+        &mut self,
+        index: usize,
+        late: Nanos,
+        host: &mut impl Observer,
+    ) -> Result<(), Failure> {
         let start = self.busy_until;
         self.busy_until += late;
         self.destage_from(index, false, host);
@@ -142,11 +147,10 @@ impl Drive {
     /// Index of the zone whose oldest cached write the heads reach first. The choice allows for
     /// seeks that last longer than expected, as long as they do in the mean: a revolution lost costs several zones.
     fn nearest_of(&self, closable: &[Closable]) -> Option<usize> {
-        let late_share = self.interface.positioning_error / 2.0;
         let rotation = self.media.disk.mechanics().rotation;
         let reached = |Closable { position, .. }: &Closable| {
             let expected = self.expected_move(position);
-            let moved = Nanos((expected.get() as f64 * late_share) as u64) + expected;
+            let moved = self.mean_positioning_error(expected) + expected;
             moved + rotation.wait_for(position.angle, self.busy_until + moved)
         };
         let key = |index: &usize| (reached(&closable[*index]), self.cache.age_of(closable[*index].write.id));
@@ -154,7 +158,7 @@ impl Drive {
     }
 
     /// Executes the steps of a plan that completes no command; returns the end.
-    fn do_background_plan(&mut self, at: Time, host: &mut impl Observer) -> Result<Time, Failure> {
+    pub(super) fn do_background_plan(&mut self, at: Time, host: &mut impl Observer) -> Result<Time, Failure> {
         self.ahead = None;
         let moved = host.executed(Origin::Idle, &self.plan, self.layer.as_mut());
         if let ExecutionResult::Failed(failure) | ExecutionResult::Refused(failure) = moved {

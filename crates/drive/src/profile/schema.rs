@@ -280,6 +280,7 @@ pub struct Taper {
     pub inner_sectors_per_track: u32,
 }
 
+// More than 15 fields: one per key of the section, which TOML keeps flat.
 /// The host interface: queue, scheduling, overhead.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -326,6 +327,11 @@ pub struct Interface {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-range" = ["0 ms", "60 s"], "examples" = ["50 ms"]))]
     pub write_back_after: Option<Duration>,
+    /// Whether a drive with zones, while its volatile cache is full, writes cached data between two copies of a zone's metadata:
+    /// a run from which the heads are back when the second copy would have been written anyway.
+    #[serde(default)]
+    #[schemars(extend("examples" = [true]))]
+    pub write_back_between_copies: bool,
     /// Bytes per second between host and drive, which writes take before they reach the media or are taken by the volatile
     /// cache. Not a limit if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
