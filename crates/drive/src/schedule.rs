@@ -187,7 +187,7 @@ impl SptfQueue {
             return 0;
         };
         if self.rotations.len() > FEW * targets.len() {
-            return self.nearest_of_few(parts.1, now, targets);
+            return self.nearest_by_comparison(parts.1, now, targets);
         }
         // Other located commands are not part of this choice.
         let ages = oldest.age..=newest.age;
@@ -198,16 +198,13 @@ impl SptfQueue {
         };
         best = self.best_within_revolution(parts.1, now, &ages, best);
         if best == NONE_YET {
-            let candidates = targets.iter().map(|target| &self.candidates[target.candidate as usize]);
-            let duration = candidates
-                .map(|candidate| Best { duration: candidate.positioning(parts.1, now), age: candidate.age });
-            best = duration.min().unwrap_or(best);
+            return self.nearest_by_comparison(parts.1, now, targets);
         }
         targets.partition_point(|target| target.age < best.age).min(targets.len() - 1)
     }
 
-    /// The same for a choice of few among many that are located: each is examined.
-    fn nearest_of_few(&self, media: &Media, now: Time, targets: &[Target]) -> usize {
+    /// The same by examining each: where they are few among many that are located, or none passes within a revolution.
+    fn nearest_by_comparison(&self, media: &Media, now: Time, targets: &[Target]) -> usize {
         let duration =
             |index: &usize| self.candidates[targets[*index].candidate as usize].positioning(media, now);
         (0..targets.len()).min_by_key(duration).unwrap_or(0)

@@ -30,6 +30,11 @@ impl OfZone {
     fn writes(&self) -> impl Iterator<Item = &Command> {
         std::iter::once(&self.oldest).chain(&self.younger)
     }
+
+    /// The oldest that begins at a sector or behind it.
+    fn oldest_from(&self, start: Lba) -> Option<Command> {
+        self.writes().find(|write| write.extent.start >= start).copied()
+    }
 }
 
 /// See the module documentation.
@@ -129,13 +134,13 @@ impl ZoneWrites {
 
     /// The oldest cached write that begins in each zone, in no order.
     pub(crate) fn oldest_of_each(&self) -> impl Iterator<Item = (u32, Command)> {
-        self.zones.keys().filter_map(|&zone| Some((zone, self.oldest_in(zone)?)))
+        let zones = self.zones.iter();
+        zones.filter_map(|(&zone, of_zone)| Some((zone, of_zone.oldest_from(self.layout.start_of(zone))?)))
     }
 
     /// The oldest cached write that begins in a zone.
     pub(crate) fn oldest_in(&self, zone: u32) -> Option<Command> {
-        let begins = |write: &&Command| write.extent.start >= self.layout.start_of(zone);
-        self.zones.get(&zone)?.writes().find(begins).copied()
+        self.zones.get(&zone)?.oldest_from(self.layout.start_of(zone))
     }
 }
 

@@ -62,13 +62,19 @@ const MANAGED: &str = "model = \"host-managed\"";
 const AWARE: &str = "model = \"host-aware\"";
 
 fn run(drive: &mut Drive, depth: usize, commands: &[(u8, u64, u32)]) -> Vec<(usize, Outcome)> {
+    times(drive, depth, commands);
+    drive.results().iter().map(|result| (result.row, result.outcome)).collect()
+}
+
+/// When each command was submitted and complete, ns.
+fn times(drive: &mut Drive, depth: usize, commands: &[(u8, u64, u32)]) -> (Vec<u64>, Vec<u64>) {
     let op: Vec<u8> = commands.iter().map(|command| command.0).collect();
     let offset: Vec<u64> = commands.iter().map(|command| command.1).collect();
     let size: Vec<u32> = commands.iter().map(|command| command.2).collect();
     let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
     let batch = Batch { op: &op, offset: &offset, size: &size };
     drive.run(&batch, depth, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
-    drive.results().iter().map(|result| (result.row, result.outcome)).collect()
+    (submit, complete)
 }
 
 fn zones(drive: &mut Drive) -> Vec<ZoneDescriptor> {
@@ -243,7 +249,7 @@ fn a_drive_without_zones_refuses_zone_actions() {
     assert!(drive.now() > Time(0));
 }
 
-/// Closed zones after one write of 4 KiB to each of so many zones, and how long each write took.
+/// Closed zones after one write of 4 KiB to each of `writes` zones, and how long each write took.
 fn closed_after(keys: &str, writes: u64) -> (usize, Vec<u64>) {
     let aware =
         "[layer.host_aware]\nquantum = \"64 KiB\"\nentry_max = \"1 MiB\"\nplaces = 100\ncleaning = \"lazy\"";
@@ -251,12 +257,8 @@ fn closed_after(keys: &str, writes: u64) -> (usize, Vec<u64>) {
     let text = text(&format!("{AWARE}\n{aware}\nopen_zones = 4\n{keys}"), true)
         .replace("queue_depth", "write_back_after = \"10 s\"\nqueue_depth");
     let mut drive = drive_of(&text);
-    let op = vec![code::WRITE; writes as usize];
-    let offset: Vec<u64> = (0..writes).map(|zone| (CONVENTIONAL + zone) * ZONE).collect();
-    let size = vec![4096; op.len()];
-    let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
-    let batch = Batch { op: &op, offset: &offset, size: &size };
-    drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+    let writes: Vec<_> = (0..writes).map(|zone| (code::WRITE, (CONVENTIONAL + zone) * ZONE, 4096)).collect();
+    let (submit, complete) = times(&mut drive, 1, &writes);
     let closed = zones(&mut drive).iter().filter(|zone| zone.condition == ZoneCondition::Closed).count();
     (closed, complete.iter().zip(&submit).map(|(complete, submit)| complete - submit).collect())
 }
@@ -288,12 +290,7 @@ fn what_fails_or_was_never_written_overtakes_what_needs_the_heads() {
         let mut drive = drive(keys, false);
         let reads = (0..CONVENTIONAL).map(|zone| (code::READ, zone * ZONE + 5 * MIB, 4096_u32));
         let commands: Vec<(u8, u64, u32)> = reads.chain([last]).collect();
-        let op: Vec<u8> = commands.iter().map(|command| command.0).collect();
-        let offset: Vec<u64> = commands.iter().map(|command| command.1).collect();
-        let size: Vec<u32> = commands.iter().map(|command| command.2).collect();
-        let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
-        let batch = Batch { op: &op, offset: &offset, size: &size };
-        drive.run(&batch, 32, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+        let (submit, complete) = times(&mut drive, 32, &commands);
         assert!(submit.iter().all(|&at| at == submit[0]), "all are there at once");
         assert!(complete[..4].iter().all(|&at| complete[4] < at), "{keys}: {complete:?}");
         let outcomes: Vec<_> = drive.results().iter().map(|result| result.outcome).collect();
@@ -315,12 +312,9 @@ fn rounds(size: u32, key: &str) -> Vec<u64> {
     // Few enough writes fill the cache that some open zones have none in it.
     let mut drive = drive_of(&text.replace("write_cache = \"8 MiB\"", "write_cache = \"1 MiB\""));
     let places = (0..ROUNDS).flat_map(|round| (0..ZONES).map(move |zone| (round, zone)));
-    let offset: Vec<u64> =
-        places.map(|(round, zone)| (CONVENTIONAL + zone) * ZONE + round * u64::from(size)).collect();
-    let (op, size) = (vec![code::WRITE; offset.len()], vec![size; offset.len()]);
-    let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
-    let batch = Batch { op: &op, offset: &offset, size: &size };
-    drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
+    let offset = |round, zone| (CONVENTIONAL + zone) * ZONE + round * u64::from(size);
+    let writes: Vec<_> = places.map(|(round, zone)| (code::WRITE, offset(round, zone), size)).collect();
+    let (submit, complete) = times(&mut drive, 1, &writes);
     complete.iter().zip(&submit).map(|(complete, submit)| complete - submit).collect()
 }
 

@@ -196,7 +196,7 @@ def fit_tracks(x: F64, phase: F64, low: float, high: float, tick_turns: float = 
     pieces = len(starts) + 1
     while len(starts) < pieces:
         pieces = len(starts)
-        # A slope a little off makes room for cuts within tracks, and they for it: each join tells more.
+        # A slope a little off makes room for cuts within tracks, and they for it: each join shows more.
         slope, _ = _common_slope(where, turn, slope, starts, off_turns)
         left, starts = _joined(where, turn, slope, starts)
         where, turn = where[left], turn[left]

@@ -72,7 +72,8 @@ impl Drive {
         let parts = (self.layer.as_ref(), &self.media);
         let next = self.cache.next_to_destage(window.clone(), parts, start);
         if window.len() > 1 && self.interface.positioning_error > 0.0 {
-            self.busy_until = start + self.positioning_error(next);
+            let expected = self.expected_move(&self.start_of_write(self.cache.dirty()[next].extent));
+            self.busy_until = start + self.positioning_error(expected);
         }
         self.destage_from(next, false, observer);
     }
@@ -93,13 +94,12 @@ impl Drive {
         from..from + window
     }
 
-    /// How much longer than expected the seek to the cached write at index `next` lasts.
-    pub(super) fn positioning_error(&mut self, next: usize) -> Nanos {
-        let expected = self.expected_move(&self.start_of_write(self.cache.dirty()[next].extent)).get();
-        Nanos(self.draw_below((expected as f64 * self.interface.positioning_error) as usize) as u64)
+    /// How much longer than expected a move of the heads to a write lasts.
+    pub(super) fn positioning_error(&mut self, expected: Nanos) -> Nanos {
+        Nanos(self.draw_below((expected.get() as f64 * self.interface.positioning_error) as usize) as u64)
     }
 
-    /// The mean of [`Drive::positioning_error`], which a drive that plans allows for, over an expected move.
+    /// The mean of [`Drive::positioning_error`], which a drive that plans allows for.
     pub(super) fn mean_positioning_error(&self, expected: Nanos) -> Nanos {
         Nanos((expected.get() as f64 * self.interface.positioning_error / 2.0) as u64)
     }

@@ -37,9 +37,9 @@ impl Drive {
             if let Step::Access { extent, .. } = step
                 && index > 0
                 && steps[index - 1] == step
-                && let Some(run) = self.run_before(extent.start)
+                && let Some((run, expected)) = self.run_before(extent.start)
             {
-                let late = self.positioning_error(run);
+                let late = self.positioning_error(expected);
                 self.destage_run(run, late, host)?;
             }
             self.plan.clear();
@@ -50,13 +50,12 @@ impl Drive {
     }
 
     /// The first write of the cached run that is done first, of those from which the drive expects the heads to be back at `place`
-    /// no later than if they wait there.
-    fn run_before(&mut self, place: Pba) -> Option<usize> {
+    /// no later than if they wait there, and how long it expects the move there to last.
+    fn run_before(&mut self, place: Pba) -> Option<(usize, Nanos)> {
         let layout = zones::of(self.layer.as_mut())?;
         let window = self.write_back_window(self.cache.dirty().len());
-        let mut seen = BTreeSet::new();
-        let zones = self.cache.dirty()[window].iter().map(|command| layout.zone_of(command.extent.start));
-        let zones: Vec<u32> = zones.filter(|&zone| seen.insert(zone)).collect();
+        let writes = self.cache.dirty()[window].iter();
+        let zones: BTreeSet<u32> = writes.map(|command| layout.zone_of(command.extent.start)).collect();
         let disk = &self.media.disk;
         let back = *disk.access_start(place).position();
         let waited = disk.positioning(self.media.head, self.busy_until, &back, Direction::Write);
@@ -68,9 +67,9 @@ impl Drive {
             let start = self.busy_until + self.mean_positioning_error(expected);
             let done = disk.access(self.media.head, start, run, Direction::Write);
             let returned = done.end + disk.positioning(done.head, done.end, &back, Direction::Write);
-            (returned < latest).then_some((done.end, first))
+            (returned < latest).then_some((done.end, first, expected))
         });
-        in_time.min().map(|(_, first)| first)
+        in_time.min().map(|(_, first, expected)| (first, expected))
     }
 
     /// The oldest cached write of a zone, and the place of the run that begins with it.

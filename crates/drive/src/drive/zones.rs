@@ -115,10 +115,9 @@ impl Drive {
         let mut closable = self.closable();
         for _ in 0..zones {
             let Some(nearest) = self.nearest_of(&closable) else { break };
-            let Closable { zone, write, .. } = closable.swap_remove(nearest);
-            let next = self.cache.index_of(write.id);
-            let late = self.positioning_error(next);
-            self.destage_run(next, late, host)?;
+            let Closable { zone, write, position } = closable.swap_remove(nearest);
+            let late = self.positioning_error(self.expected_move(&position));
+            self.destage_run(self.cache.index_of(write.id), late, host)?;
             // What does not continue the writes that went is left.
             let left = self.cache.oldest_in_zone(zone).filter(|_| self.may_close(zone));
             closable.extend(left.map(|write| self.locate_closable(zone, write)));

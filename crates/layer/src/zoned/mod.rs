@@ -185,7 +185,7 @@ impl ZonedLayer {
             self.place(first, plan);
             return plan.complete(queue.next_command().id);
         }
-        let in_order = self.is_in_order(first.start);
+        let in_order = self.table.is_in_order(first.start);
         match &mut self.aware {
             Some(aware) if !in_order => {
                 let limits = aware.entry_limits();
@@ -193,13 +193,6 @@ impl ZonedLayer {
             }
             _ => self.place_run(zone, (queue, of_zone), plan),
         }
-    }
-
-    /// Whether a write that begins here continues its zone, or its zone has no write pointer.
-    #[inline]
-    fn is_in_order(&self, start: Lba) -> bool {
-        let (zone, offset) = self.table.layout().place_of(start);
-        self.table.layout().is_conventional(zone) || offset == self.table.written(zone)
     }
 
     /// Places the next write with those that continue it within a zone, as one. Older writes may stay behind in a
@@ -238,9 +231,9 @@ impl ZonedLayer {
         let others = queue.waiting.iter().enumerate().filter(|&(index, _)| index != queue.next);
         for command in std::iter::once(&next).chain(others.map(|(_, command)| command)) {
             let LbaExtent { start, len } = command.extent;
-            let (zone, offset) = table.layout().place_of(start);
+            let zone = table.layout().zone_of(start);
             let last = table.layout().zone_of(Lba(command.extent.end().get() - 1));
-            let alone = zone != last || table.layout().is_conventional(zone) || offset == table.written(zone);
+            let alone = zone != last || table.is_in_order(start);
             if alone || staying.contains(&zone) {
                 staying.extend(zone..=last);
                 continue;
@@ -394,7 +387,7 @@ impl Layer for ZonedLayer {
     fn all_go_to_log(&self, commands: &[Command]) -> bool {
         self.aware.is_some()
             && are_writes_of_one_length(commands)
-            && commands.iter().all(|command| !self.is_in_order(command.extent.start))
+            && commands.iter().all(|command| !self.table.is_in_order(command.extent.start))
     }
 
     /// Not for a write that is off the write pointer where that is required, and not for a read beyond what is written.

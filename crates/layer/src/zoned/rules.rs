@@ -75,6 +75,13 @@ impl ZoneTable {
         Sectors(self.states.of(zone).written.into())
     }
 
+    /// Whether a write that begins here continues what plans have written of its zone, or the zone has no write pointer.
+    #[inline]
+    pub fn is_in_order(&self, start: Lba) -> bool {
+        let (zone, offset) = self.layout.place_of(start);
+        self.layout.is_conventional(zone) || offset == self.written(zone)
+    }
+
     /// Whether a write at an offset, in sectors from the start of the zone, continues what was written.
     #[inline]
     pub fn may_continue(&self, zone: u32, offset: Sectors) -> bool {

@@ -300,16 +300,15 @@ def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     more_ns = growth_ns(seen, base)
     while seen.outside is not None and seen.outside - seen.inside > max(1, round(FINE * seen.inside)):
         count = (seen.inside + seen.outside) // 2
-        least_ns = HALF * seen.zone_ns + more_ns * count * (count - base)
+        grown_ns = more_ns * count * (count - base)
+        least_ns = HALF * seen.zone_ns + grown_ns
         found = compare(steps, seen, zones, count, base, least_ns)
         if found.is_past and not found.is_clear:
             found = compare(steps, seen, zones, count, base, least_ns)
         if found.is_past:
             seen.outside = count
             # Fewer zones lie beyond the edge than were taken for it: each costs more than that.
-            seen.zone_ns = max(
-                seen.zone_ns, (found.excess_ns - more_ns * count * (count - base)) / (count - seen.inside)
-            )
+            seen.zone_ns = max(seen.zone_ns, (found.excess_ns - grown_ns) / (count - seen.inside))
         else:
             seen.inside = count
 

@@ -384,7 +384,6 @@ impl Aware {
     /// Where the heads go for the first sector of an extent.
     pub(super) fn locate_first(&self, extent: LbaExtent, write: bool, table: &ZoneTable) -> Pba {
         let layout = table.layout();
-        let (zone, offset) = layout.place_of(extent.start);
         let home = || self.places.of(layout, extent.start);
         if !write {
             let first = self.map.overlapping(extent).next();
@@ -392,7 +391,7 @@ impl Aware {
                 .filter(|mapped| mapped.lba.start == extent.start)
                 .map_or_else(home, |mapped| mapped.pba);
         }
-        if layout.is_conventional(zone) || offset == table.written(zone) {
+        if table.is_in_order(extent.start) {
             return home();
         }
         self.journal.next_start(extent.len.min(self.spec.journal.entry_max))
