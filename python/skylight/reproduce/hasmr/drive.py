@@ -123,7 +123,7 @@ class ZonedDrive:
         return latency
 
     def replay(self, recorded: Writes, *, flushed: bool = False, gap_seconds: float = 0.0) -> I64:
-        """The recorded writes again: the same zones, offsets, sizes and order, and between two of them as much
+        """The recorded writes again: the same zones, offsets, sizes and order, and between two as much
         time as the host took; their latency (ns)."""
         if recorded.zone is None or recorded.offset_bytes is None or recorded.size_bytes is None:
             raise NotMeasured("unknown: the recording does not say where it wrote")
