@@ -18,16 +18,17 @@
 //! queue drains at the end of a batch.
 
 mod background;
-mod between_copies;
 mod interface;
 #[cfg(test)]
 mod outcome_tests;
+mod passes;
 mod zones;
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
 use skylight_layer::{CacheUse, Layer, Plan, Queue};
 
+use self::passes::Pass;
 use crate::batch::{Batch, BatchError};
 use crate::conditions::Environment;
 use crate::jitter::Jitter;
@@ -103,6 +104,8 @@ pub struct Drive {
     /// The commands of the last batch that were not just done.
     results: Vec<BatchResult>,
     destaged: Vec<LbaExtent>,
+    /// The runs of cached writes that were chosen with the last one.
+    pass: Pass,
     /// Random numbers used so far.
     draws: u64,
     plants: Plants<Planted>,
@@ -147,6 +150,7 @@ impl Drive {
             answered: Vec::new(),
             results: Vec::new(),
             destaged: Vec::new(),
+            pass: Pass::default(),
             draws: 0,
             plants: Plants::default(),
             environment: None,

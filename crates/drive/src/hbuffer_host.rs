@@ -333,7 +333,7 @@ mod tests {
         }
         let before = host.buffer.counters().rewritten_zones;
         // Each pause is long enough for a step, and a write to another zone ends it.
-        let pauses = 400;
+        let pauses = 500;
         let pause = host.idle_after + Nanos(1_000_000);
         let arrive: Vec<u64> = (0..pauses).map(|row| row * pause.get()).collect();
         let offset: Vec<u64> = (0..pauses).map(|row| 9 * zone + row * 8192).collect();

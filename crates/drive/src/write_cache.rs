@@ -316,9 +316,14 @@ impl WriteCache {
         Some(if any { touching } else { self.oldest_overlapping(touching) })
     }
 
+    /// Whether the cache knows the writes of each zone, as on a drive that has zones.
+    pub(crate) fn knows_zones(&self) -> bool {
+        self.zones.is_some()
+    }
+
     /// Index of the write that must leave before this one, or of this one if it overlaps no older write. An
     /// older write may itself overlap an even older one, so the chain is followed to its end.
-    fn oldest_overlapping(&self, index: usize) -> usize {
+    pub(crate) fn oldest_overlapping(&self, index: usize) -> usize {
         let dirty = self.dirty();
         let mut next = index;
         while let Some(older) = match &self.zones {

@@ -298,33 +298,49 @@ fn what_fails_or_was_never_written_overtakes_what_needs_the_heads() {
     }
 }
 
-/// How long each write took in six rounds of one write of `size` bytes to each of 20 neighbouring zones, of which 8 can be open.
-fn rounds(size: u32, key: &str) -> Vec<u64> {
-    const ZONES: u64 = 20;
-    const ROUNDS: u64 = 6;
+/// How long each write took in `rounds` rounds of one write of 128 KiB to each of 60 zones, the whole drive, all of which can be
+/// open, behind a volatile cache that is full after 40 writes.
+fn scattered_rounds(keys: &str, rounds: u64) -> Vec<u64> {
+    const ZONES: u64 = 60;
+    const SIZE: u32 = 128 << 10;
     let aware =
         "[layer.host_aware]\nquantum = \"64 KiB\"\nentry_max = \"1 MiB\"\nplaces = 100\ncleaning = \"lazy\"";
-    let beside = "close_together = 2\nzone_metadata_location = \"zone\"\nzone_metadata_copies = 2";
-    let text = text(&format!("{AWARE}\n{aware}\nopen_zones = 8\n{beside}"), true).replace(
+    let text = text(&format!("{AWARE}\n{aware}\nopen_zones = 60"), true).replace(
         "queue_depth",
-        &format!("write_back = \"any\"\nwrite_back_after = \"10 s\"\n{key}\nqueue_depth"),
+        &format!(
+            "write_back = \"any\"\nwrite_back_after = \"10 s\"\npositioning_window = 12\n{keys}\nqueue_depth"
+        ),
     );
-    // Few enough writes fill the cache that some open zones have none in it.
-    let mut drive = drive_of(&text.replace("write_cache = \"8 MiB\"", "write_cache = \"1 MiB\""));
-    let places = (0..ROUNDS).flat_map(|round| (0..ZONES).map(move |zone| (round, zone)));
-    let offset = |round, zone| (CONVENTIONAL + zone) * ZONE + round * u64::from(size);
-    let writes: Vec<_> = places.map(|(round, zone)| (code::WRITE, offset(round, zone), size)).collect();
+    let mut drive = drive_of(&text.replace("write_cache = \"8 MiB\"", "write_cache = \"5 MiB\""));
+    let place = |round, zone| (CONVENTIONAL + zone) * ZONE + round * u64::from(SIZE);
+    let places = (0..rounds).flat_map(|round| (0..ZONES).map(move |zone| (round, zone)));
+    let writes: Vec<_> = places.map(|(round, zone)| (code::WRITE, place(round, zone), SIZE)).collect();
     let (submit, complete) = times(&mut drive, 1, &writes);
     complete.iter().zip(&submit).map(|(complete, submit)| complete - submit).collect()
 }
 
+/// The correlation of the waits of consecutive writes, of those that waited at all.
+fn correlation_of_neighbours(took: &[u64]) -> f64 {
+    let waits: Vec<f64> = took.iter().filter(|&&took| took > 1_000_000).map(|&took| took as f64).collect();
+    let mean = waits.iter().sum::<f64>() / waits.len() as f64;
+    let of_pair = |pair: &[f64]| (pair[0] - mean) * (pair[1] - mean);
+    waits.windows(2).map(of_pair).sum::<f64>() / waits.iter().map(|wait| (wait - mean).powi(2)).sum::<f64>()
+}
+
 #[test]
-fn a_full_cache_gains_by_writing_between_two_copies_of_metadata_and_one_with_space_is_as_before() {
-    const KEY: &str = "write_back_between_copies = true";
-    let total = |size: u32, key: &str| rounds(size, key).iter().sum::<u64>();
-    let (with, without) = (total(256 << 10, KEY), total(256 << 10, ""));
-    assert!(with * 10 < without * 9, "with {with} ns, without {without} ns");
-    let small = rounds(4096, KEY);
-    assert_eq!(small, rounds(4096, ""), "480 KiB do not fill the cache");
-    assert!(small.iter().filter(|&&took| took > REVOLUTION).count() > 20, "yet zones are opened: {small:?}");
+fn in_a_pass_of_two_runs_a_short_wait_is_followed_by_a_long_one() {
+    const PASS: &str = "write_back_pass = 2\nwrite_back_pause = \"4 ms\"\nwrite_back_hand_over = \"2 ms\"";
+    let [alone, in_pass] = ["", PASS].map(|keys| scattered_rounds(keys, 7));
+    let [alone, in_pass] = [&alone, &in_pass].map(|took| correlation_of_neighbours(took));
+    assert!(in_pass < -0.2 && alone > in_pass + 0.15, "alone {alone}, in a pass {in_pass}");
+}
+
+#[test]
+fn a_pause_between_the_runs_of_a_pass_makes_waits_longer() {
+    let total = |pause: &str| {
+        let keys = format!("write_back_pass = 2\nwrite_back_pause = \"{pause}\"");
+        scattered_rounds(&keys, 7).iter().sum::<u64>()
+    };
+    let (at_once, later) = (total("0 ms"), total("20 ms"));
+    assert!(later > at_once + at_once / 5, "at once {at_once} ns, later {later} ns");
 }

@@ -67,6 +67,9 @@ impl Drive {
 
     /// Destages some of the `oldest` writes in the volatile cache.
     pub(super) fn destage(&mut self, oldest: usize, observer: &mut impl Observer) {
+        if self.interface.write_back_pass > 1 && self.cache.knows_zones() {
+            return self.destage_in_pass(oldest, observer);
+        }
         let window = self.write_back_window(oldest);
         let start = self.busy_until.max(self.cache.nonempty_since());
         let parts = (self.layer.as_ref(), &self.media);
@@ -79,14 +82,8 @@ impl Drive {
     }
 
     /// The indexes of the cached writes among which the next one to leave is chosen, of the `oldest` ones.
-    pub(super) fn write_back_window(&mut self, oldest: usize) -> Range<usize> {
-        let window = match self.interface.schedule {
-            Schedule::Fifo => 1,
-            Schedule::ShortestPositioningFirst => {
-                self.interface.queue_depth.min(self.interface.positioning_window)
-            }
-        };
-        let window = window.min(oldest);
+    fn write_back_window(&mut self, oldest: usize) -> Range<usize> {
+        let window = self.write_back_choice(oldest);
         let from = match self.interface.write_back {
             WriteBack::Oldest => 0,
             WriteBack::Any => self.draw_below(oldest - window + 1),
@@ -94,9 +91,25 @@ impl Drive {
         from..from + window
     }
 
+    /// Among how many of the `oldest` cached writes, or their zones, the next one to leave is chosen.
+    pub(super) fn write_back_choice(&self, oldest: usize) -> usize {
+        let most = match self.interface.schedule {
+            Schedule::Fifo => 1,
+            Schedule::ShortestPositioningFirst => {
+                self.interface.queue_depth.min(self.interface.positioning_window)
+            }
+        };
+        most.min(oldest)
+    }
+
     /// How much longer than expected a move of the heads to a write lasts.
     pub(super) fn positioning_error(&mut self, expected: Nanos) -> Nanos {
-        Nanos(self.draw_below((expected.get() as f64 * self.interface.positioning_error) as usize) as u64)
+        self.share_of(expected, self.interface.positioning_error)
+    }
+
+    /// Up to a share of a time, drawn anew each time.
+    pub(super) fn share_of(&mut self, time: Nanos, most: f64) -> Nanos {
+        Nanos(self.draw_below((time.get() as f64 * most) as usize) as u64)
     }
 
     /// The mean of [`Drive::positioning_error`], which a drive that plans allows for.
@@ -117,7 +130,7 @@ impl Drive {
     }
 
     /// A number below `count`, the next of those that belong to the drive.
-    fn draw_below(&mut self, count: usize) -> usize {
+    pub(super) fn draw_below(&mut self, count: usize) -> usize {
         self.draws += 1;
         (splitmix64(WRITE_BACK_SEED, self.draws) % count.max(1) as u64) as usize
     }

@@ -32,8 +32,14 @@ pub struct HostInterface {
     pub positioning_error: f64,
     /// Time without a write after which the cache is destaged; until then only as far as a command needs it. `None`: at once.
     pub write_back_after: Option<Nanos>,
-    /// Whether a full cache is destaged between two copies of a zone's metadata, if that takes no longer.
-    pub write_back_between_copies: bool,
+    /// How many runs of cached writes a drive with zones chooses at a time.
+    pub write_back_pass: usize,
+    /// By which share of the expected time the seek to such a run lasts longer at most.
+    pub write_back_error: f64,
+    /// Time between two runs of such a pass.
+    pub write_back_pause: Nanos,
+    /// How much later a write that waits gets the space of such a run, unless it is the first of its pass.
+    pub write_back_hand_over: Nanos,
     /// Bytes per second from the host to the drive; `None` if that is no limit.
     pub transfer_rate: Option<u64>,
     /// How far a read continues into the drive's buffer.

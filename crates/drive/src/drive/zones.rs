@@ -75,7 +75,7 @@ impl Drive {
                 }
                 Preparation::Time(busy) => {
                     if !self.plan.steps().is_empty() {
-                        at = self.write_metadata(command.extent, at, host)?;
+                        at = self.do_background_plan(at, host)?;
                     }
                     return Ok(at + busy);
                 }

@@ -29,6 +29,10 @@ mod default {
         32
     }
 
+    pub(super) const fn write_back_pass() -> u32 {
+        1
+    }
+
     pub(super) const fn read_buffer() -> Bytes {
         Bytes(16 << 20)
     }
@@ -327,11 +331,23 @@ pub struct Interface {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-range" = ["0 ms", "60 s"], "examples" = ["50 ms"]))]
     pub write_back_after: Option<Duration>,
-    /// Whether a drive with zones, while its volatile cache is full, writes cached data between two copies of a zone's metadata:
-    /// a run from which the heads are back when the second copy would have been written anyway.
+    /// How many runs of cached writes a drive with zones chooses at a time, all from where its heads are then; a run is what it
+    /// has of one zone. With more than one, `positioning_window` counts zones, which are drawn among all.
+    #[serde(default = "default::write_back_pass")]
+    #[schemars(range(min = 1, max = 256), extend("examples" = [2]))]
+    pub write_back_pass: u32,
+    /// As `positioning_error`, for the runs of such a choice.
     #[serde(default)]
-    #[schemars(extend("examples" = [true]))]
-    pub write_back_between_copies: bool,
+    #[schemars(range(min = 0, max = 1), extend("examples" = [0.12]))]
+    pub write_back_error: f64,
+    /// Time between the end of a run and the start of the next one of the same choice.
+    #[serde(default)]
+    #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["4.6 ms"]))]
+    pub write_back_pause: Duration,
+    /// How much later than the run is written a write that waits gets its space, unless the run is the first of its choice.
+    #[serde(default)]
+    #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["2 ms"]))]
+    pub write_back_hand_over: Duration,
     /// Bytes per second between host and drive, which writes take before they reach the media or are taken by the volatile
     /// cache. Not a limit if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

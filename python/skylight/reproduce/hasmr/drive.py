@@ -113,14 +113,25 @@ class ZonedDrive:
         done = log.complete_ns[1::2].astype(np.int64)
         return done - log.submit_ns[0::2][: len(done)].astype(np.int64)
 
-    def replay(self, recorded: Writes, *, flushed: bool = False) -> I64:
-        """The recorded writes again: the same zones, offsets, sizes and order; their latency (ns)."""
+    def spaced_writes(self, zone: I64, offset_bytes: I64, size_bytes: I64, gap_seconds: float) -> I64:
+        """The latency of lone writes (ns), between which the host does something else for a time."""
+        latency = np.empty(len(zone), np.int64)
+        for index in range(len(zone)):
+            one = slice(index, index + 1)
+            latency[one] = self.writes(zone[one], offset_bytes[one], size_bytes[one])
+            self.pause(gap_seconds)
+        return latency
+
+    def replay(self, recorded: Writes, *, flushed: bool = False, gap_seconds: float = 0.0) -> I64:
+        """The recorded writes again: the same zones, offsets, sizes and order, and between two as much
+        time as the host took; their latency (ns)."""
         if recorded.zone is None or recorded.offset_bytes is None or recorded.size_bytes is None:
             raise NotMeasured("unknown: the recording does not say where it wrote")
         block = self.engine.describe().block_bytes
-        return self.writes(
-            recorded.zone, recorded.offset_bytes // block * block, recorded.size_bytes, flushed=flushed
-        )
+        offset_bytes = recorded.offset_bytes // block * block
+        if gap_seconds > 0:
+            return self.spaced_writes(recorded.zone, offset_bytes, recorded.size_bytes, gap_seconds)
+        return self.writes(recorded.zone, offset_bytes, recorded.size_bytes, flushed=flushed)
 
     def course(
         self, plan: Callable[[int], tuple[I64, I64]], size_bytes: int, seconds: float, most_writes: int
