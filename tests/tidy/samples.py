@@ -63,7 +63,7 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
     ),
     "capabilities": (
         Sample("crates/image/src/a.rs", "//! A.\nuse skylight_layer::{Layer, Swd};\n", 2),
-        Sample("crates/serve/src/core/a.rs", "fn a() -> skylight_layer::swd::SwdSpec {}\n", 1),
+        Sample("crates/serve/src/core/a.rs", "fn a() -> skylight_layer::raw_shingled::SwdSpec {}\n", 1),
         Sample("crates/drive/src/drive.rs", "use skylight_layer::Overwriting; // not Swd::new\n", None),
     ),
     "pure-code": (
