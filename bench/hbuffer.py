@@ -28,7 +28,7 @@ from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.errors import SkylightError, UsageError
 from skylight.evidence import I64, U8, U32, U64, Op
-from skylight.reproduce.recorded import data_folder
+from skylight.reproduce.from_fio_logs import data_folder
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 BLOCK = 4 * KIB

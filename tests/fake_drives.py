@@ -62,7 +62,9 @@ class Traits:
 
 @dataclass
 class FakeDrive:
-    """One such drive with its own clock, and the engine over it."""
+    """One such drive with its own clock, and the engine over it.
+
+    More than 15 fields: what a platter, flash and each kind of cache hold."""
 
     traits: Traits
     seed: int = 1

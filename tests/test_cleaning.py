@@ -20,9 +20,9 @@ from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe import forced_writes
 from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half_band
+from skylight.probe.cleaning.band_time import BEGUN, ORDER, Round, places
 from skylight.probe.cleaning.half_band import MOST_OUT_PAUSES, Span
 from skylight.probe.cleaning.idle_by_bands import fit
-from skylight.probe.cleaning.rate import BEGUN, ORDER, Round, places
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
 from skylight.probe.cleaning.trials import (
     MORE_LOOKS,

@@ -16,7 +16,7 @@ from skylight.infer.phase import NONE, Coherence
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type import full_cache
 from skylight.probe.drive_type.full_cache import Looked, _beside
-from skylight.probe.drive_type.landing import Observed
+from skylight.probe.drive_type.landing import LATE_ALONE, Observed
 from skylight.probe.drive_type.verdict import judge
 from skylight.probe.drive_type.writes import Writes
 from skylight.probe.suite import SuiteOptions, accounts, run_suite
@@ -106,6 +106,62 @@ def test_a_flash_cache_that_the_first_thousand_writes_fill_is_seen(tmp_path: Pat
     result = run_suite(SimEngine(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
     findings = {finding.name: finding.value for finding in result.findings}
     assert findings["drive_type"] == "smr" and findings["cache_medium"] == "flash"
+    assert all(account.within for account in accounts(result))
+
+
+SELDOM_FULL = """
+schema = 1
+name = "seldom-full"
+capacity = "10.5 TB"
+
+[mechanics]
+rpm = 8350
+head_switch = "840 us"
+write_settle = "27 us"
+seek = { fitted = { constant = "1.73 ms", root = "10.3 us", linear = "13.3 ns" } }
+
+[geometry]
+surfaces = 18
+layout = "surface-serpentine"
+track_skew = "1.9 ms"
+head_skew = "1.9 ms"
+taper = { zones = 52, tracks = 592500, outer_sectors_per_track = 2584, inner_sectors_per_track = 1280 }
+
+[interface]
+queue_depth = 32
+command_overhead = "56 us"
+host_gap = "18 us"
+write_cache = "142 MiB"
+write_cache_on = false
+read_buffer = "8 MiB"
+look_ahead = false
+
+[flash]
+read = "190 us"
+write = "48 us"
+bandwidth = "1400 MB"
+
+[layer]
+kind = "set-associative"
+band = "15 MiB"
+cache_medium = "flash"
+cache = "1070 MiB"
+watermark = 0.92
+cleaning = "aggressive"
+idle = "11 s"
+"""
+
+
+def test_flash_whose_bands_give_back_many_blocks_at_once_shows_by_what_a_block_costs(tmp_path: Path) -> None:
+    """44 of 14,336 writes wait, and all of them take no longer than those of memory in front of an ordinary
+    disk; some of what was written is home. Left alone, a block takes its band along: no memory does that."""
+    drive = _native.SimDrive(SELDOM_FULL, "drive.toml", 1)
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    result = run_suite(SimEngine(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    findings = {finding.name: finding for finding in result.findings}
+    assert findings["drive_type"].value == "smr" and findings["cache_medium"].value == "flash"
+    assert findings["drive_type"].confidence <= LATE_ALONE  # of what was written last alone
+    assert "takes its band along" in findings["drive_type"].why
     assert all(account.within for account in accounts(result))
 
 

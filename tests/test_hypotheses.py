@@ -74,6 +74,8 @@ class TestMoved:
             read_at(angle, rng, quick=~CONTROL), read_at(angle, rng, quick=kept), CONTROL, TURN_NS
         )
         assert found is not None and found.flash and abs(found.share - 0.5) < 0.15
+        # Of whether a read is quick controls say nothing: the error is that of the blocks' share.
+        assert found.error == pytest.approx(np.sqrt(0.25 / BLOCKS), rel=0.02)
 
     def test_controls_that_disagree_say_nothing(self, rng: np.random.Generator) -> None:
         one, other = (read_at(rng.random(BLOCKS + CONTROLS), rng) for _ in range(2))

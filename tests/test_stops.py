@@ -144,14 +144,12 @@ def test_groups_that_fill_a_volatile_cache_are_slow_as_a_whole() -> None:
     assert np.array_equal(log.offset, io.offset[: len(log)])
 
 
-@pytest.mark.parametrize(("depth", "flushes"), [(1, 100), (31, 2), (80, 2)])
-def test_a_longer_group_is_flushed_where_writes_would_wait_and_not_behind_lone_ones(
-    depth: int, flushes: int
-) -> None:
-    """100 writes in groups of 62 where 31 would wait, of 80 where 80 would."""
+@pytest.mark.parametrize(("depth", "flushes"), [(1, 100), (31, 4), (80, 2)])
+def test_as_many_writes_as_would_wait_together_are_flushed_together(depth: int, flushes: int) -> None:
+    """100 writes, each done when the FLUSH behind its group is."""
     drive = Cached(1e9)
     io = IoBatch.writes(np.arange(100, dtype=np.uint64) * MIB, 4096)
-    log = FlushedSteps(cast(Any, drive), 62).run("fill", io, depth=depth)
+    log = FlushedSteps(cast(Any, drive)).run("fill", io, depth=depth)
     assert len(log) == 100 and len(np.unique(log.complete_ns)) == flushes
 
 

@@ -159,6 +159,22 @@ _WHY = "//! Imports both ways with `other`: a part of it.\n"
             None,
         ),
         ({"one/part": "use crate::other::A;\n", "other": "use crate::one::part::B;\n"}, "import each other"),
+        (
+            {"lib": "pub use other::Thing;\n", "one": "use crate::Thing;\n", "other": _OTHER},
+            "import each other",
+        ),
+        (
+            {
+                "inner/mod": "pub(crate) use part::A;\n",
+                "inner/part": "use crate::one::B;\n",
+                "one": "use crate::inner::A;\n",
+            },
+            "import each other",
+        ),
+        (
+            {"lib": "pub use std::fs;\npub use other::Thing;\n", "one": "use crate::Thing;\n", "other": ""},
+            None,
+        ),
     ],
 )
 def test_modules_that_import_each_other_are_found(files: dict[str, str], said: str | None) -> None:

@@ -28,7 +28,14 @@ def mutual_imports(tree: Mapping[str, str]) -> Iterator[str]:
             module = tuple(part for part in found[2].split("/") if part not in ("lib", "mod"))
             crates.setdefault(found[1], {})[module] = path
     for modules in crates.values():
-        named = {module: set(_named(module, tree[path], modules)) for module, path in modules.items()}
+        offered = {
+            (module, name): base
+            for module, path in modules.items()
+            for name, base in _offered(module, tree[path], modules)
+        }
+        named = {
+            module: set(_named(module, tree[path], modules, offered)) for module, path in modules.items()
+        }
         reasons = {(module, name) for module in modules for name in _REASON.findall(tree[modules[module]])}
         pairs = {(one, other) for one in named for other in named[one] if one in named[other]}
         for one, other in sorted(pairs):
@@ -41,19 +48,51 @@ def mutual_imports(tree: Mapping[str, str]) -> Iterator[str]:
             yield f"{modules[module]}: it does not import both ways with `{name}`; leave the line out"
 
 
-def _named(module: Module, text: str, modules: Mapping[Module, str]) -> Iterator[Module]:
+def _offered(module: Module, text: str, modules: Mapping[Module, str]) -> Iterator[tuple[str, Module]]:
+    """What a module offers that is of another: its name there, and the path of it in the crate."""
+    for path in rust.re_exports(text):
+        base = _base(module, path.split("::"))
+        if not base and (*module, path.split("::")[0]) in modules:
+            base = (*module, *path.split("::"))
+        if base and base[-1] != "*":
+            yield base[-1], base
+
+
+def _base(module: Module, parts: list[str]) -> Module:
+    """A path from the root of the crate; nothing for one that does not begin there or at the module."""
+    if parts[0] == "crate":
+        return tuple(parts[1:])
+    if parts[0] == "self":
+        return (*module, *parts[1:])
+    if parts[0] != "super":
+        return ()
+    above = sum(part == "super" for part in parts)
+    return (*module[: len(module) - above], *parts[above:])
+
+
+def _owner(
+    base: Module, modules: Mapping[Module, str], offered: Mapping[tuple[Module, str], Module]
+) -> Module:
+    """The module that a path leads to, behind what others offer of it."""
+    for _ in range(len(offered) + 1):
+        found = next((base[:n] for n in range(len(base), -1, -1) if base[:n] in modules), ())
+        beyond = base[len(found) :]
+        if not beyond or (found, beyond[0]) not in offered:
+            return found
+        base = (*offered[found, beyond[0]], *beyond[1:])
+    return ()
+
+
+def _named(
+    module: Module,
+    text: str,
+    modules: Mapping[Module, str],
+    offered: Mapping[tuple[Module, str], Module],
+) -> Iterator[Module]:
     """The other modules of the crate that a module names, but for its own parts and what it is a part of."""
     tests = _TESTS.search(text)
     for _, path in rust.named_paths(text[: tests.start()] if tests else text):
-        parts = path.split("::")
-        if parts[0] == "crate":
-            base: Module = tuple(parts[1:])
-        elif parts[0] == "super":
-            above = sum(part == "super" for part in parts)
-            base = (*module[: len(module) - above], *parts[above:])
-        else:
-            continue
-        found = next((base[:n] for n in range(len(base), 0, -1) if base[:n] in modules), ())
+        found = _owner(_base(module, path.split("::")), modules, offered)
         if found and found[: len(module)] != module and module[: len(found)] != found:
             yield found
 

@@ -36,7 +36,7 @@ class Class:
 
 
 def classes(text: str) -> Iterator[Class]:
-    """Every class with what it declares as `name: type`, and what `__init__` sets on `self`."""
+    """Every class with what it declares as `name: type`, and what its methods set on `self`."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ClassDef):
             declared = {ast.unparse(part.target) for part in node.body if isinstance(part, ast.AnnAssign)}
@@ -46,11 +46,11 @@ def classes(text: str) -> Iterator[Class]:
 
 
 def _set_on_self(node: ast.ClassDef) -> set[str]:
-    """The attributes that a class's `__init__` sets."""
+    """The attributes that a class's methods set."""
     return {
         part.attr
         for method in node.body
-        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        if isinstance(method, ast.FunctionDef)
         for part in ast.walk(method)
         if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)
         if isinstance(part.value, ast.Name) and part.value.id == "self"

@@ -122,7 +122,7 @@ def prints(_path: str, text: str) -> Hits:
 def layer_named(_path: str, text: str) -> Hits:
     """Names of the raw shingled disk where what a layer offers is to be asked for."""
     for line, path in sorted(set(rust.named_paths(text))):
-        if {"swd", "Swd"} & set(path.split("::")):
+        if {"raw_shingled", "Swd"} & set(path.split("::")):
             yield line, f"{path} names a layer; ask for its capability (crates/layer/src/capabilities)"
 
 

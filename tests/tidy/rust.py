@@ -163,6 +163,7 @@ def _fields(body: str) -> int:
 
 
 _USE = re.compile(r"\buse\s+([^;]+);")
+_PUB_USE = re.compile(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);")
 _PATH = re.compile(r"(?:\b[A-Za-z_]\w*\s*::\s*)+(?:[A-Za-z_]\w*|\*)")
 
 
@@ -177,6 +178,12 @@ def named_paths(text: str) -> Iterator[tuple[int, str]]:
     for found in _PATH.finditer(code):
         if not any(start <= found.start() < end for start, end in uses):
             yield line_of(code, found.start()), re.sub(r"\s", "", found.group())
+
+
+def re_exports(text: str) -> Iterator[str]:
+    """What a module offers of others by `pub use`, as paths."""
+    for found in _PUB_USE.finditer(code_only(text)):
+        yield from (path for _, path in _use_tree(found.group(1)))
 
 
 def _use_tree(tree: str, prefix: str = "", shift: int = 0) -> Iterator[tuple[int, str]]:

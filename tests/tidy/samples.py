@@ -63,7 +63,7 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
     ),
     "capabilities": (
         Sample("crates/image/src/a.rs", "//! A.\nuse skylight_layer::{Layer, Swd};\n", 2),
-        Sample("crates/serve/src/core/a.rs", "fn a() -> skylight_layer::swd::SwdSpec {}\n", 1),
+        Sample("crates/serve/src/core/a.rs", "fn a() -> skylight_layer::raw_shingled::SwdSpec {}\n", 1),
         Sample("crates/drive/src/drive.rs", "use skylight_layer::Overwriting; // not Swd::new\n", None),
     ),
     "pure-code": (
@@ -119,6 +119,7 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
         Sample("tests/a.py", "class A:\n" + _python_fields(MAX_FIELDS) + _python_init(1), 1),
         Sample("tests/a.py", "class A:\n" + _python_init(MAX_FIELDS + 1), 1),
         Sample("tests/a.py", "class A:\n" + _python_init(MAX_FIELDS) + "        other.c = 1\n", None),
+        Sample("tests/a.py", "class A:\n" + _python_init(MAX_FIELDS + 1).replace("__init__", "b"), 1),
         Sample(
             "tests/a.py",
             'class A:\n    """More than 15 fields: one per b."""\n' + _python_fields(MAX_FIELDS + 1),

@@ -19,8 +19,8 @@ use skylight_disk::{Nanos, Pba, Sectors, Time};
 
 use crate::drive::Drive;
 use crate::jitter::substream;
+use crate::media_timing::Media;
 use crate::profile::{Bytes, Conditions, Layer, LookAhead, Profile, VolatileCache};
-use crate::service_times::Media;
 
 /// Most reads of other clients that one access waits for. Chosen: a busy disk has short queues of strangers.
 const MAX_OTHER_READS: u64 = 4;

@@ -31,14 +31,14 @@ use skylight_layer::{CacheUse, Layer, Plan, Queue};
 use self::passes::Pass;
 use crate::batch::{Batch, BatchError};
 use crate::conditions::Environment;
+use crate::drive_counters::DriveCounters;
 use crate::jitter::Jitter;
-use crate::media_accesses::Ledger;
+use crate::media_timing::{FlashSpeed, Media};
 use crate::pending::{Arrival, Pending, Served};
 #[doc(hidden)]
 pub use crate::planted::Planted;
 use crate::planted::Plants;
 use crate::profile::Schedule;
-use crate::service_times::{FlashSpeed, Media};
 use crate::stop_condition::{Stop, StopWatch};
 pub use crate::submitter::BatchResult;
 use crate::submitter::{Answered, ExecutionResult, Host, NoHost, Observer, Origin};
@@ -177,8 +177,8 @@ impl Drive {
     }
 
     /// Counters since power-on.
-    pub fn ledger(&self) -> &Ledger {
-        &self.media.ledger
+    pub fn counters(&self) -> &DriveCounters {
+        &self.media.counters
     }
 
     /// Fill level of the persistent cache.
@@ -581,7 +581,7 @@ impl Drive {
         let (seen, free) = self.seen_by_host(at, self.interface.host_gap);
         let outcome = host.decided(id, outcome, self.layer.as_mut());
         host.answered(Answered { id, at: seen, outcome }, free);
-        self.media.ledger.complete(command.op, command.extent.len);
+        self.media.counters.complete(command.op, command.extent.len);
         self.host_time = self.host_time.max(free);
         self.idle_since = self.idle_since.max(at);
     }

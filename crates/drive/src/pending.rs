@@ -23,9 +23,9 @@ use skylight_disk::{AccessStart, LbaExtent, Nanos, Pba, Time};
 use skylight_layer::{Layer, Plan, ZoneLayout};
 
 use crate::conflict_filter::Footprint;
+use crate::media_timing::Media;
 use crate::planted::{Planted, Plants};
 use crate::schedule::{SptfQueue, Target};
-use crate::service_times::Media;
 use crate::write_cache::WriteCache;
 
 /// How a command is served.

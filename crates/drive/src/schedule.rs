@@ -18,8 +18,8 @@ use skylight_command::{Command, Op};
 use skylight_disk::{AccessStart, Angle, Direction, Head, Nanos, Pba, Time};
 use skylight_layer::{Layer, Medium, Plan, Step};
 
+use crate::media_timing::Media;
 use crate::rotations::Rotations;
-use crate::service_times::Media;
 
 /// Margin between angles and times, each rounded to nanoseconds.
 const ROUNDING_NS: u64 = 8;
@@ -398,6 +398,7 @@ mod tests {
     use proptest::prelude::*;
     use skylight_command::CommandId;
     use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, PbaExtent, Sectors};
+    use skylight_layer::plan::are_writes_of_one_length;
     use skylight_layer::{Conventional, MediaUse, Piece, Queue};
 
     /// A log that ends at a sector for each length of a write.
@@ -424,8 +425,7 @@ mod tests {
         }
 
         fn all_go_to_log(&self, commands: &[Command]) -> bool {
-            let len = commands.first().map(|first| first.extent.len);
-            commands.iter().all(|command| command.op == Op::Write && Some(command.extent.len) == len)
+            are_writes_of_one_length(commands)
         }
 
         fn erase(&mut self) {}

@@ -27,10 +27,10 @@ use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{LbaExtent, Pba, Sectors, Time};
 use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan, ZoneLayout};
 
+use crate::cached_zone_writes::ZoneWrites;
+use crate::media_timing::Media;
 use crate::planted::{Planted, Plants};
 use crate::schedule::{SptfQueue, Target};
-use crate::service_times::Media;
-use crate::zone_writes::ZoneWrites;
 
 /// See the module documentation.
 ///

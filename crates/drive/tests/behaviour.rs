@@ -75,7 +75,7 @@ fn sequential(op: u8, count: u64, size: u32) -> Vec<Command> {
 }
 
 fn on_media(drive: &Drive) -> u64 {
-    drive.ledger().media_bytes(Direction::Write)
+    drive.counters().media_bytes(Direction::Write)
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn a_trim_removes_data_from_both_caches() {
         let trims: Vec<Command> = blocks.iter().map(|c| (code::TRIM, c.1, c.2)).collect();
         run(&mut drive, &trims, 1);
         assert_eq!(drive.cache_use().live_sectors, 0, "{layer}");
-        assert_eq!(drive.ledger().host_commands(Op::Trim), 30);
+        assert_eq!(drive.counters().host_commands(Op::Trim), 30);
         let reads = run(&mut drive, &[(code::READ, blocks[0].1, BLOCK)], 1);
         assert!(reads[0].1 > reads[0].0 + OVERHEAD_NS, "it is not in the volatile cache: {layer}");
     }
@@ -364,8 +364,8 @@ fn dirty() -> Drive {
 }
 
 fn cleaned(drive: &Drive) -> u64 {
-    let reads = drive.ledger().account(Purpose::CleanRead, Direction::Read, Medium::Platter).accesses;
-    reads + drive.ledger().account(Purpose::CleanWrite, Direction::Write, Medium::Platter).accesses
+    let reads = drive.counters().account(Purpose::CleanRead, Direction::Read, Medium::Platter).accesses;
+    reads + drive.counters().account(Purpose::CleanWrite, Direction::Write, Medium::Platter).accesses
 }
 
 #[test]
@@ -463,7 +463,7 @@ proptest! {
                 drive.pause(Nanos(pause));
             }
             times.extend(run(&mut drive, rest, 1));
-            (times, drive.ledger().clone())
+            (times, drive.counters().clone())
         };
         prop_assert_eq!(times(&cuts), times(&[]));
     }
@@ -498,8 +498,8 @@ proptest! {
             code::READ => !writes,
             _ => false,
         }).map(|c| u64::from(c.2)).sum::<u64>();
-        prop_assert_eq!(drive.ledger().host_bytes(Direction::Write), bytes(true));
-        prop_assert_eq!(drive.ledger().host_bytes(Direction::Read), bytes(false));
+        prop_assert_eq!(drive.counters().host_bytes(Direction::Write), bytes(true));
+        prop_assert_eq!(drive.counters().host_bytes(Direction::Read), bytes(false));
         prop_assert!(on_media(&drive) >= bytes(true), "all of it is on the media");
     }
 }

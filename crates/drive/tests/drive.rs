@@ -1,8 +1,8 @@
-//! A drive as seen by its host: times, queue, flushes, ledger, trace, jitter, and rejected batches.
+//! A drive as seen by its host: times, queue, flushes, counters, trace, jitter, and rejected batches.
 
 use skylight_disk::{Direction, Nanos};
 use skylight_drive::profile::Profile;
-use skylight_drive::{Batch, BatchError, Drive, Ledger};
+use skylight_drive::{Batch, BatchError, Drive, DriveCounters};
 use skylight_layer::{Medium, Op, Purpose};
 
 /// Host-visible bytes.
@@ -198,8 +198,8 @@ fn a_flush_takes_its_overhead_and_moves_no_data() {
     commands.push(2, u64::MAX, 5);
     let (submit, complete) = commands.run(&mut drive, 1);
     assert_eq!((submit, complete), (vec![0, OVERHEAD_NS], vec![OVERHEAD_NS, 2 * OVERHEAD_NS]));
-    assert_eq!(drive.ledger().host_commands(Op::Flush), 2);
-    let moved = |way| drive.ledger().media_bytes(way) + drive.ledger().host_bytes(way);
+    assert_eq!(drive.counters().host_commands(Op::Flush), 2);
+    let moved = |way| drive.counters().media_bytes(way) + drive.counters().host_bytes(way);
     assert_eq!(moved(Direction::Read) + moved(Direction::Write), 0);
 }
 
@@ -207,41 +207,41 @@ fn a_flush_takes_its_overhead_and_moves_no_data() {
 fn a_pause_only_advances_the_time() {
     let mut drive = drive(PLAIN, 1);
     drive.pause(Nanos(5_000_000));
-    assert_eq!((drive.now().get(), drive.ledger()), (5_000_000, &Ledger::default()));
+    assert_eq!((drive.now().get(), drive.counters()), (5_000_000, &DriveCounters::default()));
     let (submit, _) = Commands::blocks(1, 1, 0).run(&mut drive, 1);
     assert_eq!(submit, [5_000_000]);
 }
 
 #[test]
-fn the_ledger_of_a_conventional_drive_matches_the_host_commands() {
+fn the_counters_of_a_conventional_drive_match_the_host_commands() {
     let mut drive = drive(PLAIN, 1);
     let commands = Commands::random(3_000, 8, &[0, 1, 2], 700);
     commands.run(&mut drive, 9);
-    let ledger = drive.ledger();
+    let counters = drive.counters();
     for (op, way, host) in [(0, Direction::Read, Op::Read), (1, Direction::Write, Op::Write)] {
-        assert_eq!(ledger.host_bytes(way), commands.bytes(op));
-        assert_eq!(ledger.media_bytes(way), commands.bytes(op));
-        let account = ledger.account(Purpose::Host, way, Medium::Platter);
+        assert_eq!(counters.host_bytes(way), commands.bytes(op));
+        assert_eq!(counters.media_bytes(way), commands.bytes(op));
+        let account = counters.account(Purpose::Host, way, Medium::Platter);
         assert_eq!(account.sectors * 512, commands.bytes(op));
         let count = commands.op.iter().filter(|&&o| o == op).count() as u64;
-        assert_eq!((account.accesses, ledger.host_commands(host)), (count, count));
+        assert_eq!((account.accesses, counters.host_commands(host)), (count, count));
     }
-    assert_eq!(ledger.host_commands(Op::Flush), commands.op.iter().filter(|&&o| o == 2).count() as u64);
+    assert_eq!(counters.host_commands(Op::Flush), commands.op.iter().filter(|&&o| o == 2).count() as u64);
 }
 
 /// Every cache location, both schedules, through many cleanings: full cache bands must not confuse a
 /// scheduler.
 #[test]
-fn the_ledger_of_a_cached_drive_balances_across_cleanings() {
+fn the_counters_of_a_cached_drive_balance_across_cleanings() {
     for (cache, interface) in CACHES.into_iter().flat_map(|cache| [(cache, FIFO), (cache, SPTF)]) {
         for commands in [Commands::blocks(6_000, 3, 1), Commands::random(4_000, 4, &[0, 1, 1, 1], 100)] {
             let mut drive = cached(interface, cache);
             commands.run(&mut drive, 31);
-            let ledger = drive.ledger();
-            assert_eq!(ledger.host_bytes(Direction::Write), commands.bytes(1), "{cache:?}");
-            assert_eq!(ledger.host_bytes(Direction::Read), commands.bytes(0), "{cache:?}");
+            let counters = drive.counters();
+            assert_eq!(counters.host_bytes(Direction::Write), commands.bytes(1), "{cache:?}");
+            assert_eq!(counters.host_bytes(Direction::Read), commands.bytes(0), "{cache:?}");
             let medium = if cache.1.is_empty() { Medium::Platter } else { Medium::Flash };
-            let sectors = |purpose, way, medium| ledger.account(purpose, way, medium).sectors;
+            let sectors = |purpose, way, medium| counters.account(purpose, way, medium).sectors;
             let cache_writes = sectors(Purpose::Cache, Direction::Write, medium);
             assert_eq!(cache_writes * 512, commands.bytes(1), "each write goes to the cache once");
             let reads = sectors(Purpose::Cache, Direction::Read, medium)
@@ -249,7 +249,7 @@ fn the_ledger_of_a_cached_drive_balances_across_cleanings() {
             assert_eq!(reads * 512, commands.bytes(0), "each read comes from one place");
             let rewritten = sectors(Purpose::CleanWrite, Direction::Write, Medium::Platter);
             assert!(rewritten > 0 && rewritten.is_multiple_of(1024), "whole bands: {rewritten}");
-            assert_eq!(ledger.media_bytes(Direction::Write), (cache_writes + rewritten) * 512);
+            assert_eq!(counters.media_bytes(Direction::Write), (cache_writes + rewritten) * 512);
             let live = drive.cache_use().live_sectors;
             assert!(live > 0 && live <= 4 * 1024, "{live} sectors fit the cache");
         }
@@ -275,7 +275,7 @@ fn trace_rows_are_in_order_and_cover_all_platter_time() {
         let commands = Commands::random(3_000, 11, &[0, 1], 200);
         drive.start_trace(1_000_000);
         commands.run(&mut drive, 31);
-        let ledger = drive.ledger().clone();
+        let counters = drive.counters().clone();
         let trace = drive.take_trace().expect("a trace was started");
         assert!(drive.take_trace().is_none());
         assert_eq!(trace.lost(), 0);
@@ -290,7 +290,7 @@ fn trace_rows_are_in_order_and_cover_all_platter_time() {
         for purpose in Purpose::ALL {
             let rows = || trace.rows().iter().filter(|row| row.purpose == purpose);
             let accounts =
-                [Direction::Read, Direction::Write].map(|w| ledger.account(purpose, w, Medium::Platter));
+                [Direction::Read, Direction::Write].map(|w| counters.account(purpose, w, Medium::Platter));
             assert_eq!(rows().count() as u64, accounts.iter().map(|a| a.accesses).sum::<u64>());
             let spent: u64 = rows().map(|row| (row.end - row.start).get()).sum();
             assert_eq!(spent, accounts.iter().map(|a| a.time.get()).sum::<u64>());
@@ -322,7 +322,7 @@ fn jitter_has_the_mean_of_its_profile() {
     for (rest, of_media, fixed_ns) in specs {
         let mut drive = drive(Parts { rest, ..PLAIN }, 12);
         let (submit, complete) = Commands::blocks(count, 6, 0).run(&mut drive, 1);
-        let media = drive.ledger().account(Purpose::Host, Direction::Read, Medium::Platter).time.get();
+        let media = drive.counters().account(Purpose::Host, Direction::Read, Medium::Platter).time.get();
         let total: u64 = submit.iter().zip(&complete).map(|(s, c)| c - s).sum();
         let extra = (total - media - count as u64 * OVERHEAD_NS) as f64 / count as f64;
         let expected = of_media * media as f64 / count as f64 + fixed_ns;
@@ -338,7 +338,7 @@ fn an_invalid_batch_is_rejected_in_one_line_and_has_no_effect() {
         let (mut submit, mut complete) = (vec![0; 4], vec![0; 4]);
         let error = drive.run(&commands.batch(), depth, &mut submit, &mut complete).expect_err(text);
         assert_eq!((error.to_string().as_str(), &error), (text, &expected));
-        assert_eq!((drive.now().get(), drive.ledger()), (0, &Ledger::default()));
+        assert_eq!((drive.now().get(), drive.counters()), (0, &DriveCounters::default()));
         assert_eq!((submit, complete), (vec![0; 4], vec![0; 4]));
     };
     let text = "the columns are not of one length: op 3, offset 3, size 3, submit 4, complete 4";
@@ -379,5 +379,5 @@ fn the_first_and_last_sectors_are_accessible_and_an_empty_batch_is_valid() {
     ends.push(0, CAPACITY - 512, 512);
     ends.push(0, 0, CAPACITY as u32);
     ends.run(&mut drive, 1);
-    assert_eq!(drive.ledger().host_bytes(Direction::Read), CAPACITY + 512);
+    assert_eq!(drive.counters().host_bytes(Direction::Read), CAPACITY + 512);
 }

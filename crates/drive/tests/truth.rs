@@ -202,7 +202,7 @@ fn large_writes_until_cleaning(profile: &Profile, truth: &Truth) -> Option<(u64,
         let (mut submit, mut complete) = ([0], [0]);
         let batch = Batch { op: &[1], offset: &[offset], size: &[BYTES] };
         drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
-        if drive.ledger().account(Purpose::CleanWrite, Direction::Write, Medium::Platter).sectors > 0 {
+        if drive.counters().account(Purpose::CleanWrite, Direction::Write, Medium::Platter).sectors > 0 {
             return Some((count, expected));
         }
     }
@@ -317,7 +317,7 @@ fn isolated_writes_until_cleaning(profile: &Profile, most: u64) -> (u64, u64) {
     let step = (quiet.capacity.get() - base) / (most + 2) / 4096 * 4096;
     let written = |drive: &Drive, purpose| {
         [Medium::Platter, Medium::Flash]
-            .map(|m| drive.ledger().account(purpose, Direction::Write, m))
+            .map(|m| drive.counters().account(purpose, Direction::Write, m))
             .into_iter()
             .map(|account| account.sectors * 512)
             .sum::<u64>()
@@ -390,7 +390,7 @@ fn cached_writes_until_cleaning(profile: &Profile, base: u64, most: u64) -> u64 
         let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
         let batch = Batch { op: &op, offset: &offsets, size: &size };
         drive.run(&batch, 31, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
-        if drive.ledger().account(Purpose::CleanWrite, Direction::Write, Medium::Platter).sectors > 0 {
+        if drive.counters().account(Purpose::CleanWrite, Direction::Write, Medium::Platter).sectors > 0 {
             return first + ROUND;
         }
     }
@@ -453,7 +453,7 @@ fn cleaning_starts_when_the_truth_predicts() {
             drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
             drive.pause(Nanos(wait));
             let read = [Medium::Platter, Medium::Flash]
-                .map(|medium| drive.ledger().account(Purpose::CleanRead, Direction::Read, medium).accesses);
+                .map(|medium| drive.counters().account(Purpose::CleanRead, Direction::Read, medium).accesses);
             assert_eq!(read != [0, 0], cleans, "{} after {wait} ns", truth.name);
         }
         looked_at += 1;

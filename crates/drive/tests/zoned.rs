@@ -196,7 +196,7 @@ fn a_write_that_the_volatile_cache_cannot_place_fails_at_once_and_is_lost() {
     let unaligned = Outcome::Failed(Failure::UnalignedWrite);
     assert_eq!(results, [(1, unaligned), (3, unaligned)]);
     run(&mut drive, 1, &[(code::FLUSH, 0, 0)]);
-    assert_eq!(drive.ledger().media_bytes(Direction::Write), 8192);
+    assert_eq!(drive.counters().media_bytes(Direction::Write), 8192);
 }
 
 #[test]
@@ -221,7 +221,7 @@ fn zone_actions_wait_for_what_the_volatile_cache_has_of_the_zone() {
     assert_eq!(results, [(4, Outcome::Failed(Failure::InvalidField))]);
     let zones = zones(&mut drive);
     assert_eq!(zones[CONVENTIONAL as usize].condition, ZoneCondition::ImplicitOpen);
-    assert_eq!(drive.ledger().host_commands(Op::ResetZone), 2);
+    assert_eq!(drive.counters().host_commands(Op::ResetZone), 2);
 }
 
 #[test]

@@ -2,6 +2,8 @@
 //!
 //! Invariants: no message has a line break; after a [`Refusal`] nothing was written; a [`Failure`] names the
 //! path, the operation, the byte offset and the error of the kernel.
+//!
+//! Imports both ways with `columns`: a message says the limit that a column broke.
 
 use std::io;
 use std::path::{Path, PathBuf};

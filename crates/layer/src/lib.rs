@@ -5,7 +5,7 @@
 //! * [`extent_map`]: which host extents lie elsewhere, and where.
 //! * [`restore`]: what a layer takes up from what was found after a power cut.
 //! * [`bands`]: how the host's address space lies in bands on the platters.
-//! * [`swd`]: the raw shingled disk, which has no translation.
+//! * [`raw_shingled`]: the raw shingled disk, which has no translation.
 //! * [`conventional`], [`set_associative`], [`fully_associative`], [`journaled`], [`zoned`]: the layers.
 //!
 //! Invariants: no clock, no file, no thread, no hash order, no randomness; the same commands give the same
@@ -19,9 +19,9 @@ pub mod fully_associative;
 pub mod hbuffer;
 pub mod journaled;
 pub mod plan;
+pub mod raw_shingled;
 pub mod restore;
 pub mod set_associative;
-pub mod swd;
 pub mod zoned;
 
 pub use bands::{Bands, StretchSpec};
@@ -39,9 +39,9 @@ pub use journaled::{Journaled, JournaledSpec};
 pub use plan::{
     CacheUse, Idle, Layer, Lba48, MapChange, Medium, Pba48, Piece, Plan, Purpose, Queue, Source, Step,
 };
+pub use raw_shingled::{Swd, SwdSpec};
 pub use restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};
-pub use swd::{Swd, SwdSpec};
 pub use zoned::{ZonedLayer, ZonedSpec};
 
 // What the trait speaks of.

@@ -22,7 +22,7 @@ pub enum Medium {
     Flash,
 }
 
-/// The purpose of an access, by which the ledger counts.
+/// The purpose of an access, by which the counters counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Purpose {
     /// Data of a host command at its native location.
@@ -349,7 +349,7 @@ impl Queue<'_> {
 
 /// Whether all commands are writes of one length.
 #[inline]
-pub(crate) fn are_writes_of_one_length(commands: &[Command]) -> bool {
+pub fn are_writes_of_one_length(commands: &[Command]) -> bool {
     let len = commands.first().map(|first| first.extent.len);
     commands.iter().all(|command| command.op == Op::Write && Some(command.extent.len) == len)
 }

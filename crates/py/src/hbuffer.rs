@@ -162,7 +162,7 @@ impl BufferedDrive {
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (account, now, before, media) = self.with(py, |host| {
             let (now, before) = host.counters();
-            (host.account(), *now, *before, host.drive().ledger().media_bytes(Direction::Write))
+            (host.account(), *now, *before, host.drive().counters().media_bytes(Direction::Write))
         })?;
         let dict = PyDict::new(py);
         for ((name, now), (_, before)) in sectors(&now).into_iter().zip(sectors(&before)) {

@@ -187,18 +187,18 @@ impl SimDrive {
 
     /// Counters since the drive was made: host and media bytes, accesses and time by purpose, the cache's use.
     fn counters<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (ledger, cache) = self.with(py, |drive| (drive.ledger().clone(), drive.cache_use()))?;
+        let (counters, cache) = self.with(py, |drive| (drive.counters().clone(), drive.cache_use()))?;
         let dict = PyDict::new(py);
         for (name, op) in [("reads", Op::Read), ("writes", Op::Write), ("flushes", Op::Flush)] {
-            dict.set_item(name, ledger.host_commands(op))?;
+            dict.set_item(name, counters.host_commands(op))?;
         }
         for (way, name) in [(Direction::Read, "read"), (Direction::Write, "written")] {
-            dict.set_item(format!("host_{name}_bytes"), ledger.host_bytes(way))?;
-            dict.set_item(format!("media_{name}_bytes"), ledger.media_bytes(way))?;
+            dict.set_item(format!("host_{name}_bytes"), counters.host_bytes(way))?;
+            dict.set_item(format!("media_{name}_bytes"), counters.media_bytes(way))?;
             for (purpose, medium) in
                 Purpose::ALL.into_iter().flat_map(|p| [(p, Medium::Platter), (p, Medium::Flash)])
             {
-                let account = ledger.account(purpose, way, medium);
+                let account = counters.account(purpose, way, medium);
                 let place = if medium == Medium::Platter { "platter" } else { "flash" };
                 let key = format!("{}_{place}_{name}", purpose.name());
                 dict.set_item(format!("{key}_bytes"), skylight_disk::Sectors(account.sectors).bytes())?;

@@ -67,8 +67,8 @@ def moved_between(before: IoLog, after: IoLog, control: Bools, period_ns: float)
     asked = away[~control]
     seen = float(asked.mean())
     share = min(max((seen - stayed_away) / scale, 0.0), 1.0)
-    # Of how many controls stay within the width no more is known than they are.
-    error = float(np.hypot(_error(asked), _error(away[control]))) / scale
+    # Of how many controls stay within the width no more is known than they are. Of flash none is asked.
+    error = _error(asked) if flash else float(np.hypot(_error(asked), _error(away[control]))) / scale
     return Moved(share, error, len(asked), flash)
 
 

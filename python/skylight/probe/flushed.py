@@ -262,20 +262,10 @@ class StandIn(ABC):
 
 
 class FlushedSteps(StandIn):
-    """Writes one at a time where they would wait together, with a FLUSH behind the group: as many as would
-    wait, or `group` where that is more."""
-
-    def __init__(self, steps: Steps, group: int = 1) -> None:
-        """Over the steps of a target."""
-        super().__init__(steps)
-        self._group = group
-
-    def group(self, depth: int) -> int:
-        """How many writes a FLUSH ends where `depth` of them would wait together."""
-        return max(depth, self._group) if depth > 1 else depth
+    """Writes one at a time where they would wait together, with a FLUSH behind each group of as many as would
+    wait."""
 
     def _write(self, run: Run, name: str, io: IoBatch, depth: int, until: Stop | None) -> IoLog:
-        depth = self.group(depth)
         if until is None:
             return settled(run(name, with_flushes(io, depth)))
         # Of a group the FLUSH alone waits; one more group than that may be cut by the window.

@@ -7,7 +7,7 @@
 | `emulated_drives` | drives, commands, head traces, and measurements that two rows share |
 | `latency`, `fragments`, `cleaning`, `cache_capacity`, `advice` | the paper's tests on new drives |
 | `geometry` | row W6 on the paper's kind of disk |
-| `recorded` | results from the logs of a real drive |
+| `from_fio_logs` | results from the logs of a real drive |
 | `verdicts` | findings of the characterization suite |
 | `fast15` | the rows in order, and the run |
 | `figures_page` | the rows as docs/figures.md shows them |

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from skylight.errors import UsageError
-from skylight.reproduce import advice, cache_capacity, cleaning, fragments, latency, recorded, verdicts
+from skylight.reproduce import advice, cache_capacity, cleaning, fragments, from_fio_logs, latency, verdicts
 from skylight.reproduce.emulated_drives import Lab
 from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each
 from skylight.reproduce.tolerances import BANDS
@@ -69,7 +69,7 @@ ROWS: tuple[RowSpec, ...] = (
     RowSpec("S14", "Sequential writes need the volatile cache", "6", advice.s14),
     RowSpec("S15", "Reads that interrupt cleaning are as fast as before it", "4.5", fragments.s15),
     RowSpec("S16", "A volatile cache packs writes as a deep queue does", "6, footnote 2", cache_capacity.s16),
-    RowSpec("R1", "The geometry of a real drive from fio's logs alone", "4.4", recorded.r1),
+    RowSpec("R1", "The geometry of a real drive from fio's logs alone", "4.4", from_fio_logs.r1),
 )  # fmt: skip
 """The rows, in the paper's order."""
 

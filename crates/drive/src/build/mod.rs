@@ -22,8 +22,8 @@ use skylight_layer::Layer;
 
 use crate::drive::{Drive, HostInterface};
 use crate::jitter::{Jitter, JitterSpec};
+use crate::media_timing::FlashSpeed;
 use crate::profile::{self, Profile, ProfileError};
-use crate::service_times::FlashSpeed;
 
 impl Drive {
     /// Builds the drive of a profile; `seed` is for its jitter.

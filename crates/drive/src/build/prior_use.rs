@@ -14,8 +14,8 @@ use skylight_layer::{Medium, Purpose};
 
 use crate::batch::{Batch, BatchError};
 use crate::drive::Drive;
+use crate::drive_counters::DriveCounters;
 use crate::jitter::substream;
-use crate::media_accesses::Ledger;
 use crate::profile::{Conditions, PriorUse, Profile, ProfileError};
 use crate::truth::CacheFill;
 
@@ -111,14 +111,15 @@ impl Drive {
 
     /// Writes of bands by cleaning so far.
     fn cleaning_writes(&self) -> u64 {
-        let account = |medium| self.ledger().account(Purpose::CleanWrite, Direction::Write, medium).accesses;
+        let account =
+            |medium| self.counters().account(Purpose::CleanWrite, Direction::Write, medium).accesses;
         account(Medium::Platter) + account(Medium::Flash)
     }
 
     fn finish_prior_use(&mut self) {
         self.destage_all();
         self.host_time = self.host_time.max(self.busy_until);
-        self.media.ledger = Ledger::default();
+        self.media.counters = DriveCounters::default();
     }
 }
 
@@ -147,6 +148,6 @@ mod tests {
     fn prior_use_takes_time_and_leaves_no_accounts() {
         let drive = used(PriorUse::HalfFull);
         assert!(drive.now().get() > 0);
-        assert_eq!(drive.ledger().media_bytes(Direction::Write), 0);
+        assert_eq!(drive.counters().media_bytes(Direction::Write), 0);
     }
 }

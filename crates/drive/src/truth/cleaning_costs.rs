@@ -1,4 +1,4 @@
-//! Costs of cleaning and map merges: a quiet copy of the drive performs them, and its ledger and clock give
+//! Costs of cleaning and map merges: a quiet copy of the drive performs them, and its counters and clock give
 //! the times.
 //!
 //! * `cleaning_start_ns`: time without commands before cleaning starts.
@@ -57,7 +57,7 @@ fn cleaned(drive: &Drive) -> (u64, u64) {
     for purpose in [Purpose::CleanRead, Purpose::CleanStage, Purpose::CleanWrite, Purpose::MapUpdate] {
         for direction in [Direction::Read, Direction::Write] {
             for medium in [Medium::Platter, Medium::Flash] {
-                let account = drive.ledger().account(purpose, direction, medium);
+                let account = drive.counters().account(purpose, direction, medium);
                 time += account.time.get();
                 bands += if purpose == Purpose::CleanWrite { account.accesses } else { 0 };
             }
@@ -282,7 +282,7 @@ struct Merges {
 fn log_accesses(drive: &Drive) -> (u64, u64) {
     let of = |purpose| -> u64 {
         let media = [Medium::Platter, Medium::Flash];
-        media.map(|medium| drive.ledger().account(purpose, Direction::Write, medium).accesses).iter().sum()
+        media.map(|medium| drive.counters().account(purpose, Direction::Write, medium).accesses).iter().sum()
     };
     (of(Purpose::MapMerge), of(Purpose::Cache))
 }

@@ -29,7 +29,7 @@ pub fn until_cleaning(drive: &mut Drive, size: u64, depth: usize) -> usize {
 }
 
 fn written_gib(drive: &Drive, purposes: &[Purpose]) -> f64 {
-    let sectors = |purpose| drive.ledger().account(purpose, Direction::Write, Medium::Platter).sectors;
+    let sectors = |purpose| drive.counters().account(purpose, Direction::Write, Medium::Platter).sectors;
     purposes.iter().map(|&purpose| sectors(purpose) * 512).sum::<u64>() as f64 / GIB as f64
 }
 

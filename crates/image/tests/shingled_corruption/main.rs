@@ -15,7 +15,7 @@ mod mutate;
 mod oracle;
 #[path = "../shingled_cuts/run.rs"]
 mod run;
-#[path = "../../../layer/tests/swd/oracle.rs"]
+#[path = "../../../layer/tests/raw_shingled/oracle.rs"]
 #[expect(dead_code, reason = "the layer's own tests use the rest of it")]
 mod surface;
 

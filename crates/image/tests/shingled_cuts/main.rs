@@ -11,7 +11,7 @@ mod common;
 mod media;
 mod oracle;
 mod run;
-#[path = "../../../layer/tests/swd/oracle.rs"]
+#[path = "../../../layer/tests/raw_shingled/oracle.rs"]
 #[expect(dead_code, reason = "the layer's own tests use the rest of it")]
 mod surface;
 

@@ -2,6 +2,9 @@
 //!
 //! Names and values are those of the options of `skylight serve`. Text becomes a [`Setting`] once, at the control socket;
 //! a backend or filter takes those that are its own and hands on the others.
+//!
+//! Imports both ways with `error`: a setting has the faults as that filter reads them, which takes the setting up.
+//! Imports both ways with `shingled`: the same of the read mode.
 
 use std::time::Duration;
 

@@ -39,7 +39,7 @@ mod media;
 mod planted;
 mod raw;
 mod shadow;
-#[path = "../../../layer/tests/swd/oracle.rs"]
+#[path = "../../../layer/tests/raw_shingled/oracle.rs"]
 #[expect(dead_code, reason = "the layer's own tests use the rest")]
 mod surface;
 mod targets;

@@ -20,7 +20,7 @@ import numpy as np
 
 from skylight.evidence import U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
-from skylight.infer.stalls import MISSED_TURNS
+from skylight.infer.stalls import MISSED_TURNS, SLOW
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.flushed import FlushedSteps
 from skylight.probe.known_state import State
@@ -37,9 +37,6 @@ SHORT_GROUPS = 1
 """By so many groups of waiting writes a fill that is made again is shorter: cleaning set in within one."""
 ASKED, SOME_GONE = 8, 2
 """Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
-
-
-SLOW = 2.2
 SLOWEST_TURN_NS = 60e9 / 3_600
 ABOVE = 1.1
 """Times the longest latency so far from which on a write may wait for cleaning. Chosen: what takes as long,
@@ -155,13 +152,10 @@ class Check:
     zone_bytes: int = 0
     written: dict[int, int] = field(default_factory=dict)
 
-    def where(self, count: int, size: int) -> U64:
-        """The first `count` places of the fill for writes of a size: different ones, all over the drive."""
-        return Places(self.steps.size, self.zone_bytes).where(count, size)
-
-    def writes(self, first: int, count: int, size: int) -> IoBatch:
-        """Writes to `count` of these places behind the first `first`."""
-        return Places(self.steps.size, self.zone_bytes).writes(first, count, size)
+    @property
+    def places(self) -> Places:
+        """Where its writes go."""
+        return Places(self.steps.size, self.zone_bytes)
 
     def plain(self, writes_an_entry: float) -> bool:
         """Whether nothing has to be asked."""
@@ -206,7 +200,7 @@ class Check:
         if not self.zone_bytes and self._gone(count, "emptied") < ALL_GONE * STAYED:
             return False
         short = self.written[self.size] = max(count - SHORT_GROUPS * DEPTH, 0)
-        self.steps.run(f"{self.name}-again", self.writes(0, short, self.size), depth=DEPTH)
+        self.steps.run(f"{self.name}-again", self.places.writes(0, short, self.size), depth=DEPTH)
         if (clean := self.clean(f"{self.name}-stayed")) is not None:
             return clean.zones <= MOST_GONE * clean.of
         return self._gone(short) <= MOST_GONE * STAYED
@@ -222,7 +216,7 @@ class Check:
         report = self.steps.zones(name) if self.zone_bytes else None
         if report is None:
             return None
-        where = [self.where(count, size) for size, count in self.written.items()]
+        where = [self.places.where(count, size) for size, count in self.written.items()]
         at = np.concatenate(where) if where else np.empty(0, np.uint64)
         zone, offset = np.divmod(at, np.uint64(self.zone_bytes))
         touched = len(np.unique(zone[offset > 0]))

@@ -270,9 +270,9 @@ def _filled(
 def _lone_fill(check: Check, size: int, quanta: int) -> Fill:
     """The first writes, one at a time."""
     steps, name = check.steps, check.name
-    pace = steps.run(f"{name}-usual", check.writes(0, LONE_USUAL, size))
+    pace = steps.run(f"{name}-usual", check.places.writes(0, LONE_USUAL, size))
     until = Stop(limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
-    log = steps.run(f"{name}-lone", check.writes(LONE_USUAL, FIRST_WRITES, size), until=until)
+    log = steps.run(f"{name}-lone", check.places.writes(LONE_USUAL, FIRST_WRITES, size), until=until)
     found = None
     done = LONE_USUAL + len(log)
     if until.reached(log) and (check.plain(2.0) or check.begun(size, done)):
@@ -295,7 +295,7 @@ def _deep_fill(
     at, count = between
     slow_after: int | None = None
     while at < count and len(logs) < MOST_PARTS:
-        io = check.writes(at, count - at, size)
+        io = check.places.writes(at, count - at, size)
         log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
         logs.append(log)
         at += len(log)
@@ -331,9 +331,8 @@ def _told_fill(
     while at < count:
         piece = 2 * DEPTH if on else max(PIECE_WRITES, at // PIECES)
         until = None if on else Stop(slow_ns, *TOLD_STOP)
-        log = steps.run(
-            f"{name}-deep", check.writes(at, min(at + piece, count) - at, size), depth=DEPTH, until=until
-        )
+        io = check.places.writes(at, min(at + piece, count) - at, size)
+        log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
         if not len(log):
             break
         logs.append(log)
@@ -372,7 +371,7 @@ def _begun(log: IoLog, writes: int, slow_ns: int, pace: _Pace) -> ChangePoint:
 
 def _group(steps: Steps) -> int:
     """How many writes of a fill a FLUSH ends together; 1 where none is needed."""
-    return steps.group(DEPTH) if isinstance(steps, FlushedSteps) else 1
+    return DEPTH if isinstance(steps, FlushedSteps) else 1
 
 
 def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:

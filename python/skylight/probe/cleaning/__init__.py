@@ -1,11 +1,11 @@
 """Cleaning: does the drive clean its persistent cache when it is left alone, since when, how long for a band.
 
 `trials` leaves the drive alone for longer and longer and finds the idle time after which it cleans, or that
-it does not within minutes. Of a drive that does, `rate` lets many bands with one written block be cleaned and
-counts them, and `half` watches bands of which every other 64 KiB was written. Of a lazy drive with a
-journal, `journal` fills the cache behind such bands and times the writes that then wait; `free_bands` does
-so in single zones of a drive that has free bands everywhere. Of a drive that may
-be set-associative, for it shows no journal, `cache_bands` fills one cache band over and over and times the
+it does not within minutes. Of a drive that does, `band_time` lets many bands with one written block be
+cleaned and counts them, and `half_band` watches bands of which every other 64 KiB was written. Of a lazy
+drive with a journal, `journal` fills the cache behind such bands and times the writes that then wait;
+`free_bands` does so in single zones of a drive that has free bands everywhere. Of a drive that may be
+set-associative, for it shows no journal, `cache_bands` fills one cache band over and over and times the
 writes that wait.
 
 *Lazy* needs two signs where they can be had: no trial up to several minutes found anything cleaned, and, of
@@ -22,11 +22,11 @@ from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.cleaning import (
+    band_time,
     cache_bands,
     free_bands,
     half_band,
     journal,
-    rate,
     short_pauses,
     trials,
 )
@@ -96,7 +96,7 @@ class CleaningTest(ProcedureTest[Seen]):
         """Where late anchors do not count, the idle time includes the cleaning of a first band."""
         ground, first = search.ground, 0 if seen.controls.late_counts else 1
         trials.clear(ground, "bands", REST_IDLES * idle_s)
-        idea = rate.run_rounds(ground, idle_s, seen.rounds, first)
+        idea = band_time.run_rounds(ground, idle_s, seen.rounds, first)
         if idea is None:
             return
         trials.clear(ground, "refine", REST_IDLES * idle_s)
@@ -105,7 +105,7 @@ class CleaningTest(ProcedureTest[Seen]):
         if refined_s is None:
             return
         trials.clear(ground, "again", REST_IDLES * idle_s)
-        one = rate.settle(ground, idea, refined_s, 0.0, seen.rounds, first=2 * rate.ROUNDS + 1)
+        one = band_time.settle(ground, idea, refined_s, 0.0, seen.rounds, first=2 * band_time.ROUNDS + 1)
         if one is None:
             return
         start_s = max(refined_s - first * one.band_s, 0.0)

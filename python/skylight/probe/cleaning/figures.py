@@ -15,7 +15,7 @@ import numpy as np
 from skylight.evidence import Evidence
 from skylight.infer import cached_or_native
 from skylight.probe import Figure
-from skylight.probe.cleaning import cache_bands, rate, trials
+from skylight.probe.cleaning import band_time, cache_bands, trials
 from skylight.probe.drawing import cached_or_cleaned, dashed_line, new_axes, plain_numbers
 from skylight.units import format_duration, format_size
 
@@ -30,7 +30,7 @@ def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
     if ground is None or not seen.trials:
         return []
     figures = [_start(seen.trials)]
-    told = rate.best(seen.rounds)
+    told = band_time.best(seen.rounds)
     if told is not None:
         figures.append(_bands(evidence, told, ground.rotation_ns, flash=ground.flash))
     if seen.cache_bands.stalls:
@@ -74,7 +74,7 @@ def _start(seen: list[Trial]) -> Figure:
     return Figure("cleaning-start", "When cleaning begins", caption, alt, drawing)
 
 
-def _bands(evidence: Evidence, told: rate.Round, rotation_ns: float, *, flash: bool) -> Figure:
+def _bands(evidence: Evidence, told: band_time.Round, rotation_ns: float, *, flash: bool) -> Figure:
     drawing, axes = new_axes()
     log = evidence.log(f"{told.name}-look")
     look_ns = log.latency_ns[2::2]  # the first row is the read that may wait, then approach and look in turn

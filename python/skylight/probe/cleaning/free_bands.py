@@ -28,7 +28,7 @@ from itertools import pairwise
 import numpy as np
 
 from skylight.evidence import IoBatch, IoLog, Stop
-from skylight.probe.cleaning import half_band, rate
+from skylight.probe.cleaning import band_time, half_band
 from skylight.probe.cleaning.half_band import Bools, Stretch
 from skylight.probe.cleaning.journal import front
 from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
@@ -66,7 +66,7 @@ class Layout:
         """Of an attempt at a place, for bands of any size or of this one."""
         shifted = place * (size // half_band.SIXTHS) + int(SHIFTS[attempt] * size)
         if band is None:
-            return Layout(shifted // (64 * MIB) * (64 * MIB), rate.LARGEST_BAND, STRETCH)
+            return Layout(shifted // (64 * MIB) * (64 * MIB), band_time.LARGEST_BAND, STRETCH)
         pitch = -(-int(BAND_SLACK * band) // MIB) * MIB
         cell = CELL if pitch > SMALL_BAND else SMALL_CELL
         return Layout(shifted // MIB * MIB, pitch, STRETCH_BANDS * pitch // cell * cell, cell)

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import U64, IoBatch, IoLog, Op
 from skylight.infer import cached_or_native
-from skylight.probe.cleaning.rate import BEGUN, longest_band
+from skylight.probe.cleaning.band_time import BEGUN, longest_band
 from skylight.probe.cleaning.trials import (
     GIB,
     KIB,

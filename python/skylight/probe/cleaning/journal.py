@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import U64, IoLog, Op, Stop
-from skylight.probe.cleaning import half_band, rate
+from skylight.probe.cleaning import band_time, half_band
+from skylight.probe.cleaning.band_time import CLUSTERS, longest_band
 from skylight.probe.cleaning.half_band import Stretch
-from skylight.probe.cleaning.rate import CLUSTERS, longest_band
 from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, writes_ns
 from skylight.probe.known_state import State
 
@@ -59,8 +59,8 @@ class Filler:
 
 def marks(size: int) -> U64:
     """Single blocks at the nine places, one of each in turn."""
-    pitch = min(rate.LARGEST_BAND, size // (4 * CLUSTERS) // EACH // MIB * MIB)
-    blocks = rate.places(size, EACH, pitch)
+    pitch = min(band_time.LARGEST_BAND, size // (4 * CLUSTERS) // EACH // MIB * MIB)
+    blocks = band_time.places(size, EACH, pitch)
     in_turn = np.arange(len(blocks)).reshape(CLUSTERS, EACH).T.ravel()
     return np.asarray(blocks[in_turn], np.uint64)
 

@@ -18,7 +18,15 @@ import numpy as np
 
 from skylight.findings import Finding, Known
 from skylight.infer.robust import share
-from skylight.probe.cleaning import cache_bands, free_bands, half_band, idle_by_bands, journal, rate, trials
+from skylight.probe.cleaning import (
+    band_time,
+    cache_bands,
+    free_bands,
+    half_band,
+    idle_by_bands,
+    journal,
+    trials,
+)
 from skylight.probe.cleaning.findings import BAND, BAND_RIGHT, CACHE_BANDS, START, START_RIGHT, TYPE
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
 from skylight.probe.cleaning.trials import Controls, Trial
@@ -65,7 +73,7 @@ class Seen:
     controls: Controls = field(default_factory=Controls)
     short: ShortPauses | None = None
     cache_bands: cache_bands.Seen = field(default_factory=cache_bands.Seen)
-    rounds: list[rate.Round] = field(default_factory=list)
+    rounds: list[band_time.Round] = field(default_factory=list)
     halves: dict[int, half_band.Progress] = field(default_factory=dict)
     waits: journal.Seen = field(default_factory=journal.Seen)
     zones: dict[int, free_bands.Place] = field(default_factory=dict)
@@ -170,7 +178,7 @@ def first_band(seen: Seen) -> FirstBand | None:
     """From the time after which a first band was clean and what a band takes; None where these are not known.
     The read behind the pause waits for a unit of cleaning to end, which may be the one that makes the band
     clean, and takes no longer than a band does."""
-    first_s, one, bands = idle_time(seen.trials), rate.best(seen.rounds), seen.cache_bands
+    first_s, one, bands = idle_time(seen.trials), band_time.best(seen.rounds), seen.cache_bands
     if first_s is None or (one is None and not bands.measured):
         return None
     low_s, high_s = trials.bracket(seen.trials)
@@ -236,7 +244,7 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
         if len(zones) == len(half_band.PLACES):
             return _zones(zones, rows)
         return _waits(seen.waits, rows)
-    one, places = rate.best(seen.rounds), seen.halves
+    one, places = band_time.best(seen.rounds), seen.halves
     if one is None:
         return BAND.unknown("no pause was found in which some bands were cleaned and some were not")
     timed = [spans for progress in places.values() if (spans := progress.spans())]

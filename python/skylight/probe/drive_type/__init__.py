@@ -363,7 +363,8 @@ class DriveType(ProcedureTest[Observed]):
                 seen.rewrites = scattered_writes.rewrites(plan, flushed=flushed)
         logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
         # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
-        if logged and not seen.stalled and (seen.read_back is None or seen.read_back.where == "flash"):
+        kept = logged if seen.read_back is None else seen.read_back.where == "flash"
+        if kept and not seen.stalled:
             seen.settled = cleaning_cost.settle(plan, turning.period_ns)
 
     @staticmethod

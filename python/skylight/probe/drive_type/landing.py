@@ -64,7 +64,6 @@ LARGE_VOLATILE_BYTES = 512 << 20  # a cache that takes as much is rather flash o
 
 MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
 
-
 OF_WRITES = (
     "back_ns", "back", "wide", "mixed", "narrow", "flushed_narrow", "flush_ns", "sustained", "read_back",
     "crowded_ns", "looked", "kept",
@@ -428,6 +427,7 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
     confidence = turning.confidence * (1 - turning.p_value)
     contradicts = back.where == "home" and seen.stalled
     late_alone = back.where == "flash" and not back.all_unseen
+    kept = seen.stalled or (seen.settled is not None and seen.settled.with_band)
     if (back.where == "unknown" or late_alone) and seen.stalled:
         mixed = seen.mixed
         if not wide.flushed and mixed is not None and mixed.level:
@@ -443,8 +443,8 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
             f"{start} are read from a platter, but neighbours at no common angle: they are written to a log."
         )
         return Landing("log", confidence * (1 - NOT_HOME_MISTAKEN), why, rows)
-    # Memory that has not yet written out answers so too, but nothing is cleaned for what it takes.
-    if back.where == "unknown" or contradicts or (late_alone and not seen.stalled):
+    # Memory that has not yet written out answers so too, but no band is cleaned for what it takes.
+    if back.where == "unknown" or contradicts or (late_alone and not kept):
         return _unknown(
             f"{start} are read neither alike nor at angles that say whether they lie at their places: flash,"
             " or a volatile write cache that is on and ignores FLUSH; connect the drive without a bridge in"

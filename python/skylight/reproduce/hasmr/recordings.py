@@ -20,7 +20,7 @@ import numpy as np
 
 from skylight.errors import UsageError
 from skylight.evidence import F64, I64
-from skylight.reproduce.recorded import data_folder, recording_folder
+from skylight.reproduce.from_fio_logs import data_folder, recording_folder
 
 OPEN_ZONES = "st8000as0022-open-zones"
 SUSTAINED = "st8000as0022-sustained-nonseq"

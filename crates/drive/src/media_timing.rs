@@ -3,7 +3,7 @@
 //! Platters and arm for the disk, a latency and a bandwidth for flash. Steps run one after the other; a group
 //! without a required order runs shortest positioning time first, as drive firmware would.
 //!
-//! Invariants: time never goes back; every access is in the ledger, every platter access in the trace.
+//! Invariants: time never goes back; every access is counted, every platter access in the trace.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use skylight_disk::{
 };
 use skylight_layer::{Medium, Plan, Purpose, Step};
 
-use crate::media_accesses::Ledger;
+use crate::drive_counters::DriveCounters;
 use crate::submitter::Answered;
 use crate::trace::HeadTrace;
 
@@ -52,7 +52,7 @@ pub(crate) struct Media {
     pub(crate) disk: Disk,
     pub(crate) flash: Option<FlashSpeed>,
     pub(crate) head: Head,
-    pub(crate) ledger: Ledger,
+    pub(crate) counters: DriveCounters,
     pub(crate) trace: Option<HeadTrace>,
     /// Starts of accesses that cleaning repeats: of its band, of the staging area, of the map.
     cached_starts: [Option<(Pba, AccessStart)>; 3],
@@ -71,7 +71,7 @@ impl Media {
             disk,
             flash,
             head,
-            ledger: Ledger::default(),
+            counters: DriveCounters::default(),
             trace: None,
             cached_starts: [None; 3],
             next: None,
@@ -172,7 +172,7 @@ impl Media {
             }
             Medium::Flash => at + self.flash.map_or(Nanos(0), |flash| flash.time(direction, extent.len)),
         };
-        self.ledger.access(purpose, direction, medium, extent.len, end - at);
+        self.counters.access(purpose, direction, medium, extent.len, end - at);
         end
     }
 
@@ -212,7 +212,7 @@ impl Media {
     }
 
     /// Reads from the platters for nobody's command, up to the end of the disk; returns the end. It moves the head and
-    /// is in no account: the ledger is of the drive's work for its host.
+    /// is in no account: the counters are of the drive's work for its host.
     pub(crate) fn read_aside(&mut self, from: Pba, size: Sectors, at: Time) -> Time {
         let left = self.platter_sectors().get() - from.get();
         let extent = PbaExtent::new(from, Sectors(size.get().min(left)));

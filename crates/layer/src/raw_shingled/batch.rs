@@ -285,7 +285,7 @@ mod tests {
 
     use super::*;
     use crate::capabilities::overwriting::{Overwriting, ReadData, ReadMode, SectorState};
-    use crate::swd::SwdSpec;
+    use crate::raw_shingled::SwdSpec;
 
     /// Recording zones of unlike sizes, 20,000 sectors and some.
     fn disk(width_tracks: u32, skew: u64) -> Swd {

@@ -1,7 +1,7 @@
-//! The ledger: counts media accesses by purpose.
+//! Counters of a drive: media accesses by purpose, and what its host asked for.
 //!
 //! Invariant: host sectors are counted when their command completes, media sectors when their access ends,
-//! and nothing else is counted, so the sums of the ledger are those of the executed plans.
+//! and nothing else is counted, so the sums are those of the executed plans.
 
 use skylight_command::Op;
 use skylight_disk::{Direction, Nanos, Sectors};
@@ -20,7 +20,7 @@ pub struct Account {
 
 /// Counters of a drive since power-on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ledger {
+pub struct DriveCounters {
     /// By purpose, direction and medium.
     accounts: [[[Account; 2]; 2]; Purpose::ALL.len()],
     /// Host sectors read and written.
@@ -29,7 +29,7 @@ pub struct Ledger {
     host_commands: [u64; Op::COUNT],
 }
 
-impl Ledger {
+impl DriveCounters {
     #[inline]
     pub(crate) fn access(
         &mut self,
