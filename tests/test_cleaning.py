@@ -131,6 +131,11 @@ class TestShortPauses:
     def test_looks_that_contradict_each_other_say_nothing(self) -> None:
         assert ShortPauses(8, 13.0, 8.0, [(5.0, True), (6.0, False), (7.0, True)]).start_s is None
 
+    def test_each_does_no_less_than_the_single_pause_did(self) -> None:
+        """As of a drive whose band takes 6.5 s, most of it in one unit that a read waits for."""
+        low_s, high_s = ShortPauses(40, 3.2, 6.5, [(0.308, False), (0.319, True)]).start_s or (0.0, 0.0)
+        assert (low_s, high_s) == (pytest.approx(0.228), 0.319)
+
 
 def test_a_set_associative_drive_gives_its_cache_bands(tmp_path: Path) -> None:
     evidence, known, _ = measured("emulated-smr-1", tmp_path)
