@@ -56,6 +56,9 @@ STOPPED = 3
 PUSH_WRITES, MOST_PUSHES = FILL_DECOYS // 2, 64
 """Writes at a time, so few that the large decoys behind the bands are not all cleaned too, and how often: a
 quarter more than the cache holds."""
+FULL_BANDS = 2.0
+"""Bands that each large decoy waits for at least where the cache was full before. Chosen: what waits for none
+takes less than one, and a place that holds a single block costs a band."""
 LONGEST_PUSH_S = 7_200.0
 """Chosen: a quarter of what a test may take, for a band is looked for twice or more."""
 MISREAD = 0.06  # share of cached blocks that may look native
@@ -280,6 +283,7 @@ class Filler:
             taken |= (where >= low) & (where < high)
         self._where = where[~taken]
         self._usual_ns = 0.0
+        self._is_full = False
         self._next = FILL_DECOYS
 
     def decoys(self) -> None:
@@ -288,9 +292,13 @@ class Filler:
             f"{self._name}-large-decoys", IoBatch.writes(self._where[:FILL_DECOYS], self._size)
         )
         self._usual_ns = float(np.median(log.latency_ns))
+        band_ns = self._steps.known.part("cleaning_band_ns", "one_block")
+        self._is_full = band_ns is not None and self._usual_ns >= FULL_BANDS * band_ns
 
     def fill(self) -> bool:
-        """Whether it stalled."""
+        """Whether it stalled; it does already where the large decoys waited for older data to be cleaned."""
+        if self._is_full:
+            return True
         until = Stop(int(SLOW * self._usual_ns), STOPPED, STOPPED)
         io = IoBatch.writes(self._where[self._next :], self._size)
         log = self._steps.run(f"{self._name}-fill", io, until=until)
