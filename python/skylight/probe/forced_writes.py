@@ -42,8 +42,8 @@ PAIRS, LARGE_PAIRS = 32, 24
 LARGE_BYTES = 2 << 20
 """A quarter of the smallest volatile cache: a plain one finds room. Flash of 3.5 GB/s takes 0.6 ms for it."""
 MOST_IOS = 6 * (PAIRS + LARGE_PAIRS)
-MOST_BYTES = 2 * LARGE_PAIRS * LARGE_BYTES + 2 * PAIRS * LEAST_BLOCK
-"""What it takes at most to find out, but for reads."""
+MOST_BYTES = 2 * LARGE_PAIRS * LARGE_BYTES
+"""What it takes at most to find out; of bytes written, but for the blocks of small pairs."""
 FLASH_TURNS = WROTE_OUT_TURNS
 """Of a revolution that writes with FUA take longer where the persistent cache is flash."""
 

@@ -205,7 +205,7 @@ class DriveType(ProcedureTest[Observed]):
         block = max(IO_BYTES, facts.block_bytes)
         written = (single + settled * cleaning_cost.UNIT_BLOCKS) * block
         written += min(sustained * LARGE_BYTES, facts.size_bytes)
-        written += (PAIRS + MORE_PAIRS) * block + forced_writes.MOST_BYTES
+        written += (PAIRS + MORE_PAIRS + 2 * forced_writes.PAIRS) * block + forced_writes.MOST_BYTES
         flushes = TIMES * (2 * FLUSHES + narrow + PLACES * VISITS) + 2 + places
         ios = reads + single + sustained + settled + flushes + TIMES * 3 * (PAIRS + MORE_PAIRS)
         ios += 2 * (PAIRS + MORE_PAIRS) + forced_writes.MOST_IOS
