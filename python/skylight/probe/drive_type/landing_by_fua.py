@@ -7,7 +7,7 @@ signs leave it open.
 
 Invariant: what other signs show stands; writes in place are not looked for here, reading back shows these.
 
-Source: docs/tests/drive-type.md, "Behind a cache that ignores FLUSH".
+Source: docs/tests/drive-type.md, "How it decides".
 """
 
 from __future__ import annotations
