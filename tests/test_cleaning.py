@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -130,6 +131,12 @@ class TestShortPauses:
 
     def test_looks_that_contradict_each_other_say_nothing(self) -> None:
         assert ShortPauses(8, 13.0, 8.0, [(5.0, True), (6.0, False), (7.0, True)]).start_s is None
+
+    def test_each_does_no_less_than_the_single_pause_did(self) -> None:
+        """As of a drive whose band takes 6.5 s, most of it in one unit that a read waits for."""
+        low_s, high_s = ShortPauses(40, 3.2, 6.5, [(0.308, False), (0.319, True)]).start_s or (0.0, 0.0)
+        assert low_s == pytest.approx(0.228)
+        assert high_s == 0.319
 
 
 def test_a_set_associative_drive_gives_its_cache_bands(tmp_path: Path) -> None:
@@ -325,6 +332,38 @@ class TestFreeBands:
 
     def test_a_zone_that_ends_amid_the_marks_does_not_tell(self) -> None:
         assert waits((1, 1.0, 4, 0), (40, 1.2, 4, 20), (40, 0.6, 4, 20)).place() is None
+
+    @pytest.mark.parametrize("waited_s", [0.4, 3.0, 12.0])
+    def test_writes_that_other_clients_delay_wait_for_no_band(self, waited_s: float) -> None:
+        """They take 90 ms longer; of two bands in a row one alone is half as long."""
+        least_ns = free_bands.told_from(waited_s * 1e9)
+        assert least_ns < waited_s / 2 * 1e9
+        assert (least_ns > 90e6) is (waited_s > 0.9)
+
+    @pytest.mark.parametrize("delayed", [0.0, 0.2])
+    def test_marks_at_home_are_looked_at_until_they_show_it(self, delayed: float) -> None:
+        """The last stays in the cache, and a fifth of the looks take half a revolution more than they do."""
+        turn_ns = 11_000_000
+        layout, rng = free_bands.Layout(0, 64 << 20, 1 << 30), np.random.default_rng(3)
+
+        def run(name: str, io: IoBatch, **_: object) -> IoLog:
+            del name
+            took = np.full(len(io), turn_ns, np.uint64)
+            took[-1] = 2 * turn_ns
+            took[rng.random(len(io)) < delayed] += np.uint64(turn_ns * 3 // 4)
+            done = np.cumsum(took)
+            return IoLog.of(io, done - took, done)
+
+        ground = Ground(
+            cast(Any, SimpleNamespace(run=run, block_bytes=4096)),
+            flash=False,
+            flushed=False,
+            rotation_ns=turn_ns,
+        )
+        first = ground.home(run("", ground.looks(layout.marks)))
+        assert bool(first[:5].all()) is (delayed == 0.0)
+        home = free_bands._marks_home(ground, "look", first, layout)
+        assert home.tolist() == [True] * 5 + [False]
 
     def test_nothing_lies_in_two_bands_or_beyond_the_drive(self) -> None:
         """At all places and attempts, with and without an idea of a band."""

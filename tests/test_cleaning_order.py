@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
-from skylight.evidence import Evidence, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import Finding, Known
+from skylight.probe.cleaning.trials import Ground
 from skylight.probe.cleaning_order import CleaningOrder, _judge, in_two_queues, strays
-from skylight.probe.cleaning_order.measure import DOWN, MARKS, UP, CacheBands, Parade, marks
+from skylight.probe.cleaning_order.measure import DOWN, MARKS, UP, CacheBands, Parade, _home, marks
 from skylight.probe.session import Session
 from skylight.recording import Recording
 
@@ -48,6 +51,27 @@ def test_the_order_of_emulated_drives(drive: str, tmp_path: Path) -> None:
     (finding,) = test.infer(evidence, known)
     assert (finding.value, finding.confidence > 0.99) == (order, True)
     assert [figure.name for figure in test.draw(evidence, [finding])] == ["cleaning-order", "cleaning-test5"]
+
+
+@pytest.mark.parametrize("flash", [False, True])
+def test_a_delayed_look_leaves_no_mark_out_of_line(flash: bool) -> None:
+    """The first ten of twenty are home; others delay a fifth of the looks, by more than half a revolution."""
+    turn_ns, rng, first = 10_000_000, np.random.default_rng(5), marks(1 << 40, UP, None)
+    near_ns, away_ns = (turn_ns, turn_ns // 10) if flash else (turn_ns, 2 * turn_ns)
+
+    def run(name: str, io: IoBatch, **_: object) -> IoLog:
+        del name
+        took = np.repeat(np.where(np.arange(len(io) // 2) < 10, near_ns, away_ns), 2).astype(np.uint64)
+        took[rng.random(len(io)) < 0.2] += np.uint64(turn_ns * 3 // 4)
+        done = np.cumsum(took)
+        return IoLog.of(io, done - took, done)
+
+    steps = cast(Any, SimpleNamespace(run=run, block_bytes=4096))
+    ground = Ground(steps, flash=flash, flushed=False, rotation_ns=turn_ns)
+    after = run("", ground.looks(first))
+    at_once = ground.home(after)
+    assert strays(Parade("up-1-look", np.ones(20, bool), at_once)) > 0 or at_once.sum() < 10
+    assert _home(ground, "up-1", first, after).tolist() == [True] * 10 + [False] * 10
 
 
 def test_strays_are_counted_behind_the_first() -> None:

@@ -12,6 +12,7 @@ from skylight import _native
 from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import Finding, Known
+from skylight.probe.drive_type import landing_by_fua
 from skylight.probe.forced_writes import ForcedWrites, obeyed
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, run_suite
@@ -26,9 +27,9 @@ class Target:
     size, block_bytes, can_write = 1 << 34, BLOCK, True
     target = cast(Any, None)
 
-    def __init__(self, medium: str, forced_ns: int) -> None:
-        """With its persistent cache on that medium."""
-        self.forced_ns, self.sent = forced_ns, np.empty(0, np.uint8)
+    def __init__(self, medium: str, forced_ns: int, mib_ns: int = 0) -> None:
+        """With its persistent cache on that medium, which takes so long for each MiB."""
+        self.forced_ns, self.mib_ns, self.sent = forced_ns, mib_ns, np.empty(0, np.uint8)
         self.known = Known([
             Finding("rotation_ns", TURN_NS, "ns", None, 1.0, ""),
             Finding("cache_medium", medium, None, None, 1.0, ""),
@@ -43,25 +44,33 @@ class Target:
         """Each command in its time, with a hundredth of jitter."""
         del name, depth, until
         self.sent = io.op
-        took = CACHED_NS + self.forced_ns * (io.op == int(Op.WRITE_FUA))
+        forced_ns = self.forced_ns + io.size.astype(np.float64) / (1 << 20) * self.mib_ns
+        took = CACHED_NS + forced_ns * (io.op == int(Op.WRITE_FUA))
         took = np.round(took * np.random.default_rng(1).uniform(1.0, 1.01, len(io))).astype(np.uint64)
         done = np.cumsum(took)
         return IoLog.of(io, done - took, done)
 
 
 @pytest.mark.parametrize(
-    ("medium", "forced_ns", "told"),
+    ("medium", "forced_ns", "mib_ns", "told"),
     [
-        ("disk", 30_000_000, True),
-        ("disk", 0, False),
-        ("disk", 2 * CACHED_NS, False),  # the kernel sent two FLUSHes, which did nothing
-        ("disk", 2 * CACHED_NS + TURN_NS // 10, False),
-        ("flash", 3 * CACHED_NS, True),
-        ("flash", 2 * CACHED_NS, False),
+        ("disk", 30_000_000, 0, True),
+        ("disk", 0, 0, False),
+        ("disk", 2 * CACHED_NS, 0, False),  # the kernel sent two FLUSHes, which did nothing
+        ("disk", 2 * CACHED_NS + TURN_NS // 10, 0, False),
+        ("disk", 100_000, 500_000, False),  # a disk waits for an angle, not for its data alone
+        ("flash", 3 * CACHED_NS, 0, True),
+        ("flash", 2 * CACHED_NS, 0, False),
+        ("flash", 100_000, 500_000, True),  # less than a FLUSH takes, and data that has to be written
+        ("flash", 100_000, 0, False),  # a slower command, whatever its data
+        ("flash", 0, 0, False),
+        ("flash", CACHED_NS, 500_000, False),  # as long as a FLUSH behind it, which the kernel may have sent
     ],
 )
-def test_fua_is_obeyed_where_writes_wait_that_did_not(medium: str, forced_ns: int, told: bool) -> None:
-    assert obeyed(cast(Any, Target(medium, forced_ns))) is told
+def test_fua_is_obeyed_where_writes_wait_that_did_not(
+    medium: str, forced_ns: int, mib_ns: int, told: bool
+) -> None:
+    assert obeyed(cast(Any, Target(medium, forced_ns, mib_ns))) is told
 
 
 def test_no_one_sees_that_writes_are_forced() -> None:
@@ -109,3 +118,19 @@ def test_the_sizes_of_a_journal_are_found_although_flush_is_ignored(tmp_path: Pa
     result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("cache_size",)))
     found = {finding.name: finding.value for finding in result.findings}
     assert found["cache_fill_bytes"] == pytest.approx(624_476_160, rel=0.03)
+
+
+@pytest.mark.parametrize("said", ["ignores-flush", "off"])
+def test_flash_shows_by_fua_where_flush_and_stalls_do_not(said: str, tmp_path: Path) -> None:
+    """99406 keeps its data in flash behind a volatile cache that ignores FLUSH, with a stall of seconds in
+    thousands of writes; the control is the same drive without that cache, which needs no FUA."""
+    seed = 99406
+    given, text = conditions_text(DRAWN, seed) or "", _native.random_profile(seed, None)
+    given = given.replace('volatile_cache = "ignores-flush"', f'volatile_cache = "{said}"')
+    drive = _native.SimDrive(text, "drive.toml", seed, given)
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    found = {finding.name: finding.value for finding in result.findings}
+    assert found == {"drive_type": "smr", "cache_medium": "flash"}
+    names = {step.name for evidence in result.evidence for step in evidence.steps}
+    assert (landing_by_fua.NAME in names) is (said == "ignores-flush")

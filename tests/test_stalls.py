@@ -3,7 +3,21 @@
 import numpy as np
 import pytest
 
-from skylight.infer.stalls import rare_period
+from skylight.infer.stalls import periodic, rare_period
+
+
+class TestRuns:
+    """Stalls of a row that follow each other at once."""
+
+    @pytest.mark.parametrize("run", [1, 2, 3])
+    def test_those_between_the_stalls_are_no_part_of_a_run(self, run: int) -> None:
+        """Other clients delay a tenth of the writes, for half as long as a stall."""
+        rng = np.random.default_rng(run)
+        latency_ns = np.where(rng.random(2300) < 0.1, 45_000_000, 800_000)
+        for number in range(run):
+            latency_ns[17 + number :: 23] = 90_000_000
+        found = periodic(latency_ns)
+        assert found is not None and (found.period, found.run) == (23, run)
 
 
 class TestPeriod:

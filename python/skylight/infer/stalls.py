@@ -167,6 +167,16 @@ def _row(latency_ns: I64, slow: I64, fewest: int, shortest: int, *, whole: bool)
     return None if best is None else _settled(latency_ns, best[2], -best[1])
 
 
+def _runs(slow: Bools) -> I64:
+    """How many slow ones follow each other at once where each of these stands; 0 for one that is not slow.
+
+    >>> _runs(np.array([1, 0, 1, 1, 0, 0, 1, 1, 1], bool)).tolist()
+    [1, 0, 2, 2, 0, 0, 3, 3, 3]
+    """
+    number = np.cumsum(np.diff(slow, prepend=False) & slow)
+    return np.asarray(np.bincount(number, slow).astype(np.int64)[number] * slow, np.int64)
+
+
 def _settled(latency_ns: I64, first: int, period: int) -> Stalls:
     row = np.arange(first, len(latency_ns), period)
     stall = float(np.median(latency_ns[row]))
@@ -174,8 +184,7 @@ def _settled(latency_ns: I64, first: int, period: int) -> Stalls:
     rest[row] = False
     usual = float(np.median(latency_ns[rest]))
     slow = latency_ns >= max(ALIKE * stall, SLOW * usual)
-    between = slow[first : first + (len(row) - 1) * period]
-    run = max(round(float(np.count_nonzero(between)) / (len(row) - 1)), 1)
+    run = int(np.median(_runs(slow)[row]))
     before = first
     while before > 0 and first - before < run and slow[before - 1]:
         before -= 1

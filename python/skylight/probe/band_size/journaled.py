@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skylight.evidence import F64, I64, IoBatch, Stop
+from skylight.findings import Known
 from skylight.infer.stalls import SLOW
 from skylight.probe.band_size import cleaned_or_cached
 from skylight.probe.band_size.cache_parts import DEPTH, spread
@@ -55,6 +56,11 @@ STOPPED = 3
 PUSH_WRITES, MOST_PUSHES = FILL_DECOYS // 2, 64
 """Writes at a time, so few that the large decoys behind the bands are not all cleaned too, and how often: a
 quarter more than the cache holds."""
+FULL_BANDS = 2.0
+"""Bands that each large decoy waits for at least where the cache was full before. Chosen: what waits for none
+takes less than one, and a place that holds a single block costs a band."""
+LONGEST_PUSH_S = 7_200.0
+"""Chosen: a quarter of what a test may take, for a band is looked for twice or more."""
 MISREAD = 0.06  # share of cached blocks that may look native
 
 
@@ -153,7 +159,7 @@ class Round:
         """The weight of each point of each region; None if cleaning could not be made to run."""
         steps, name = self._steps, self._name
         lazy = steps.known.word("cleaning_type") == "lazy"
-        state = steps.reset(f"{name}-erase", slow=not lazy)
+        state = steps.reset(f"{name}-erase", slow=not lazy or outlasts_test(steps.known))
         if state < State.CLEAN and not lazy:
             return None
         one, again = self._read("fresh"), self._read("fresh-again")
@@ -227,6 +233,17 @@ def times_ns(steps: Steps) -> tuple[float | None, float]:
     return known.number("cleaning_start_ns"), known.part("cleaning_band_ns", "one_block") or USUAL_BAND_NS
 
 
+def outlasts_test(known: Known) -> bool:
+    """Whether a lazy drive whose cache earlier tests filled with blocks all over may have to clean for longer
+    than a test has before it turns to what the test writes: each place of the cache may hold a block of
+    another band. Then the cache is emptied first, whatever that takes."""
+    fill, quantum = known.number("cache_fill_bytes"), known.number("journal_quantum_bytes")
+    band_ns = known.part("cleaning_band_ns", "one_block")
+    if fill is None or quantum is None or band_ns is None:
+        return False
+    return fill / quantum * band_ns / 1e9 > LONGEST_PUSH_S
+
+
 def left_alone(steps: Steps, name: str, bands: int, cleaned: Callable[[], bool]) -> bool:
     """Pauses until so many bands were cleaned: as long as the drive is known to need, then longer. Where the
     time for a band is not known it grows too: a band of which the cleaning is interrupted begins anew."""
@@ -266,6 +283,7 @@ class Filler:
             taken |= (where >= low) & (where < high)
         self._where = where[~taken]
         self._usual_ns = 0.0
+        self._is_full = False
         self._next = FILL_DECOYS
 
     def decoys(self) -> None:
@@ -274,9 +292,13 @@ class Filler:
             f"{self._name}-large-decoys", IoBatch.writes(self._where[:FILL_DECOYS], self._size)
         )
         self._usual_ns = float(np.median(log.latency_ns))
+        band_ns = self._steps.known.part("cleaning_band_ns", "one_block")
+        self._is_full = band_ns is not None and self._usual_ns >= FULL_BANDS * band_ns
 
     def fill(self) -> bool:
-        """Whether it stalled."""
+        """Whether it stalled; it does already where the large decoys waited for older data to be cleaned."""
+        if self._is_full:
+            return True
         until = Stop(int(SLOW * self._usual_ns), STOPPED, STOPPED)
         io = IoBatch.writes(self._where[self._next :], self._size)
         log = self._steps.run(f"{self._name}-fill", io, until=until)

@@ -31,7 +31,16 @@ from skylight.evidence import IoBatch, IoLog, Stop
 from skylight.probe.cleaning import band_time, half_band
 from skylight.probe.cleaning.half_band import Bools, Stretch
 from skylight.probe.cleaning.journal import front
-from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, joined
+from skylight.probe.cleaning.trials import (
+    GIB,
+    INSIDE,
+    KIB,
+    MIB,
+    MORE_LOOKS,
+    Ground,
+    joined,
+    look_again,
+)
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.journal.write_through import WriteThrough
 
@@ -44,6 +53,9 @@ BAND_SLACK, STRETCH_BANDS = 1.1, 9
 FILL, MOST_FILLED = 960 * KIB, 60 * GIB  # each in a MiB of its own, off its start
 FIRST_PIECE, ROW, ROW_NS = 32, 3, 30_000_000
 MORE_PART, LEAST_MORE_NS, MOST_MORE_NS = 0.3, 15e6, 50e6  # of what those in a row waited, beyond others
+ONE_OF = 0.1
+"""Of what those in a row waited, what one band takes at least, chosen: they wait for two, or for a few more
+of older data. Other clients and outliers delay writes by more than `MOST_MORE_NS`, but hardly by seconds."""
 LATER_STALLS, LARGEST_STOPS = 9, 120
 LEAST_RUN = 3 * MIB  # written between a stall and the next where a log was given back
 LOOKED_AHEAD = 400
@@ -133,12 +145,30 @@ def _place(ground: Ground, name: str, place: int, layout: Layout) -> Watched:
             done += len(rest)
             waits = done < len(writes)
             waited = float(np.median(rest.latency_ns[-ROW:])) - plain_ns if waits else 0.0
-            more_ns = int(np.clip(MORE_PART * waited, LEAST_MORE_NS, MOST_MORE_NS))
+            more_ns = told_from(waited)
         step = f"{name}-stall-{part}"
         left, stop = writes.part(done, len(writes)), Stop(plain_ns + more_ns)
         if waits and _watch(ground, step, layout, left, stop, plain_ns, seen):
             break
     return seen
+
+
+def told_from(waited_ns: float) -> int:
+    """By how much longer than others writes take that wait for a band, where those in a row waited so long.
+
+    >>> told_from(20e6), told_from(100e6), told_from(1e9), told_from(10e9)
+    (15000000, 30000000, 100000000, 1000000000)
+    """
+    return int(np.clip(MORE_PART * waited_ns, LEAST_MORE_NS, max(MOST_MORE_NS, ONE_OF * waited_ns)))
+
+
+def _marks_home(ground: Ground, name: str, marks: Bools, layout: Layout) -> Bools:
+    """Which of the marks are home, looked at again if others may have delayed some looks."""
+
+    def again() -> Bools:
+        return ground.home(ground.steps.run(f"{name}-again", ground.looks(layout.marks)))
+
+    return look_again(marks, 0 if ground.flash else MORE_LOOKS, again, flash=ground.flash)
 
 
 def _watch(
@@ -158,7 +188,9 @@ def _watch(
             return False
         here = ahead[ahead < log.offset[-1]][:LOOKED_AHEAD]  # what is not written yet lies at home
         looked = steps.run(f"{step}-look", ground.looks(np.concatenate([layout.marks, here])))
-        seen.add(log, ground.home(looked), plain_ns)
+        home = ground.home(looked)
+        home[:MARKS] = _marks_home(ground, f"{step}-look", home[:MARKS], layout)
+        seen.add(log, home, plain_ns)
     return True
 
 

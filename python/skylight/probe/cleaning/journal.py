@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import U64, IoLog, Op, Stop
+from skylight.evidence import U64, Bools, IoLog, Op, Stop
 from skylight.probe.cleaning import band_time, half_band
 from skylight.probe.cleaning.band_time import CLUSTERS, longest_band
 from skylight.probe.cleaning.half_band import Stretch
-from skylight.probe.cleaning.trials import GIB, KIB, MIB, Ground, writes_ns
+from skylight.probe.cleaning.trials import GIB, KIB, MIB, MORE_LOOKS, Ground, look_again, writes_ns
 from skylight.probe.known_state import State
 
 EACH, TOLD_EACH = 12, 4
@@ -112,15 +112,22 @@ def measure(ground: Ground, quantum: int, seen: Seen) -> None:
     steps = ground.steps
     if steps.reset(f"{ONE}-erase") is State.UNKNOWN:
         return  # what earlier tests wrote is older
-    marks_log = steps.run(f"{ONE}-marks", ground.marks(marks(steps.size)))
+    # Copies would give back as many places with a band, and not each write would wait.
+    lone, at = ground.lone, marks(steps.size)
+    marks_log = steps.run(f"{ONE}-marks", lone.marks(at))
     large = max(ground.block, min(LARGEST_FILL_WRITE, FILL_QUANTA * quantum) // ground.block * ground.block)
     filler = Filler(steps.size, large)
     if not _fill(ground, filler):
         return
     filled = filler.used
     stalls = steps.run(f"{ONE}-stalls", ground.writes(filler.next(TOLD_EACH * CLUSTERS)))
-    looked = steps.run(f"{ONE}-look", ground.looks(marks(steps.size)))
-    seen.one = _one(marks_log, stalls, ground.home(looked))
+    home = lone.home(steps.run(f"{ONE}-look", lone.looks(at)))
+
+    def again() -> Bools:
+        return lone.home(steps.run(f"{ONE}-look-again", lone.looks(at)))
+
+    home = look_again(home, MORE_LOOKS if ground.noisy else 0, again, flash=ground.flash)
+    seen.one = _one(marks_log, stalls, home)
     if seen.one is not None:
         one_s = seen.one.band_ns / 1e9
         _halves(ground, one_s, quantum // ground.block * ground.block, (large, filled), seen)

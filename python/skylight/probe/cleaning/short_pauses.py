@@ -59,7 +59,9 @@ class ShortPauses:
         low_s, high_s = self.bracket_s
         if not low_s < high_s <= SHORTER * self.single_s:
             return None
-        return max(low_s - self.band_s / self.count, 0.0), high_s
+        # A read behind a pause lets the unit of work in progress end. So it is behind the single pause, which
+        # was thus no longer than what it did of the band, and behind each of many: these did no less.
+        return max(low_s - min(self.band_s, self.single_s) / self.count, 0.0), high_s
 
     @property
     def agree(self) -> float:

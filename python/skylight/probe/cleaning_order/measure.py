@@ -19,7 +19,17 @@ from numpy.typing import NDArray
 
 from skylight.evidence import I64, U64, IoLog, JsonScalar
 from skylight.infer import cached_or_native
-from skylight.probe.cleaning.trials import GIB, INSIDE, KIB, MIB, Ground, clear, joined
+from skylight.probe.cleaning.trials import (
+    GIB,
+    INSIDE,
+    KIB,
+    MIB,
+    MORE_LOOKS,
+    Ground,
+    clear,
+    joined,
+    look_again,
+)
 
 MARKS, MORE_BLOCKS, BLOCK_STEP = 20, 5, 16 * KIB
 LEAST_CLEANED = 5
@@ -134,7 +144,7 @@ def parade(
         ground.steps.pause(f"{name}-pause", idle_s + work_s)
         params: dict[str, JsonScalar] = {"pause_s": idle_s + work_s, "direction": direction}
         after = ground.steps.run(f"{name}-look", ground.looks(first), params=params)
-        found = _parade(f"{name}-look", log, after, ground)
+        found = _parade(f"{name}-look", log, _home(ground, name, first, after), ground)
         seen.last[direction] = found
         if found.tells:
             return
@@ -161,7 +171,7 @@ def few_marks(ground: Ground, idle_s: float, band_s: float, bands: CacheBands, s
         steps.pause(f"{name}-pause", pause_s)
         params: dict[str, JsonScalar] = {"pause_s": pause_s, "direction": FEW, "marks": len(first)}
         after = steps.run(f"{name}-look", ground.looks(first[order]), params=params)
-        found = _parade(f"{name}-look", log, after, ground, few=True)
+        found = _parade(f"{name}-look", log, _home(ground, name, first[order], after), ground, few=True)
         if found.tells:
             seen.few.append(found)
             chance /= comb(len(first), int(np.count_nonzero(found.order)))
@@ -190,8 +200,19 @@ def _clear(ground: Ground, name: str, idle_s: float, work_s: float) -> None:
     clear(ground, name, 2 * idle_s + 4 * work_s)
 
 
-def _parade(name: str, before: IoLog, after: IoLog, ground: Ground, *, few: bool = False) -> Parade:
-    return Parade(name, ~ground.home(_last(before, len(after))), ground.home(after), few)
+def _home(ground: Ground, name: str, first: U64, after: IoLog) -> Bools:
+    """Which marks are home, from a look at them and more where others may have delayed some: one misread
+    mark is out of line."""
+
+    def again() -> Bools:
+        return ground.home(ground.steps.run(f"{name}-look-again", ground.looks(first)))
+
+    return look_again(ground.home(after), MORE_LOOKS, again, flash=ground.flash)
+
+
+def _parade(name: str, before: IoLog, home: Bools, ground: Ground, *, few: bool = False) -> Parade:
+    looks = 2 * len(home) * ground.copies
+    return Parade(name, ~ground.home(_last(before, looks)), home, few)
 
 
 def _last(log: IoLog, count: int) -> IoLog:

@@ -42,12 +42,20 @@ from skylight.findings import Finding, Known
 from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
-from skylight.probe import Cost, Figure
-from skylight.probe.drive_type import cleaning_cost, full_cache, quick_readback, readback, scattered_writes
+from skylight.probe import Cost, Figure, forced_writes
+from skylight.probe.drive_type import (
+    cleaning_cost,
+    full_cache,
+    landing_by_fua,
+    quick_readback,
+    readback,
+    scattered_writes,
+)
 from skylight.probe.drive_type.cleaning_test_clue import bands_seen
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
-from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation, slow_flush
+from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation
+from skylight.probe.drive_type.landing_by_fua import landed
 from skylight.probe.drive_type.plan import (
     CROWDED,
     DECISIVE,
@@ -76,8 +84,10 @@ from skylight.probe.drive_type.writes import (
     Sustained,
     Writes,
     cleaned_early,
+    slow_flush,
     took_too_long,
 )
+from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.known_state import State
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 
@@ -195,8 +205,10 @@ class DriveType(ProcedureTest[Observed]):
         block = max(IO_BYTES, facts.block_bytes)
         written = (single + settled * cleaning_cost.UNIT_BLOCKS) * block
         written += min(sustained * LARGE_BYTES, facts.size_bytes)
+        written += (PAIRS + MORE_PAIRS + 2 * forced_writes.PAIRS) * block + forced_writes.MOST_BYTES
         flushes = TIMES * (2 * FLUSHES + narrow + PLACES * VISITS) + 2 + places
         ios = reads + single + sustained + settled + flushes + TIMES * 3 * (PAIRS + MORE_PAIRS)
+        ios += 2 * (PAIRS + MORE_PAIRS) + forced_writes.MOST_IOS
         return Cost(ios, MOST_S, written, LIKELY_S, UNSHINGLED_S)
 
     def cost_of_reads(self, facts: TargetFacts) -> Cost:
@@ -230,6 +242,7 @@ class DriveType(ProcedureTest[Observed]):
                 self._writes(plan, seen, flushed=flushed)
                 if not plan.quick:
                     self._empty(plan, seen, flushed=flushed)
+                    self._force(plan, seen)
                     self._explain(plan, seen, flushed=flushed)
 
     def _writes(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
@@ -301,6 +314,15 @@ class DriveType(ProcedureTest[Observed]):
             seen.write_anew()
             self._writes(plan, seen, flushed=flushed)
 
+    def _force(self, plan: Plan, seen: Observed) -> None:
+        """Writes with FUA where what plain ones show is a volatile cache alone."""
+        turning = rotation(seen)
+        if turning is None or not landing_by_fua.is_open(seen, plan.steps.target.kind):
+            return
+        forced = landing_by_fua.forced(plan, turning.period_ns)
+        if forced is not None:
+            seen.forced = self._mix(forced, turning, flushed=False, name=landing_by_fua.NAME)
+
     def _doubt(self, plan: Plan, seen: Observed, wide: Writes) -> None:
         """More writes than a volatile cache holds, and blocks written before and after them, read back."""
         turning = rotation(seen)
@@ -345,9 +367,10 @@ class DriveType(ProcedureTest[Observed]):
 
     def _explain(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         """What still separates models once it is known where writes land at the start."""
-        where, turning = land(seen, plan.steps.target.kind), rotation(seen)
+        where, turning = landed(seen, plan.steps.target.kind), rotation(seen)
         if turning is None:
             return
+        by_fua = seen.forced is not None and land(seen, plan.steps.target.kind).where == "unknown"
         if where.where == "home" and seen.read_back is None:
             flushed = flushed or bool(seen.flushed_narrow)
             log = self._write(plan, "writes-elsewhere", plan.elsewhere(), plan.reach, flushed=flushed)
@@ -363,9 +386,11 @@ class DriveType(ProcedureTest[Observed]):
                 seen.rewrites = scattered_writes.rewrites(plan, flushed=flushed)
         logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
         # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
-        kept = logged if seen.read_back is None else seen.read_back.where == "flash"
+        in_flash = seen.read_back is not None and seen.read_back.where == "flash"
+        kept = in_flash or (logged and (by_fua or seen.read_back is None))
         if kept and not seen.stalled:
-            seen.settled = cleaning_cost.settle(plan, turning.period_ns)
+            sent = replace(plan, steps=ForcedWrites(plan.steps)) if by_fua else plan
+            seen.settled = cleaning_cost.settle(sent, turning.period_ns)
 
     @staticmethod
     def _flush(plan: Plan, region: int) -> I64:
@@ -408,11 +433,13 @@ class DriveType(ProcedureTest[Observed]):
         return IoLog.joined([log, since])
 
     @classmethod
-    def _mix(cls, plan: Plan, turning: Coherence, *, flushed: bool, share: float) -> Mixed:
+    def _mix(
+        cls, plan: Plan, turning: Coherence, *, flushed: bool, share: float = 1.0, name: str = ""
+    ) -> Mixed:
         """Writes with a random read before each; they end where they wait for bands to be cleaned, if that
         takes too long."""
         params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
-        name = "writes-after-reads-flushed" if flushed else "writes-after-reads"
+        name = name or ("writes-after-reads-flushed" if flushed else "writes-after-reads")
         io = plan.pairs("writes-after-reads", PAIRS, flushed=flushed)
         log = cls._until_crowded(plan, name, io, params, share)
         mixed = mixed_of(name, log, turning, flushed=flushed)

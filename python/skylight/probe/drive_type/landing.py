@@ -25,7 +25,6 @@ from skylight.infer.robust import (
     centre,
     confidence_that,
     folded_spread,
-    tick_of,
     uneven_spread,
     within_tick,
 )
@@ -44,6 +43,7 @@ from skylight.probe.drive_type.writes import (
     Writes,
     cleaned_early,
     is_fixed,
+    slow_flush,
     waiting,
 )
 from skylight.units import format_duration, format_size
@@ -53,8 +53,6 @@ SLOW_FIXED_NS = 3_500_000
 LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
 UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the revolution
 PERIOD_TOLERANCE = SAME_PERIOD
-# Less than 16 writes to a log or to flash take; that noise favours seven of eight pairs has a chance of 4 %.
-LEAST_FLUSH_WORK_NS = 250_000
 NOT_HOME_MISTAKEN = 0.03  # that blocks at their places share no angle although others of the drive do: chosen
 LYING = 0.1  # that a cache is on which is said to be off, and ignores FLUSH: chosen, as some bridges do both
 LATE_ALONE = 0.8
@@ -66,7 +64,7 @@ MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads sa
 
 OF_WRITES = (
     "back_ns", "back", "wide", "mixed", "narrow", "flushed_narrow", "flush_ns", "sustained", "read_back",
-    "crowded_ns", "looked", "kept",
+    "crowded_ns", "looked", "kept", "forced",
 )  # fmt: skip
 """What of `Observed` the first writes show, up to where they land."""
 
@@ -106,6 +104,8 @@ class Observed:
     """What looks at such writes showed."""
     kept: Kept | None = None
     """What a quick answer saw of blocks that were read behind more than memory holds."""
+    forced: Mixed | None = None
+    """Writes with FUA, each behind a random read, where they wait for the medium and plain ones do not."""
     emptied: bool = False
     """Whether writes waited so, the cache was then emptied, and everything else here was written after."""
     why_cut: str = ""
@@ -168,15 +168,6 @@ class Landing:
 def reads_fast(first_visits_ns: I64) -> bool:
     """True for reads faster than any rotating disk's."""
     return len(first_visits_ns) > 0 and centre(first_visits_ns) < FAST_READ_NS
-
-
-def slow_flush(flush_ns: I64) -> bool:
-    """True if nearly each FLUSH after fast writes had work to do, unlike the one right after it: they were in
-    a volatile cache."""
-    pairs = len(flush_ns) // 2
-    work_ns = flush_ns[: 2 * pairs : 2] - flush_ns[1 : 2 * pairs : 2]
-    least_ns = LEAST_FLUSH_WORK_NS + tick_of(flush_ns.astype(np.uint64))
-    return pairs > 1 and int(np.count_nonzero(work_ns > least_ns)) >= pairs - 1
 
 
 def _median_below(limit_ns: float) -> Callable[[I64], bool]:

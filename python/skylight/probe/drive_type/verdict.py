@@ -22,9 +22,9 @@ from skylight.probe.drive_type.landing import (
     PERIOD_TOLERANCE,
     Landing,
     Observed,
-    land,
     rotation,
 )
+from skylight.probe.drive_type.landing_by_fua import landed
 from skylight.probe.drive_type.plan import PARTS
 from skylight.probe.drive_type.writes import FAST_READ_NS, Writes
 
@@ -54,7 +54,7 @@ def judge(seen: Observed, kind: str, later: Clue | None = None) -> Verdict:
 
 
 def _judged(seen: Observed, kind: str, later: Clue | None) -> Verdict:
-    found = land(seen, kind)
+    found = landed(seen, kind)
     if found.where == "unknown":
         return Verdict(UNKNOWN, UNKNOWN, 0.0, found.why, found.rows)
     clues = [hypotheses.landing(found.where), *_clues(seen, found)]

@@ -17,7 +17,7 @@ import numpy as np
 from skylight.evidence import I64, IoLog
 from skylight.infer.host_clock import TICK_DEVIATION
 from skylight.infer.phase import Coherence
-from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread
+from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread, tick_of
 from skylight.probe.drive_type.write_after_read import STALL_NS, Mixed
 from skylight.units import format_size
 
@@ -40,6 +40,8 @@ TELLING_NS = FEWEST_SHARE * SLOWEST_WRITE_NS  # a stall that makes so many slowe
 LONGEST_RETRY_NS = 30_000_000_000  # no disk tries longer for one sector: hosts give up at 30 s
 SLOW_SHARE = 0.2
 FEWEST_LAST = 1_024  # sustained writes that are looked at together: longer than bands being cleaned in a row
+# Less than 16 writes to a log or to flash take; that noise favours seven of eight pairs has a chance of 4 %.
+LEAST_FLUSH_WORK_NS = 250_000
 # No rotating disk serves half of its random reads within this: a seek and half a revolution.
 FAST_READ_NS = 3_000_000
 TURN_SHARE = 0.9  # a fixed latency of at least this many revolutions waits for a platter
@@ -164,6 +166,15 @@ class Sustained:
     def stalled_lately(self) -> bool:
         """True if one of the last writes waited so long that few more show whether bands are cleaned."""
         return bool(np.any(self.latency_ns[-FEWEST_SHARE:] >= TELLING_NS))
+
+
+def slow_flush(flush_ns: I64) -> bool:
+    """True if nearly each FLUSH after fast writes had work to do, unlike the one right after it: they were in
+    a volatile cache."""
+    pairs = len(flush_ns) // 2
+    work_ns = flush_ns[: 2 * pairs : 2] - flush_ns[1 : 2 * pairs : 2]
+    least_ns = LEAST_FLUSH_WORK_NS + tick_of(flush_ns.astype(np.uint64))
+    return pairs > 1 and int(np.count_nonzero(work_ns > least_ns)) >= pairs - 1
 
 
 def is_fixed(latency_ns: I64, turning: Coherence | None, tick_ns: int = 0) -> bool:

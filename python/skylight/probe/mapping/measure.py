@@ -25,7 +25,7 @@ from skylight.evidence import F64, I64, IoBatch, IoLog
 from skylight.infer import host_clock
 from skylight.probe.band_size import cache_parts
 from skylight.probe.band_size.cache_parts import OVER_BYTES, OVER_SLOTS, CachePart, Kind, logged, spread
-from skylight.probe.band_size.journaled import Filler, Region, left_alone
+from skylight.probe.band_size.journaled import Filler, Region, left_alone, outlasts_test
 from skylight.probe.band_size.zone_filler import ZoneFiller, is_asked, middle_of_zone
 from skylight.probe.cleaning.findings import START
 from skylight.probe.known_state import State
@@ -214,7 +214,7 @@ def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
     places = None if kind is None else _places(steps, kind, lazy)
     if places is None or len(places.blocks) == 0:
         return None
-    steps.reset("erase", slow=not lazy)
+    steps.reset("erase", slow=not lazy or (kind == "journal" and outlasts_test(steps.known)))
     looks = Looks(steps, places, rotation_ns)
     steps.run("write", IoBatch.writes(places.blocks, BLOCK))
     if not lazy:

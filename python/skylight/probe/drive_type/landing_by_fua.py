@@ -1,0 +1,62 @@
+"""Where writes land that a volatile cache answers which ignores FLUSH, by writes with FUA.
+
+A write with FUA waits for the medium where that is obeyed (`skylight.probe.forced_writes`), so with a random
+read before each it shows what plain writes show without a volatile cache: an advance from one to the next is
+a log on a platter, and a wait for neither the arm nor an angle is flash. Asked only of a drive whose other
+signs leave it open.
+
+Invariant: what other signs show stands; writes in place are not looked for here, reading back shows these.
+
+Source: docs/tests/drive-type.md, "How it decides".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from skylight.probe import forced_writes
+from skylight.probe.drive_type.landing import Landing, Observed, land, rotation
+from skylight.probe.drive_type.plan import Plan
+from skylight.probe.drive_type.writes import slow_flush
+from skylight.probe.forced_writes import ForcedWrites
+from skylight.units import format_duration
+
+NAME = "writes-after-reads-forced"
+NO_MEDIUM = 0.05
+"""That writes with FUA, which take longer than plain ones and wait for no angle, wait for something else than
+flash, such as a slow path to the same memory. Chosen: half of the chance that a cache lies (`LYING`)."""
+
+
+def is_open(seen: Observed, kind: str) -> bool:
+    """Whether plain writes were answered by something that FLUSH does not empty, and nothing tells what is
+    behind it. Zones have to be filled before they are written to out of order, so these are not asked."""
+    if seen.zoned or rotation(seen) is None or not len(seen.flush_ns) or slow_flush(seen.flush_ns):
+        return False
+    return land(seen, kind).where == "unknown"
+
+
+def forced(plan: Plan, rotation_ns: float) -> Plan | None:
+    """The plan with FUA in all writes; None where that is not obeyed."""
+    if not forced_writes.obeyed(plan.steps, rotation_ns):
+        return None
+    return replace(plan, steps=ForcedWrites(plan.steps))
+
+
+def landed(seen: Observed, kind: str) -> Landing:
+    """Where writes to a target of this kind were seen to land, by those with FUA where else it is open."""
+    found, mixed, turning = land(seen, kind), seen.forced, rotation(seen)
+    if found.where != "unknown" or mixed is None or turning is None:
+        return found
+    start = (
+        f"On a disk that follows a rotation of {format_duration(turning.period_ns)} plain writes end in a"
+        " volatile write cache that FLUSH does not empty, and those with FUA take longer:"
+    )
+    rows = ("reads", "flush", forced_writes.FORCED, NAME)
+    if mixed.logged:
+        why = f"{start} they go on where the one before ended, so to a log on the platter."
+        return Landing("log", mixed.logged_confidence, why, rows)
+    if mixed.level:
+        sure = turning.confidence * (1 - turning.p_value) * mixed.level_confidence * (1 - NO_MEDIUM)
+        why = f"{start} they go to a flash cache, since they wait neither for the arm nor for an angle."
+        return Landing("flash", sure, why, rows)
+    return found
