@@ -169,6 +169,13 @@ class TestKept:
         part = replace(whole, control_ns=whole.control_ns[:40])
         assert not part.says and not part.denies
 
+    def test_what_is_missing_is_said_by_bytes_and_time(self, rng: np.random.Generator) -> None:
+        """A host is called slow by what passed, not where a stall had spent the time before."""
+        part = replace(kept(0.05, 9.0, 0.1, rng), between_bytes=128 * MIB, between_ns=16_000_000_000)
+        assert "only 128 MiB did (8 MiB a second by this host)" in part.cut_words
+        none = replace(part, between_bytes=0, between_ns=0).cut_words
+        assert none.startswith("no time was left for the 640 MiB") and "by this host" not in none
+
 
 def in_turns(rng: np.random.Generator, *, at_flush: bool, blur_ms: float) -> IoLog:
     """Writes, each with a FLUSH, of which one waits for the angle of its place and the other takes a random

@@ -117,11 +117,12 @@ class Kept:
     @property
     def cut_words(self) -> str:
         """What passed, for a sentence on a host that had no time for all of it."""
+        must = f"the {format_size(FILLS * FILL_BYTES)} that must pass before what was written is read back"
+        if self.between_bytes == 0:  # spent before; says nothing about the host
+            return f"no time was left for {must}"
         rate = self.between_bytes * 1e9 / max(self.between_ns, 1)
-        return (
-            f"of the {format_size(FILLS * FILL_BYTES)} that must pass before what was written is read back"
-            f" only {format_size(self.between_bytes)} did ({format_size(round(rate))} a second by this host)"
-        )
+        passed = f"{format_size(self.between_bytes)} did ({format_size(round(rate))} a second by this host)"
+        return f"of {must} only {passed}"
 
 
 def look(plan: Plan, turning: Coherence, *, by_reads: bool) -> Kept | None:
