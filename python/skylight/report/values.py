@@ -85,8 +85,8 @@ def unit_of_part(name: str, unit: str | None) -> str | None:
     return None if name in ("count", "at_least") else own
 
 
-def _value(finding: Finding) -> str:
-    """A finding's value as text."""
+def _value(finding: Finding, digits: int) -> str:
+    """A finding's value as text, a duration with so many digits."""
     words = value_words(finding.name, finding.value)
     if words is not None:
         return words
@@ -97,7 +97,7 @@ def _value(finding: Finding) -> str:
         )
     if isinstance(finding.value, str):
         return finding.value
-    return _number(finding.value, finding.unit, _digits(finding))
+    return _number(finding.value, finding.unit, digits)
 
 
 def _interval(finding: Finding) -> str:
@@ -111,12 +111,12 @@ def _interval(finding: Finding) -> str:
     return ends[0] if least == most else f"± {_number((most - least) / 2, finding.unit)}"
 
 
-def finding_row(finding: Finding) -> FindingRow:
-    """A finding as a line of text."""
+def finding_row(finding: Finding, beside: Finding | None = None) -> FindingRow:
+    """A finding as a line of text; its duration with the digits of the finding that it stands beside."""
     return FindingRow(
         finding.name,
         finding_title(finding.name),
-        _value(finding),
+        _value(finding, _digits(beside or finding)),
         _interval(finding),
         finding.confidence,
         finding.known,

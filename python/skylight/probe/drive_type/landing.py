@@ -46,7 +46,7 @@ from skylight.probe.drive_type.writes import (
     is_fixed,
     waiting,
 )
-from skylight.units import format_duration, format_size
+from skylight.units import format_duration, format_rotation, format_size
 
 # One revolution at more than 17,000 rpm: fixed writes above it may be missed revolutions.
 SLOW_FIXED_NS = 3_500_000
@@ -234,7 +234,7 @@ def rotation(seen: Observed) -> Coherence | None:
 
 
 def _turn(turning: Coherence) -> str:
-    return f"a rotation of {_ms(turning.period_ns)} ({turning.rpm:,.0f} rpm)"
+    return f"a rotation of {format_rotation(turning.period_ns)}"
 
 
 def _no_writes(seen: Observed, turning: Coherence) -> Landing:
