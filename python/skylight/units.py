@@ -112,6 +112,8 @@ def format_seconds(duration_s: float) -> str:
         minutes, seconds = divmod(whole, 60)
         return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
     hours, minutes = divmod(round(whole / 60), 60)
+    if hours >= 100:
+        return f"{round(whole / 3600):,} h"
     return f"{hours:,} h {minutes} min" if minutes else f"{hours:,} h"
 
 

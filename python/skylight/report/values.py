@@ -18,6 +18,9 @@ __all__ = ["DASH", "FindingRow", "finding_row", "finding_rows", "unit_of_part"]
 LEAST_DIGITS, MOST_DIGITS = 3, 5
 """Significant digits of a duration; five tell 10.037 from 10.038 ms, and no use is known for more."""
 
+_SINGULARS = {"writes": "write", "entries": "entry", "zones": "zone"}
+"""Of the units that count; those of quantities are abbreviations."""
+
 DASH = "\N{EN DASH}"
 
 
@@ -56,7 +59,8 @@ def _number(value: float, unit: str | None, digits: int = LEAST_DIGITS) -> str:
         return f"{format_rate(value)} a second"
     whole = float(value).is_integer() or abs(value) >= 1000
     text = format_count(round(value)) if whole else f"{value:.4g}"
-    return f"{text} {unit}" if unit else text
+    counted = _SINGULARS.get(unit, unit) if unit and value == 1 else unit
+    return f"{text} {counted}" if counted else text
 
 
 def _part(value: float | bool | str, unit: str | None) -> str:
