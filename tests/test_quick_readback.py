@@ -38,6 +38,7 @@ class Hosted(FakeDrive):
 
     way: float = 0.0  # ms
     busy: float = 0.0  # ms more on average, of those that wait for the host
+    busy_share: float = BUSY_SHARE
     spare: float = 0.0  # ms that the platter had to write out; negative, that it still needs
     passed: int = 0  # bytes of all commands
     copies: dict[int, int] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class Hosted(FakeDrive):
 
     def noise(self, took: float) -> float:
         way = self.way
-        if self.busy and self.rng.random() < BUSY_SHARE:
+        if self.busy and self.rng.random() < self.busy_share:
             way += float(self.rng.exponential(self.busy))
         self.spare += way
         while self.dirty and self.spare > 0:
@@ -93,6 +94,25 @@ def test_flash_is_told_on_a_slow_and_on_a_busy_host(way: float, busy: float, tmp
     finding, result = probed(Hosted(FLASH, way=way, busy=busy), tmp_path)
     assert finding.value == "smr" and BACK in steps(result), finding.why
     assert infer_suite(tmp_path / "r").findings == result.findings
+
+
+CMR_DISK = Traits(kind="cmr")
+
+
+def test_flash_is_told_where_the_host_hides_it_from_every_other_look(tmp_path: Path) -> None:
+    """Nearly every command waits for the host, so writes are neither alike nor in place."""
+    finding, result = probed(Hosted(FLASH, way=0.9, busy=2.0, busy_share=0.95), tmp_path)
+    assert finding.value == "smr" and "flush" not in steps(result), finding.why
+    assert "shows nothing on this host" in finding.why
+    assert infer_suite(tmp_path / "r").findings == result.findings
+
+
+@pytest.mark.parametrize("traits", [CMR_DISK, LYING], ids=["in place", "lying cache"])
+def test_what_is_no_flash_is_not_called_so_on_such_a_host(traits: Traits, tmp_path: Path) -> None:
+    for seed in range(6):
+        drive = Hosted(traits, way=0.9, busy=2.0, busy_share=0.95, seed=seed)
+        finding, _ = probed(drive, tmp_path / str(seed))
+        assert finding.value in ("cmr", UNKNOWN), finding.why
 
 
 def test_a_fast_host_needs_none_of_it(tmp_path: Path) -> None:

@@ -329,6 +329,8 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
             return _kept(seen, wide, turning) or _doubted(seen, wide, turning)
     elif wide.fixed(turning):
         return _shingled(wide, turning)
+    elif (found := _kept(seen, wide, turning)) is not None:
+        return found
     for writes in seen.ladder:
         if writes.quick(turning):
             return _neither(writes, turning, "faster than over a wider region, as from a volatile cache")
@@ -409,12 +411,10 @@ def _kept(seen: Observed, wide: Writes, turning: Coherence) -> Landing | None:
         return home if home.where == "home" else None
     if not kept.says:
         return None
-    why = (
-        f"On a disk that follows {_turn(turning)} random {wide.what} take {_ms(wide.spread.median_ns)} and a"
-        f" FLUSH finds nothing to do. {kept.words}: they are in a flash cache, which waits for no angle."
-    )
+    writes = f"On a disk that follows {_turn(turning)} random {wide.what} take {_ms(wide.spread.median_ns)}"
+    rows = ("reads", wide.name, *(["flush"] if len(seen.flush_ns) else []), *STEPS)
     confidence = turning.confidence * (1 - turning.p_value) * kept.confidence * (1 - LYING * STAYS_DIRTY)
-    return Landing("flash", confidence, why, ("reads", wide.name, "flush", *STEPS))
+    return Landing("flash", confidence, kept.why(writes, flushed=len(seen.flush_ns) > 0), rows)
 
 
 def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack) -> Landing:
