@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from loop_mount import as_device
 from serving import PATIENCE_S, SKYLIGHT, wait_for
+from skylight.probe.drive_type.landing import Observed, land
 from zoned_guest.boot import Said, Step
 from zoned_guest.shared import Guest
 
@@ -70,6 +72,13 @@ def test_a_slow_device_is_not_called_shingled(name: str, engine: str, need_tool:
         )
     assert done.returncode == 0, done.stderr
     assert drive_type(done.stdout) in ("unknown", "not-rotating")
+
+
+def test_a_reason_names_the_reads_that_are_slow() -> None:
+    """A rate that bursts answers most reads at once; their median says nothing of why they are no disk's."""
+    reads_ns = np.array([160_000] * 70 + [40_000_000] * 58)
+    seen = Observed(reads_ns=reads_ns)
+    assert land(seen, "device").why.startswith("Reads take 17.8 ms on average, as slow as a rotating disk's")
 
 
 MEMORY = {"compressed memory": "/dev/zram0", "RAM disk": "/dev/ram0"}

@@ -261,13 +261,13 @@ def _chance_of_speed(latency_ns: I64) -> float:
 
 def _without_rotation(seen: Observed, kind: str) -> Landing:
     """No completions follow a rotation: not a rotating disk if it is also too fast for one."""
-    median_ns = float(np.median(seen.reads_ns))
     if not reads_fast(seen.reads_ns):
         return _unknown(
-            f"Reads take {_ms(median_ns)} (median), as slow as a rotating disk's, but follow no rotation: a"
-            " slow network or virtual disk, several disks, or a busy one; probe the bare, idle drive.",
+            f"Reads take {_ms(centre(seen.reads_ns))} on average, as slow as a rotating disk's, but follow no"
+            " rotation: a slow network or virtual disk, several or a busy disk; probe the bare, idle drive.",
             "reads",
         )
+    median_ns = float(np.median(seen.reads_ns))
     if seen.wide is not None:
         spread = seen.wide.spread
         back_ns = float(np.median(seen.back_ns)) if len(seen.back_ns) else 0.0
