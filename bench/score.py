@@ -13,10 +13,12 @@ none. Prints the outcomes by condition as well, worst first, the calibration tab
 falsehood.
 
 With `--quick`, the quick probe: drive type right on 99 %, wrong on none, and no command sent after a minute
-of device time.
+of device time. Under drawn conditions a minute need not suffice, so no share right is asked of it there: at
+most 0.5 % wrong, drive type wrong on none, and the minute.
 
     bench/blind --seed 7000 --n 300                  random drives of 300 seeds from 7000 on
     bench/blind --seed 7000 --n 60 --conditions drawn
+    bench/blind --seed 7000 --n 60 --conditions drawn --quick
     bench/blind --profiles DIR                       every profile (*.toml) of a folder
     bench/blind --profiles                           the shipped drives
     bench/blind --seeds 1000-1019,1077 --only rotation --kind journaled
@@ -106,15 +108,16 @@ def probe_text(text: str, seed: int, options: SuiteOptions, conditions: str) -> 
     facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
     before = resource.getrusage(resource.RUSAGE_SELF)
     engine = engine_over(drive, facts)
+    began_ns = drive.now_ns  # what the drive was used for before is no part of the probe
     with tempfile.TemporaryDirectory(prefix="skylight-score-") as folder:
         result = run_suite(engine, Path(folder) / "recording", options)
     after = resource.getrusage(resource.RUSAGE_SELF)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     logs = [step.rows for evidence in result.evidence for step in evidence.steps if len(step.rows)]
-    last_sent_ns = max((int(log.submit_ns.max()) for log in logs), default=0)
+    last_sent_ns = max((int(log.submit_ns.max()) for log in logs), default=began_ns)
     not_asked = frozenset(found.name for test in left_out(model_of(engine)) for found in test.findings)
-    now_s = drive.now_ns / 1e9
-    return Probed(result.findings, spent, now_s, last_sent_ns / 1e9, accounts(result), not_asked)
+    took_s, sent_s = (drive.now_ns - began_ns) / 1e9, (last_sent_ns - began_ns) / 1e9
+    return Probed(result.findings, spent, took_s, sent_s, accounts(result), not_asked)
 
 
 def scored(drive: str, *, kind: str | None, options: SuiteOptions, conditions: str | None) -> Scored:
@@ -237,7 +240,7 @@ def show(results: Sequence[Scored], *, quick: bool) -> bool:
     return good and right >= RIGHT and wrong <= WRONG and types["wrong"] == 0 and show_intervals(results)
 
 
-def show_in_conditions(results: Sequence[Scored], *, ideal: bool) -> bool:
+def show_in_conditions(results: Sequence[Scored], *, ideal: bool, quick: bool) -> bool:
     """Prints the outcomes by condition and finding, the calibration and the totals of what counts under
     conditions; returns whether all targets are met."""
     counted = [each for result in results for each in result.counted()]
@@ -245,18 +248,23 @@ def show_in_conditions(results: Sequence[Scored], *, ideal: bool) -> bool:
     table, _ = tally.show(counted, ("condition, worst first", factors))
     whole, types = tally.of(counted), tally.of(each for each in counted if each.name == "drive_type")
     asked = RIGHT if ideal else RIGHT_IN_CONDITIONS
+    if quick:
+        asked = QUICK_RIGHT if ideal else 0.0
+    right = (types if quick else whole).share("right")
+    words = f"asked {asked:.1%}" if asked else "no share asked"
     print(
-        f"\n{len(results)} drives, of what is measurable: right {whole.share('right'):.2%} (asked"
-        f" {asked:.1%}),"
-        f" wrong {whole.share('wrong'):.2%} (at most {WRONG:.1%}), unknown {whole.share('unknown'):.2%};"
-        f" type wrong {types.wrong} (none)"
+        f"\n{len(results)} drives, of what is measurable: right {whole.share('right'):.2%}"
+        f"{'' if quick else f' ({words})'}, wrong {whole.share('wrong'):.2%} (at most {WRONG:.1%}),"
+        f" unknown {whole.share('unknown'):.2%}; type"
+        f"{f' right {right:.2%} ({words}),' if quick else ''} wrong {types.wrong} (none)"
     )
-    good = whole.share("right") >= asked and whole.share("wrong") <= WRONG and types.wrong == 0
+    good = right >= asked and whole.share("wrong") <= WRONG and types.wrong == 0
+    in_time = show_time(results) if quick else True
     show_intervals(results)
     failed = sum(result.error is not None for result in results)
     if failed:
         print(f"{failed} probes failed")
-    return good and not failed and all(each.calibrated for each in table)
+    return good and in_time and not failed and all(each.calibrated for each in table)
 
 
 def show_time(results: Sequence[Scored]) -> bool:
@@ -372,8 +380,6 @@ def parsed() -> argparse.Namespace:
             parser.error(f"{arguments.profiles}: holds no profile (*{PROFILE_SUFFIX})")
     if not arguments.drives:
         parser.error("name drives with --seed and --n, --seeds or --profiles")
-    if arguments.quick and arguments.conditions is not None:
-        parser.error("--conditions scores the whole probe; omit --quick")
     return arguments
 
 
@@ -401,7 +407,7 @@ def shown(results: Sequence[Scored], arguments: argparse.Namespace) -> bool:
         good = show(results, quick=arguments.quick)
     else:
         show_tables(results)
-        good = show_in_conditions(results, ideal=arguments.conditions == IDEAL)
+        good = show_in_conditions(results, ideal=arguments.conditions == IDEAL, quick=arguments.quick)
     return show_bounds(results) and good
 
 

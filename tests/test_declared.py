@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,15 @@ def test_an_emulated_drive_is_compared_with_what_is_true_of_it() -> None:
     assert (merge.declared, merge.measured, merge.verdict) == ("240 writes", "250", DIFFERS)
     assert seen["Cache map entries"].verdict == seen["Band size"].verdict == NOT_MEASURED
     assert "2 agree" not in claims_of(of_profile()).counted
+
+
+def test_what_is_declared_has_the_digits_of_what_was_found() -> None:
+    text, _ = read_profile("st5000as0011")
+    profile = {"profile_sha256": hashlib.sha256(text.encode()).hexdigest()}
+    one = result("sim", profile, name="sim:st5000as0011")
+    near = Finding("rotation_ns", 10_037_600, "ns", (10_037_594, 10_037_606), 0.99, "given")
+    row = rows(replace(one, findings=[near]))["Rotation time"]
+    assert (row.declared, row.measured) == ("10.038 ms", "10.038 ms")
 
 
 def test_only_the_profile_that_was_measured_counts(tmp_path: Path) -> None:

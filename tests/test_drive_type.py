@@ -254,7 +254,7 @@ class TestWithoutLeaveToWrite:
         finding = found(result)["drive_type"]
         assert finding.value == expected
         if expected == UNKNOWN:
-            assert "--destroy-data" in finding.why and "10.2 ms" in finding.why
+            assert "--destroy-data" in finding.why and "10.17 ms" in finding.why
 
 
 # So many that a share of them says something.

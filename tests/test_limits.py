@@ -33,8 +33,18 @@ def test_every_limit_is_said_with_the_numbers_of_this_drive() -> None:
     assert "1.24 s without a request" in said["To recover"] and "at most 6,000 bands" in said["To recover"]
     assert "Every 240th write waits 300 ms" in said["Stalls"] and "1.5" in said["Stalls"]
     settings = said["Queue and write cache"]
-    assert "32 times as fast" in settings and "gain little (40 a second)" in settings
+    assert "32 times as fast" in settings and "are hardly faster (40 a second)" in settings
     assert "needs the cache: 91 instead of 10 MB/s" in settings
+
+
+def test_what_is_not_sure_says_so() -> None:
+    """As in the terminal: a rate of 38 % must not read as one of 99 %."""
+    doubted = Finding("fill_drive_ns", 16_890_653_332_349_260, "ns", None, 0.38, "as given")
+    said = dict(limits(Known([*known(**SMR), doubted])))
+    assert "takes 4,692 h with its cache full" in said["To fill or rebuild"]
+    assert [title for title, words in said.items() if words.endswith(" Only 38 % sure.")] == [
+        "To fill or rebuild"
+    ]
 
 
 def test_nothing_is_said_of_what_was_not_found() -> None:

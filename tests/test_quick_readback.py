@@ -38,6 +38,7 @@ class Hosted(FakeDrive):
 
     way: float = 0.0  # ms
     busy: float = 0.0  # ms more on average, of those that wait for the host
+    busy_share: float = BUSY_SHARE
     spare: float = 0.0  # ms that the platter had to write out; negative, that it still needs
     passed: int = 0  # bytes of all commands
     copies: dict[int, int] = field(default_factory=dict)
@@ -51,7 +52,7 @@ class Hosted(FakeDrive):
 
     def noise(self, took: float) -> float:
         way = self.way
-        if self.busy and self.rng.random() < BUSY_SHARE:
+        if self.busy and self.rng.random() < self.busy_share:
             way += float(self.rng.exponential(self.busy))
         self.spare += way
         while self.dirty and self.spare > 0:
@@ -93,6 +94,25 @@ def test_flash_is_told_on_a_slow_and_on_a_busy_host(way: float, busy: float, tmp
     finding, result = probed(Hosted(FLASH, way=way, busy=busy), tmp_path)
     assert finding.value == "smr" and BACK in steps(result), finding.why
     assert infer_suite(tmp_path / "r").findings == result.findings
+
+
+CMR_DISK = Traits(kind="cmr")
+
+
+def test_flash_is_told_where_the_host_hides_it_from_every_other_look(tmp_path: Path) -> None:
+    """Nearly every command waits for the host, so writes are neither alike nor in place."""
+    finding, result = probed(Hosted(FLASH, way=0.9, busy=2.0, busy_share=0.95), tmp_path)
+    assert finding.value == "smr" and "flush" not in steps(result), finding.why
+    assert "shows nothing on this host" in finding.why
+    assert infer_suite(tmp_path / "r").findings == result.findings
+
+
+@pytest.mark.parametrize("traits", [CMR_DISK, LYING], ids=["in place", "lying cache"])
+def test_what_is_no_flash_is_not_called_so_on_such_a_host(traits: Traits, tmp_path: Path) -> None:
+    for seed in range(6):
+        drive = Hosted(traits, way=0.9, busy=2.0, busy_share=0.95, seed=seed)
+        finding, _ = probed(drive, tmp_path / str(seed))
+        assert finding.value in ("cmr", UNKNOWN), finding.why
 
 
 def test_a_fast_host_needs_none_of_it(tmp_path: Path) -> None:
@@ -168,6 +188,13 @@ class TestKept:
         whole = kept(0.05, 9.0, 0.1, rng)
         part = replace(whole, control_ns=whole.control_ns[:40])
         assert not part.says and not part.denies
+
+    def test_what_is_missing_is_said_by_bytes_and_time(self, rng: np.random.Generator) -> None:
+        """A host is called slow by what passed, not where a stall had spent the time before."""
+        part = replace(kept(0.05, 9.0, 0.1, rng), between_bytes=128 * MIB, between_ns=16_000_000_000)
+        assert "only 128 MiB did (8 MiB a second by this host)" in part.cut_words
+        none = replace(part, between_bytes=0, between_ns=0).cut_words
+        assert none.startswith("no time was left for the 640 MiB") and "by this host" not in none
 
 
 def in_turns(rng: np.random.Generator, *, at_flush: bool, blur_ms: float) -> IoLog:

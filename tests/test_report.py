@@ -289,6 +289,14 @@ def test_the_longest_wait_and_slow_starts_are_facts(tmp_path: Path) -> None:
         assert ("Slow starts" in shown) is ("Slow starts" in facts)
 
 
+@pytest.mark.parametrize(
+    ("count", "unit", "shown"),
+    [(1, "writes", "1 write"), (2, "writes", "2 writes"), (1, "entries", "1 entry")],
+)
+def test_one_is_written_without_a_plural(count: int, unit: str, shown: str) -> None:
+    assert finding_rows([Finding("queue_packing", count, unit, None, 0.9, "")])[0].value == shown
+
+
 def test_a_duration_has_the_digits_that_its_interval_bears_out() -> None:
     def shown(half_ns: float) -> str:
         value = 10_037_400

@@ -104,3 +104,18 @@ def test_under_conditions_what_is_measurable_counts_by_condition(tmp_path: Path)
     assert sum(found["measurable"]["factors"]["busy"]["no"].values()) == len(drive["marks"])
     ideal = json.loads(blind(*wanted, "ideal").stdout)["drives"][0]
     assert "journal_quantum_bytes" not in ideal["out_of_reach"]
+
+
+def test_a_quick_probe_is_scored_under_conditions_too(tmp_path: Path) -> None:
+    """What a drive was used for before takes 10 minutes of it, which are no part of the minute."""
+    used = tmp_path / "used.toml"
+    used.write_text('[conditions]\nprior_use = "full"\n')
+    wanted = ("--seed", "502", "--quick", "--jobs", "1", "--conditions")
+    done = blind(*wanted, str(used))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "prior use: full" in done.stdout and "type right 100.00% (no share asked), wrong 0" in done.stdout
+    drive = json.loads(blind(*wanted, str(used), "--json").stdout)["drives"][0]
+    planned = drive["plan"]["drive_type"]
+    assert drive["conditions"]["prior_use"] == "full"
+    assert 0 < planned["device_seconds"] <= drive["device_seconds"] <= planned["most_seconds"]
+    assert "(asked 99.0%), wrong 0" in blind(*wanted, "ideal").stdout

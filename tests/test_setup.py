@@ -11,8 +11,8 @@ import pytest
 
 from burn_in.processes import BurnInError
 from conftest import LONG_FILES_S, ROOM_BYTES, check_room
-from zoned_guest import shared
-from zoned_guest.boot import RESULTS, SHARE, Said, Step
+from zoned_guest import inside, shared
+from zoned_guest.boot import LONG_SECONDS, RESULTS, SHARE, Said, Step
 from zoned_guest.shared import Guest, booted_once
 
 
@@ -47,7 +47,10 @@ def test_a_guest_is_booted_once_for_all_who_ask(tmp_path: Path, monkeypatch: pyt
     """Steps with hardware last, and each module gets what its own said."""
     boots = []
 
-    def boot(folder: Path, packages: Path, steps: Sequence[Step], hardware: Sequence[str]) -> None:
+    def boot(
+        folder: Path, packages: Path, steps: Sequence[Step], hardware: Sequence[str], seconds: float
+    ) -> None:
+        assert seconds == LONG_SECONDS
         boots.append(([step["name"] for step in steps], hardware))
         (folder / SHARE).mkdir()
         said = {step["name"]: {"code": 0, "out": step["name"], "err": ""} for step in steps}
@@ -69,3 +72,19 @@ def test_a_guest_that_failed_is_not_booted_again(tmp_path: Path, monkeypatch: py
     for why in ("did not end", "failed for another process"):
         with pytest.raises(BurnInError, match=why):
             booted_once([ZONES], tmp_path / "guests", is_long=False)
+
+
+def test_what_a_step_said_is_kept_before_the_next_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A guest that does not get to its end has said something."""
+    steps, results = tmp_path / "steps.json", tmp_path / RESULTS
+    steps.write_text(
+        json.dumps(
+            [{"name": "first", "tool": ["echo", "one"]}, {"name": "then", "tool": ["cat", str(results)]}]
+        )
+    )
+    monkeypatch.setattr("sys.argv", ["inside", str(steps), str(results)])
+    inside.main()
+    said = json.loads(results.read_text())
+    assert json.loads(said["then"]["out"]) == {"first": {"code": 0, "out": "one\n", "err": ""}}

@@ -63,7 +63,14 @@ def test_durations_have_three_digits(duration_ns: float, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0.2, "under a second"), (12.2, "12 s"), (60, "1 min"), (3599.6, "1 h"), (18_600, "5 h 10 min")],
+    [
+        (0.2, "under a second"),
+        (12.2, "12 s"),
+        (60, "1 min"),
+        (3599.6, "1 h"),
+        (18_600, "5 h 10 min"),
+        (16_890_653, "4,692 h"),
+    ],
 )
 def test_device_time_is_said_in_words(seconds: float, text: str) -> None:
     assert format_seconds(seconds) == text

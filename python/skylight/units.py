@@ -92,6 +92,15 @@ def format_duration(duration_ns: float, digits: int = 3) -> str:
     return format_seconds(duration_ns / 1e9)
 
 
+ROTATION_DIGITS = 4
+"""Of a revolution's time: as many as its rate has, a minute."""
+
+
+def format_rotation(period_ns: float, digits: int = ROTATION_DIGITS) -> str:
+    """A revolution and its rate, ``10.04 ms (5,977 rpm)``."""
+    return f"{format_duration(period_ns, digits)} ({60e9 / period_ns:,.0f} rpm)"
+
+
 def format_seconds(duration_s: float) -> str:
     """Seconds of device time in a plan: ``under a second``, ``12 s``, ``3 min 20 s``, ``5 h 10 min``."""
     if duration_s < 1:
@@ -103,6 +112,8 @@ def format_seconds(duration_s: float) -> str:
         minutes, seconds = divmod(whole, 60)
         return f"{minutes} min {seconds} s" if seconds else f"{minutes} min"
     hours, minutes = divmod(round(whole / 60), 60)
+    if hours >= 100:
+        return f"{round(whole / 3600):,} h"
     return f"{hours:,} h {minutes} min" if minutes else f"{hours:,} h"
 
 

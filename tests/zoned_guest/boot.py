@@ -18,8 +18,9 @@ from burn_in.processes import BurnInError, Process, run
 KERNEL = "linux-image-amd64"
 # The root's transport, its file system, and what lies over it.
 MODULES = ("virtio_pci", "9pnet_virtio", "9p", "overlay")
-# All steps take some 150 s of one processor, long ones more.
-SECONDS = 1800.0
+SECONDS, LONG_SECONDS = 1800.0, 5400.0
+"""How long all steps may take: some 150 s of one processor, and of long ones the probes of served drives
+alone 16 min on an idle machine. Chosen: such a machine may have three other things to do."""
 DONE = "skylight-guest: done"
 SHARE, STEPS, RESULTS, RUN = "share", "steps.json", "results.json", "run.sh"
 
@@ -68,8 +69,10 @@ def said_in(folder: Path) -> dict[str, Said]:
     return {name: Said(**said) for name, said in json.loads((folder / SHARE / RESULTS).read_text()).items()}
 
 
-def boot(folder: Path, packages: Path, steps: Sequence[Step], hardware: Sequence[str]) -> None:
-    """Runs the steps in a new guest, with more words for QEMU. `BurnInError` unless all were run."""
+def boot(
+    folder: Path, packages: Path, steps: Sequence[Step], hardware: Sequence[str], seconds: float = SECONDS
+) -> None:
+    """Runs the steps in a new guest, with more words for QEMU. `BurnInError` unless all were run in time."""
     tree = unpacked(needed_by(KERNEL, r"linux-image-\S+"), packages)
     image = next((tree / "boot").glob("vmlinuz-*"))
     release = image.name.removeprefix("vmlinuz-")
@@ -104,9 +107,12 @@ def boot(folder: Path, packages: Path, steps: Sequence[Step], hardware: Sequence
         ]
     with serial.open("wb") as out, Process(words, out) as qemu:
         try:
-            qemu.popen.wait(SECONDS)
+            qemu.popen.wait(seconds)
         except subprocess.TimeoutExpired as error:
-            raise BurnInError(f"the guest did not end within {SECONDS:.0f} s: {serial}") from error
+            done = said_in(folder) if (share / RESULTS).exists() else {}
+            at = next((step["name"] for step in steps if step["name"] not in done), "its shutdown")
+            begun = f"step {len(done) + 1} of {len(steps)}, {at}"
+            raise BurnInError(f"the guest did not end within {seconds:.0f} s ({begun}): {serial}") from error
     if DONE not in words_of(serial):
         raise BurnInError(f"the guest did not say '{DONE}': its words are in {serial}")
 

@@ -102,10 +102,14 @@ def done(step: dict[str, Any]) -> dict[str, object]:
 
 
 def main() -> None:
-    """All steps, in order."""
-    steps = json.loads(Path(sys.argv[1]).read_text())
-    results = {step["name"]: done(step) for step in steps}
-    Path(sys.argv[2]).write_text(json.dumps(results))
+    """All steps, in order; what each said is kept as it ends, for a guest that does not get to its end."""
+    results = Path(sys.argv[2])
+    said: dict[str, object] = {}
+    for step in json.loads(Path(sys.argv[1]).read_text()):
+        said[step["name"]] = done(step)
+        whole = results.with_suffix(".new")
+        whole.write_text(json.dumps(said))
+        whole.replace(results)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from burn_in.processes import BurnInError
-from zoned_guest.boot import Said, Step, boot, said_in
+from zoned_guest.boot import LONG_SECONDS, SECONDS, Said, Step, boot, said_in
 
 PACKAGES = Path(__file__).parent.parent.parent / "build/burn-in"
 TOOLS = ("qemu-system-x86_64", "cpio", "depmod", "dpkg-deb")
@@ -53,7 +53,7 @@ def booted_once(guests: Iterable[Guest], folder: Path, *, is_long: bool) -> dict
                     for guest in ordered
                     for step in guest.steps(is_long)
                 ]
-                boot(run, PACKAGES, steps, words)
+                boot(run, PACKAGES, steps, words, LONG_SECONDS if is_long else SECONDS)
     try:
         said = said_in(run)
     except FileNotFoundError as error:

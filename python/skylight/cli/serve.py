@@ -192,7 +192,7 @@ def _hbuffer_words(hbuffer: dict[str, Any]) -> list[str]:
     """Which way writes went, how full the log is, and what was cleaned."""
     paths, fill, cleaning = hbuffer["paths"], hbuffer["fill"], hbuffer["cleaning"]
     written = sum(paths[key] for key in _PATHS)
-    shares = [f"{paths[key] / written:.0%} {words}" for key, words in _PATHS.items() if paths[key]]
+    shares = [f"{100 * paths[key] / written:.0f} % {words}" for key, words in _PATHS.items() if paths[key]]
     buffered = f"{format_size(fill['live_bytes'])} of {format_counted(fill['dirty_zones'], 'zone')}"
     used, cleaned = (
         fill["zones"] - fill["free_zones"],

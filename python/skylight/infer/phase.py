@@ -73,11 +73,6 @@ class Coherence:
         """True when the completions follow the period beyond doubt."""
         return self.share >= LEAST_SHARE and self.scatter >= LEAST_SCATTER and self.p_value <= LARGEST_P
 
-    @property
-    def rpm(self) -> float:
-        """The period as revolutions per minute."""
-        return 60e9 / self.period_ns if self.period_ns else 0.0
-
 
 NONE = Coherence(0.0, 0.0, 0.0, 1.0, 0.0)
 

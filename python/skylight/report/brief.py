@@ -13,18 +13,17 @@ Source: Skylight (FAST '15) section 6, for what matters of a shingled disk.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from skylight.findings import Known
 from skylight.probe.suite import IN_THE_RANGE
-from skylight.report.expectations import separate_places
+from skylight.report.expectations import doubted, separate_places
 from skylight.report.values import finding_row
 from skylight.report.words import value_words
 from skylight.units import (
     format_count,
     format_duration,
-    format_percent,
     format_rate,
     format_seconds,
     format_size,
@@ -34,9 +33,6 @@ __all__ = ["MOST_LINES", "brief"]
 
 MOST_LINES = 5
 """Lines under the verdict: chosen, because these, the verdict and the report are taken in at a glance."""
-
-SURE_ENOUGH = 0.8
-"""What is less sure says so in its line: the report's words for it are "leaning this way" and "not sure"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +50,11 @@ def brief(known: Known) -> tuple[tuple[str, str], ...]:
     if known.word("zone_model") is None:
         lines = _SHINGLED if known.word("drive_type") == "smr" else _ANY_DISK
     said = (
-        (line.title, line.words(known) + _doubt(known, line.findings)) for line in lines if line.words(known)
+        (line.title, line.words(known) + (f" ({doubt})" if (doubt := doubted(known, line.findings)) else ""))
+        for line in lines
+        if line.words(known)
     )
     return tuple(itertools.islice(said, MOST_LINES))
-
-
-def _doubt(known: Known, names: Sequence[str]) -> str:
-    """How sure the least sure of these findings is, where that is worth saying."""
-    sure = [found.confidence for name in names if (found := known.get(name)) is not None and found.known]
-    return f" ({format_percent(min(sure))} sure)" if min(sure, default=1.0) < SURE_ENOUGH else ""
 
 
 def _joined(parts: list[str], between: str = ", ") -> str:

@@ -288,7 +288,7 @@ def _of_text(text: str, origin: str, findings: Sequence[Finding]) -> list[Claim]
         rows.append(
             Claim(
                 _title(mark.name),
-                "nothing of the kind" if row is None else _true(mark.name, row),
+                "nothing of the kind" if row is None else _true(mark.name, row, found),
                 DASH if shown is None else shown,
                 NOT_MEASURED if found is None or not _is_comparable(found) else _OUTCOMES[mark.outcome],
             )
@@ -306,7 +306,7 @@ def _title(name: str) -> str:
     return finding_row(Finding(name, UNKNOWN, None, None, 0.0, "")).title
 
 
-def _true(name: str, row: Mapping[str, Any]) -> str:
-    """A property of the truth as text."""
-    value = finding_row(Finding(name, row["value"], row["unit"], None, 1.0, row["why"])).value
+def _true(name: str, row: Mapping[str, Any], found: Finding | None) -> str:
+    """A property of the truth as text, with the digits of what was found."""
+    value = finding_row(Finding(name, row["value"], row["unit"], None, 1.0, row["why"]), found).value
     return value if row["measurable"] else f"{value} (out of reach: {row['why']})"

@@ -11,10 +11,22 @@ Source: Skylight (FAST '15) section 6.
 
 from __future__ import annotations
 
-from skylight.findings import Known
-from skylight.units import format_count, format_duration, format_rate, format_seconds, format_size
+from collections.abc import Sequence
 
-__all__ = ["felt", "lasting", "limits", "separate_places"]
+from skylight.findings import Known
+from skylight.units import (
+    format_count,
+    format_duration,
+    format_percent,
+    format_rate,
+    format_seconds,
+    format_size,
+)
+
+__all__ = ["doubted", "felt", "lasting", "limits", "separate_places"]
+
+SURE_ENOUGH = 0.8
+"""What is less sure says so: the report's words for it are "leaning this way" and "not sure"."""
 
 _LITTLE = 1.5  # a gain below this is not worth a setting
 
@@ -24,14 +36,28 @@ def limits(known: Known) -> tuple[tuple[str, str], ...]:
     if known.word("drive_type") != "smr":
         return ()
     said = (
-        ("Before the cliff", _burst(known)),
-        ("Past the cliff", _past(known)),
-        ("To recover", _recovery(known)),
-        ("Stalls", _stalls(known)),
-        ("To fill or rebuild", _whole(known)),
-        ("Queue and write cache", _settings(known)),
+        ("Before the cliff", _burst(known), ("cache_fill_bytes", "cache_map_entries", "cache_raw_bytes")),
+        ("Past the cliff", _past(known), ("full_cache_rates",)),
+        (
+            "To recover",
+            _recovery(known),
+            ("cleaning_type", "cleaning_start_ns", "cleaning_band_ns", "drain_ns"),
+        ),
+        ("Stalls", _stalls(known), ("map_merge_every", "map_merge_ns", "stall_ns")),
+        ("To fill or rebuild", _whole(known), ("fill_drive_ns", "full_cache_rates")),
+        ("Queue and write cache", _settings(known), ("random_write_rate", "sequential_write_rate")),
     )
-    return tuple((title, words) for title, words in said if words)
+    return tuple(
+        (title, f"{words} Only {doubt}." if (doubt := doubted(known, names)) else words)
+        for title, words, names in said
+        if words
+    )
+
+
+def doubted(known: Known, names: Sequence[str]) -> str:
+    """How sure the least sure of these findings is, where that is worth saying: ``38 % sure``."""
+    sure = [found.confidence for name in names if (found := known.get(name)) is not None and found.known]
+    return f"{format_percent(min(sure))} sure" if min(sure, default=1.0) < SURE_ENOUGH else ""
 
 
 def _burst(known: Known) -> str:
@@ -185,4 +211,4 @@ def _settings(known: Known) -> str:
 def _gain(when: str, ratio: float, rates: str) -> str:
     if ratio > _LITTLE:
         return f"{when}, random writes are {ratio:.2g} times as fast ({rates})."
-    return f"{when}, random writes gain little ({rates})."
+    return f"{when}, random writes are hardly faster ({rates})."

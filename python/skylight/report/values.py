@@ -18,6 +18,9 @@ __all__ = ["DASH", "FindingRow", "finding_row", "finding_rows", "unit_of_part"]
 LEAST_DIGITS, MOST_DIGITS = 3, 5
 """Significant digits of a duration; five tell 10.037 from 10.038 ms, and no use is known for more."""
 
+_SINGULARS = {"writes": "write", "entries": "entry", "zones": "zone"}
+"""Of the units that count; those of quantities are abbreviations."""
+
 DASH = "\N{EN DASH}"
 
 
@@ -56,7 +59,8 @@ def _number(value: float, unit: str | None, digits: int = LEAST_DIGITS) -> str:
         return f"{format_rate(value)} a second"
     whole = float(value).is_integer() or abs(value) >= 1000
     text = format_count(round(value)) if whole else f"{value:.4g}"
-    return f"{text} {unit}" if unit else text
+    counted = _SINGULARS.get(unit, unit) if unit and value == 1 else unit
+    return f"{text} {counted}" if counted else text
 
 
 def _part(value: float | bool | str, unit: str | None) -> str:
@@ -85,8 +89,8 @@ def unit_of_part(name: str, unit: str | None) -> str | None:
     return None if name in ("count", "at_least") else own
 
 
-def _value(finding: Finding) -> str:
-    """A finding's value as text."""
+def _value(finding: Finding, digits: int) -> str:
+    """A finding's value as text, a duration with so many digits."""
     words = value_words(finding.name, finding.value)
     if words is not None:
         return words
@@ -97,7 +101,7 @@ def _value(finding: Finding) -> str:
         )
     if isinstance(finding.value, str):
         return finding.value
-    return _number(finding.value, finding.unit, _digits(finding))
+    return _number(finding.value, finding.unit, digits)
 
 
 def _interval(finding: Finding) -> str:
@@ -111,12 +115,12 @@ def _interval(finding: Finding) -> str:
     return ends[0] if least == most else f"± {_number((most - least) / 2, finding.unit)}"
 
 
-def finding_row(finding: Finding) -> FindingRow:
-    """A finding as a line of text."""
+def finding_row(finding: Finding, beside: Finding | None = None) -> FindingRow:
+    """A finding as a line of text; its duration with the digits of the finding that it stands beside."""
     return FindingRow(
         finding.name,
         finding_title(finding.name),
-        _value(finding),
+        _value(finding, _digits(beside or finding)),
         _interval(finding),
         finding.confidence,
         finding.known,

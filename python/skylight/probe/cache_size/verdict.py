@@ -101,7 +101,7 @@ def _in_cache(
     seen = fill.zone_waits
     if not seen.all_used:
         return behind(used), (
-            f"taken as {USUAL_WATERMARK:.0%} of what there is, for drives start between 80 and 100 %"
+            f"taken as {100 * USUAL_WATERMARK:.0f} % of what there is, for drives start between 80 and 100 %"
         )
     entry = known.number("journal_entry_max_bytes") or LARGEST_WRITE
     moved = MOVED_ENTRIES * math.ceil(entry / quantum) * quantum
@@ -460,6 +460,6 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
     which = "of 4 KiB that wait together" if deep else "of one place or of more"
     why = (
         f"Cleaning starts after {format_count(entries)} writes {which}, with places left;"
-        f" taken as {USUAL_WATERMARK:.0%} of the map."
+        f" taken as {100 * USUAL_WATERMARK:.0f} % of the map."
     )
     return MAP.found(round(value), clear * sure, why, rows, interval)

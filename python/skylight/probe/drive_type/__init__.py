@@ -280,6 +280,8 @@ class DriveType(ProcedureTest[Observed]):
         if not (wide.quick(turning) or (mixed is not None and mixed.level)):
             if not wide.fixed(turning):
                 self._narrow(plan, seen.narrow, turning, NARROW, flushed=flushed)
+                if plan.quick and not flushed:
+                    self._look_behind_host(plan, seen, turning)
             return
         if plan.quick and (flushed or cleaned_early(wide, mixed)):
             return
@@ -354,6 +356,15 @@ class DriveType(ProcedureTest[Observed]):
         more = seen.sustained
         if seen.kept is None and len(more.tail_ns) and more.slow(wide) and not more.cleaned(wide):
             seen.kept = quick_readback.look(plan, turning, by_reads=False)
+
+    @staticmethod
+    def _look_behind_host(plan: Plan, seen: Observed, turning: Coherence | None) -> None:
+        """Whether writes are kept in flash, where the time that they take shows nothing: they follow no
+        address, go on from nothing and are not alike, which a busy host alone explains."""
+        if turning is None or len(seen.narrow) < len(NARROW):
+            return
+        if not any(writes.fixed(turning) or in_place(writes, turning) for writes in seen.narrow):
+            seen.kept = quick_readback.look(plan, turning, by_reads=True, rests=quick_readback.LATE_RESTS)
 
     def _flushed(self, plan: Plan, seen: Observed, turning: Coherence) -> bool:
         """Whether writes with a FLUSH each show where they land, behind a volatile cache that is on: on a

@@ -17,7 +17,7 @@ from skylight.probe import Figure
 from skylight.probe.drawing import MARKERS, dashed_line, new_axes
 from skylight.probe.drive_type.landing import Observed, rotation
 from skylight.probe.drive_type.writes import Writes
-from skylight.units import format_duration, format_size
+from skylight.units import ROTATION_DIGITS, format_duration, format_rotation, format_size
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +65,7 @@ def _draw_writes(seen: Observed, groups: list[Writes]) -> Figure:
     scale = _latency_axis(axes, every, 0.0 if turning is None else turning.period_ns)
     if turning is not None:
         period_ns = turning.period_ns
-        dashed_line(axes, period_ns / 1e6, f"one revolution, {format_duration(period_ns)}")
+        dashed_line(axes, period_ns / 1e6, f"one revolution, {format_duration(period_ns, ROTATION_DIGITS)}")
     axes.set_xlabel("write, in the order issued")
     axes.set_xlim(0, first + 1)
     if len(groups) > 1:
@@ -124,7 +124,7 @@ def _rotation_words(seen: Observed) -> str:
     if turning is None:
         return "they do not."
     return (
-        f"they do, one of {format_duration(turning.period_ns)}; the address explains"
+        f"they do, one of {format_rotation(turning.period_ns)}; the address explains"
         f" {100 * turning.share:.0f} % of the phases beyond chance."
     )
 

@@ -46,7 +46,7 @@ from skylight.probe.drive_type.writes import (
     slow_flush,
     waiting,
 )
-from skylight.units import format_duration, format_size
+from skylight.units import format_duration, format_rotation, format_size
 
 # One revolution at more than 17,000 rpm: fixed writes above it may be missed revolutions.
 SLOW_FIXED_NS = 3_500_000
@@ -224,7 +224,7 @@ def rotation(seen: Observed) -> Coherence | None:
 
 
 def _turn(turning: Coherence) -> str:
-    return f"a rotation of {_ms(turning.period_ns)} ({turning.rpm:,.0f} rpm)"
+    return f"a rotation of {format_rotation(turning.period_ns)}"
 
 
 def _no_writes(seen: Observed, turning: Coherence) -> Landing:
@@ -251,13 +251,13 @@ def _chance_of_speed(latency_ns: I64) -> float:
 
 def _without_rotation(seen: Observed, kind: str) -> Landing:
     """No completions follow a rotation: not a rotating disk if it is also too fast for one."""
-    median_ns = float(np.median(seen.reads_ns))
     if not reads_fast(seen.reads_ns):
         return _unknown(
-            f"Reads take {_ms(median_ns)} (median), as slow as a rotating disk's, but follow no rotation: a"
-            " slow network or virtual disk, several disks, or a busy one; probe the bare, idle drive.",
+            f"Reads take {_ms(centre(seen.reads_ns))} on average, as slow as a rotating disk's, but follow no"
+            " rotation: a slow network or virtual disk, several or a busy disk; probe the bare, idle drive.",
             "reads",
         )
+    median_ns = float(np.median(seen.reads_ns))
     if seen.wide is not None:
         spread = seen.wide.spread
         back_ns = float(np.median(seen.back_ns)) if len(seen.back_ns) else 0.0
@@ -319,6 +319,8 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
             return _kept(seen, wide, turning) or _doubted(seen, wide, turning)
     elif wide.fixed(turning):
         return _shingled(wide, turning)
+    elif (found := _kept(seen, wide, turning)) is not None:
+        return found
     for writes in seen.ladder:
         if writes.quick(turning):
             return _neither(writes, turning, "faster than over a wider region, as from a volatile cache")
@@ -399,12 +401,10 @@ def _kept(seen: Observed, wide: Writes, turning: Coherence) -> Landing | None:
         return home if home.where == "home" else None
     if not kept.says:
         return None
-    why = (
-        f"On a disk that follows {_turn(turning)} random {wide.what} take {_ms(wide.spread.median_ns)} and a"
-        f" FLUSH finds nothing to do. {kept.words}: they are in a flash cache, which waits for no angle."
-    )
+    writes = f"On a disk that follows {_turn(turning)} random {wide.what} take {_ms(wide.spread.median_ns)}"
+    rows = ("reads", wide.name, *(["flush"] if len(seen.flush_ns) else []), *STEPS)
     confidence = turning.confidence * (1 - turning.p_value) * kept.confidence * (1 - LYING * STAYS_DIRTY)
-    return Landing("flash", confidence, why, ("reads", wide.name, "flush", *STEPS))
+    return Landing("flash", confidence, kept.why(writes, flushed=len(seen.flush_ns) > 0), rows)
 
 
 def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack) -> Landing:

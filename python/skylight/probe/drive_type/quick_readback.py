@@ -7,6 +7,9 @@ memory of any disk holds passes, in commands of 1 MiB, and then the small blocks
 among blocks beside them that nobody wrote. What is read alike and without waiting for an angle, where the
 others wait, is neither on a platter nor in volatile memory.
 
+Where nearly every command waits for the host, writes are not even fast: they follow no address, go on from
+nothing and are not alike. Then the same is done, with longer rests, for there are more small writes.
+
 What passes is read where little was written before: a slow link often takes reads faster than writes, and
 rests between them, none so long that a drive begins to clean, let a volatile cache write out that little.
 After many writes it would need minutes for it, so then writes pass, which drive out what is older.
@@ -42,6 +45,8 @@ FILLS = 640
 RESTS = 20
 """Rests of `readback.REST_S` between reads that fill: three seconds, in which a disk writes out the 640 small
 blocks that test 1 has written by then, at 5 ms each."""
+LATE_RESTS = 26
+"""The same behind the narrow writes: 768 small blocks."""
 AREA_BYTES = QUICK_BYTES // 4
 EARLY_BEGIN = SUSTAINED_REGION_BYTES
 FILL_BEGIN = EARLY_BEGIN + AREA_BYTES
@@ -114,18 +119,25 @@ class Kept:
             f" were not written in {control}"
         )
 
+    def why(self, writes: str, *, flushed: bool) -> str:
+        """Why they are in flash, after a sentence on the writes; whether a FLUSH was asked for."""
+        shown = " and a FLUSH finds nothing to do" if flushed else ", which shows nothing on this host"
+        return f"{writes}{shown}. {self.words}: they are in a flash cache, which waits for no angle."
+
     @property
     def cut_words(self) -> str:
         """What passed, for a sentence on a host that had no time for all of it."""
+        must = f"the {format_size(FILLS * FILL_BYTES)} that must pass before what was written is read back"
+        if self.between_bytes == 0:  # spent before; says nothing about the host
+            return f"no time was left for {must}"
         rate = self.between_bytes * 1e9 / max(self.between_ns, 1)
-        return (
-            f"of the {format_size(FILLS * FILL_BYTES)} that must pass before what was written is read back"
-            f" only {format_size(self.between_bytes)} did ({format_size(round(rate))} a second by this host)"
-        )
+        passed = f"{format_size(self.between_bytes)} did ({format_size(round(rate))} a second by this host)"
+        return f"of {must} only {passed}"
 
 
-def look(plan: Plan, turning: Coherence, *, by_reads: bool) -> Kept | None:
-    """Writes, fills by reads or writes, and reads; None where the target is too small."""
+def look(plan: Plan, turning: Coherence, *, by_reads: bool, rests: int = RESTS) -> Kept | None:
+    """Writes, fills by reads with rests between them or by writes, and reads; None where the target is too
+    small."""
     if plan.reach < QUICK_BYTES:
         return None
     block, rng = plan.io_bytes, plan.steps.rng(EARLY)
@@ -133,7 +145,7 @@ def look(plan: Plan, turning: Coherence, *, by_reads: bool) -> Kept | None:
     where = np.uint64(EARLY_BEGIN) + chosen * np.uint64(block)
     params = plan.params(plan.reach)
     early = plan.steps.run(EARLY, IoBatch.writes(where[:BLOCKS], block), until=DECISIVE, params=params)
-    fills = _fill(plan, by_reads=by_reads) if len(early) == BLOCKS else []
+    fills = _fill(plan, rests if by_reads else 0) if len(early) == BLOCKS else []
     between = sum(int(each.size.sum(dtype=np.uint64)) for each in fills)
     back = EMPTY_LOG
     if between == FILLS * FILL_BYTES:
@@ -145,17 +157,17 @@ def look(plan: Plan, turning: Coherence, *, by_reads: bool) -> Kept | None:
     return Kept(back.latency_ns[is_written], back.latency_ns[~is_written], between, turning, took_ns)
 
 
-def _fill(plan: Plan, *, by_reads: bool) -> list[IoLog]:
-    """What passes, until time is over or bands are cleaned meanwhile."""
+def _fill(plan: Plan, rests: int) -> list[IoLog]:
+    """What passes, reads with rests or writes with none, until time is over or bands are cleaned."""
     slots = np.arange(FILLS, dtype=np.uint64)
-    if not by_reads:
+    if not rests:
         slots = plan.steps.rng(FILL).permutation(AREA_BYTES // FILL_BYTES)[:FILLS].astype(np.uint64)
     where = np.uint64(FILL_BEGIN) + slots * np.uint64(FILL_BYTES)
     logs: list[IoLog] = []
-    for part in np.array_split(where, RESTS if by_reads else 1):
-        if by_reads:
+    for part in np.array_split(where, max(rests, 1)):
+        if rests:
             plan.steps.pause("kept-rest", REST_S)
-        io = (IoBatch.reads if by_reads else IoBatch.writes)(part, FILL_BYTES)
+        io = (IoBatch.reads if rests else IoBatch.writes)(part, FILL_BYTES)
         logs.append(plan.steps.run(FILL, io, until=DECISIVE, params=plan.params(plan.reach)))
         if len(logs[-1]) < len(part):
             break

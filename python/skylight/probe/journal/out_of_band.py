@@ -203,7 +203,8 @@ def judge_disk(
         return OUT_OF_BAND.unknown(f"cycles drawn anew agree in {100 * confidence:.0f} % of cases only", rows)
     # That there is any at all takes more: each of the two shortest is off by half of what is open.
     if value < half + open_ns / 2:
-        why = f"no more than {format_duration(int(max(time, 0)))} is written before an entry"
+        most = format_duration(time) if time >= 1 else "a time too short to be seen"
+        why = f"no more than {most} is written before an entry"
         return OUT_OF_BAND.unknown(why, rows, within)
     if half > RIGHT_TURNS * rotation_ns:
         words = f"{format_duration(int(value))} to within {format_duration(int(half))}"

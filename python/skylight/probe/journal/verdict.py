@@ -286,10 +286,9 @@ def _quantum_turns(quantum: int, known: Known) -> tuple[float, float] | None:
 
 
 def _packing(seen: Seen, packed: int) -> Finding:
-    why = (
-        f"with {DEPTH} writes of 4 KiB waiting, up to {packed} completed together: the drive packs what waits"
-        " into one entry of its journal"
-    )
+    together = f"up to {packed} completed together: the drive packs what waits into one entry of its journal"
+    alone = "each completed alone: the drive gives each an entry of its own, as far as this shows"
+    why = f"with {DEPTH} writes of 4 KiB waiting, {together if packed > 1 else alone}"
     agreed = share(1, 1) if packed > 1 else 0.5
     return PACKING.found(packed, agreed, why, ("together-written",))
 

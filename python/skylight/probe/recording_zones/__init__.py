@@ -195,7 +195,7 @@ def _throughput(profile: Profile | None, *, turns: bool) -> Finding:
     why = (
         f"Sequential 1 MiB reads with look-ahead on, in {len(profile.speed)} bursts of {BURST_READS}: "
         + ", ".join(f"{speed / 1e6:.0f} MB/s at the {key.upper()}" for key, speed in profile.ends.items())
-        + f"; commands of a burst agree to {100 * profile.spread:.1f} %."
+        + f"; commands of a burst agree to {100 * profile.spread:.1g} %."
     )
     return THROUGHPUT.found(value, max(0.0, 1.0 - profile.spread), why, (PROFILE,))
 

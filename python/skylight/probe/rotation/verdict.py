@@ -18,7 +18,7 @@ from skylight.infer.minimum_access_time import Reach
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
-from skylight.units import format_duration, format_size
+from skylight.units import format_duration, format_rotation, format_size
 
 TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = TURN_RIGHT.part, TRACK_RIGHT.part, SEEK_RIGHT.part
 SAFETY = 2.0
@@ -62,8 +62,8 @@ def _rotation(found: Analysis, without: str) -> Finding:
         )
         return ROTATION.unknown(why, found.turns_otherwise)
     why = (
-        f"Completions of 1,024 reads in 8 MiB follow a revolution of {format_duration(turn.period_ns)}"
-        f" ({60e9 / turn.period_ns:,.0f} rpm); its two halves agree to {1e6 * error:.1f} parts in a million."
+        f"Completions of 1,024 reads in 8 MiB follow a revolution of {format_rotation(turn.period_ns, 5)};"
+        f" its two halves agree to {1e6 * error:.1f} parts in a million."
     )
     likely = TWO_SIDED_95 * turn.standard_error
     interval = (turn.period_ns * (1 - likely), turn.period_ns * (1 + likely))

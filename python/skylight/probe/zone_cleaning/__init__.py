@@ -123,7 +123,8 @@ def _times(seen: Seen, zones: ZonesSeen, rows: Sequence[str]) -> Finding:
                 value[f"{state}_{place}"] = round(time_ns)
     if not value:
         return ZONE.unknown("In no trial was cleaning seen from its first zone to its last.", rows)
-    why = f"Zones with {measure.RATIO:.0%} of their data updated, {len(zones_of_a_trial(zones))} at a time."
+    updated = f"{100 * measure.RATIO:.0f} % of their data updated"
+    why = f"Zones with {updated}, {len(zones_of_a_trial(zones))} at a time."
     return ZONE.found(value, min(_sure(float(one), zones) for one in value.values()), why, rows)
 
 
