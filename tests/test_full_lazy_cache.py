@@ -10,7 +10,7 @@ import pytest
 from skylight.evidence import IoBatch, IoLog, Op, Stop
 from skylight.findings import Finding, Known
 from skylight.probe.band_size.journaled import Filler, outlasts_test
-from skylight.probe.cleaning import journal, rate
+from skylight.probe.cleaning import band_time, journal
 from skylight.probe.cleaning.trials import Ground
 from skylight.probe.known_state import State
 
@@ -73,4 +73,4 @@ def test_single_blocks_of_a_lazy_journal_have_no_copies(noisy: bool) -> None:
     target = Target(20_000_000)
     ground = Ground(cast(Any, target), flash=False, flushed=False, rotation_ns=1e7, noisy=noisy)
     journal.measure(ground, QUANTUM, journal.Seen())
-    assert target.writes["lazy-one-marks"] == journal.EACH * rate.CLUSTERS
+    assert target.writes["lazy-one-marks"] == journal.EACH * band_time.CLUSTERS
