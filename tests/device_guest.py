@@ -193,9 +193,21 @@ def unplugged(device: str) -> dict[str, Any]:
     from skylight.engines.device import DeviceEngine, DeviceFailed
 
     where = np.arange(1 << 20, dtype=np.uint64) % np.uint64(1000) * np.uint64(4096)
-    delete = Path("/sys/block") / Path(device).name / "device/delete"
+    disk = Path("/sys/block") / Path(device).name
+
+    def reads() -> int:
+        return int((disk / "stat").read_text().split()[0])
+
+    begin = reads()
+
+    def delete() -> None:
+        # Not after a time: a busy machine may not have read anything by then.
+        while reads() < begin + 100:
+            time.sleep(0.05)
+        (disk / "device/delete").write_text("1")
+
     engine = DeviceEngine.open(device, destroy_data=True)
-    threading.Timer(2.0, lambda: delete.write_text("1")).start()
+    threading.Thread(target=delete, daemon=True).start()
     try:
         engine.run(IoBatch.reads(where, 4096), depth=4)
     except DeviceFailed as error:

@@ -249,7 +249,7 @@ def test_idle_time_is_for_cleaning(tmp_path: Path, rng: np.random.Generator) -> 
         assert served.status()["drive"]["hbuffer"]["paths"]["buffer_bytes"] == 4 * 4096
         wait_for(lambda: not served.status()["drive"]["hbuffer"]["fill"]["dirty_zones"], "all is cleaned")
         words = status_words(served.status())
-        assert "host buffer (buffer) with 100% buffered" in words
+        assert "host buffer (buffer) with 100 % buffered" in words
         assert "4 zones cleaned" in words
 
 
