@@ -117,7 +117,7 @@ def obeyed(steps: Steps, rotation_ns: float | None = None) -> bool:
 
 
 def _paired(steps: Steps, name: str, count: int, size: int) -> Pairs:
-    """So many pairs of writes of so many bytes, at even distances over the target."""
+    """A number of pairs of writes of a size, at even distances over the target."""
     block = max(LEAST_BLOCK, steps.block_bytes)
     pitch = steps.size // (2 * count + 2) // block * block
     where = np.arange(1, 2 * count + 1, dtype=np.uint64) * np.uint64(pitch)

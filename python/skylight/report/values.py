@@ -90,7 +90,7 @@ def unit_of_part(name: str, unit: str | None) -> str | None:
 
 
 def _value(finding: Finding, digits: int) -> str:
-    """A finding's value as text, a duration with so many digits."""
+    """A finding's value as text, a duration with this number of significant digits."""
     words = value_words(finding.name, finding.value)
     if words is not None:
         return words

@@ -47,10 +47,14 @@ impl Drive {
             let expected = self.expected_move(&self.start_of_write(self.cache.dirty()[next].extent));
             self.busy_until = start + self.share_of(expected, self.interface.write_back_error);
         }
-        let full = self.pending.outlook(self.cache_busy_until, &self.cache).full;
+        let waits = going_on.is_some()
+            && self
+                .pending
+                .outlook(self.cache_busy_until, &self.cache)
+                .full
+                .is_some_and(|came| came <= start);
         self.destage_from(next, false, observer);
-        if going_on.is_some() && full.is_some_and(|came| came <= start) && self.cache.destaged_at().is_some()
-        {
+        if waits && self.cache.destaged_at().is_some() {
             self.busy_until += self.interface.write_back_hand_over;
             self.cache.begin_destaging(std::iter::empty(), self.busy_until);
         }

@@ -93,12 +93,7 @@ impl Drive {
     }
 
     /// Destages the cached write at an index with those that go with it, once the heads are `late`.
-    pub(super) fn destage_run(
-        &mut self,
-        index: usize,
-        late: Nanos,
-        host: &mut impl Observer,
-    ) -> Result<(), Failure> {
+    fn destage_run(&mut self, index: usize, late: Nanos, host: &mut impl Observer) -> Result<(), Failure> {
         let start = self.busy_until;
         self.busy_until += late;
         self.destage_from(index, false, host);
@@ -157,7 +152,7 @@ impl Drive {
     }
 
     /// Executes the steps of a plan that completes no command; returns the end.
-    pub(super) fn do_background_plan(&mut self, at: Time, host: &mut impl Observer) -> Result<Time, Failure> {
+    fn do_background_plan(&mut self, at: Time, host: &mut impl Observer) -> Result<Time, Failure> {
         self.ahead = None;
         let moved = host.executed(Origin::Idle, &self.plan, self.layer.as_mut());
         if let ExecutionResult::Failed(failure) | ExecutionResult::Refused(failure) = moved {

@@ -28,7 +28,7 @@ flash, such as a slow path to the same memory. Chosen: half of the chance that a
 
 
 def is_open(seen: Observed, kind: str) -> bool:
-    """Whether plain writes were answered by something that FLUSH does not empty, and nothing tells what is
+    """Whether plain writes were answered by something that FLUSH does not empty, and nothing shows what is
     behind it. Zones have to be filled before they are written to out of order, so these are not asked."""
     if seen.zoned or rotation(seen) is None or not len(seen.flush_ns) or slow_flush(seen.flush_ns):
         return False

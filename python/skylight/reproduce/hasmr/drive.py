@@ -113,12 +113,14 @@ class ZonedDrive:
         done = log.complete_ns[1::2].astype(np.int64)
         return done - log.submit_ns[0::2][: len(done)].astype(np.int64)
 
-    def spaced_writes(self, zone: I64, offset_bytes: I64, size_bytes: I64, gap_seconds: float) -> I64:
+    def spaced_writes(
+        self, zone: I64, offset_bytes: I64, size_bytes: I64, gap_seconds: float, *, flushed: bool = False
+    ) -> I64:
         """The latency of lone writes (ns), between which the host does something else for a time."""
         latency = np.empty(len(zone), np.int64)
         for index in range(len(zone)):
             one = slice(index, index + 1)
-            latency[one] = self.writes(zone[one], offset_bytes[one], size_bytes[one])
+            latency[one] = self.writes(zone[one], offset_bytes[one], size_bytes[one], flushed=flushed)
             self.pause(gap_seconds)
         return latency
 
@@ -130,7 +132,8 @@ class ZonedDrive:
         block = self.engine.describe().block_bytes
         offset_bytes = recorded.offset_bytes // block * block
         if gap_seconds > 0:
-            return self.spaced_writes(recorded.zone, offset_bytes, recorded.size_bytes, gap_seconds)
+            size = recorded.size_bytes
+            return self.spaced_writes(recorded.zone, offset_bytes, size, gap_seconds, flushed=flushed)
         return self.writes(recorded.zone, offset_bytes, recorded.size_bytes, flushed=flushed)
 
     def course(
