@@ -12,14 +12,14 @@ import pytest
 from one_test import known_of, run, truth_of
 from skylight import _native
 from skylight.engines.sim import read_profile
-from skylight.evidence import Evidence, IoBatch, IoLog
+from skylight.evidence import F64, Evidence, IoBatch, IoLog
 from skylight.findings import UNKNOWN, Finding, Known, Value
-from skylight.infer.stalls import change_point
+from skylight.infer.stalls import change_of_pace, change_point
 from skylight.probe import scoring
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import CacheSize, log_advance
 from skylight.probe.cache_size.fill import Check, Fill, ZoneWaits, out_of_order, waits
-from skylight.probe.cache_size.journal import Journal, _least_ns
+from skylight.probe.cache_size.journal import Journal, _least_ns, _slowed
 from skylight.probe.cache_size.map_fill import Blocks, cycles, held, most_places
 from skylight.probe.cache_size.verdict import USUAL_WATERMARK, all_used, behind, free_bands, of_journal
 from skylight.probe.cache_size.which_limit import limits, limits_by_larger, share_places, told_apart
@@ -111,6 +111,36 @@ def test_the_start_of_cleaning_is_told_from_merges_and_outliers() -> None:
     done = np.repeat(np.cumsum(took), 31).astype(np.int64)
     found = change_point(start, done)
     assert found is not None and (found.writes, found.entries) == (2900 * 31, 2900)
+
+
+def pieces(took_ns: F64, ends: list[int]) -> list[IoLog]:
+    """A log of writes that took so long each, cut at these numbers of writes."""
+    done = np.cumsum(took_ns).astype(np.uint64)
+    io = IoBatch.writes(np.arange(len(done), dtype=np.uint64) * np.uint64(4096), 4096)
+    sent = np.concatenate([[np.uint64(0)], done[:-1]])
+    parts = zip([0, *ends], [*ends, len(done)], strict=True)
+    return [IoLog.of(io.part(begin, end), sent[begin:end], done[begin:end]) for begin, end in parts]
+
+
+@pytest.mark.parametrize(("full", "mean"), [(True, 5.0), (False, 1.0)])
+def test_a_large_volatile_cache_hides_cleaning_between_waits_but_not_in_the_pace(
+    full: bool, mean: float
+) -> None:
+    """After each wait of 15 s it takes 377 writes at once; one such wait alone is an outlier."""
+    took = np.random.default_rng(7).uniform(7e6, 10e6, 60_000)
+    took[40_000] = 15e9
+    if full:
+        took[40_000:] = 0.3e6
+        took[40_000::377] = 15e9
+    logs = pieces(took, [46_000, 46_062, 50_000, 50_062])
+    assert _slowed(logs[:2]) is False, "too little to compare"
+    assert _slowed(logs) is full
+    found = change_of_pace(logs[0].submit_ns, np.concatenate([log.complete_ns for log in logs]))
+    if not full:
+        assert found is None
+    else:
+        assert found is not None and abs(found.writes - 40_000) <= 600
+        assert found.slow_ns == pytest.approx(mean * 8.5e6, rel=0.15)
 
 
 @pytest.mark.parametrize(("length", "skew", "band"), [(1.24, 0.275, 0.767), (2.66, 0.297, 1.595)])

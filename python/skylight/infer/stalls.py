@@ -60,6 +60,9 @@ MISSED_TURNS = 1.5
 MOST = 3.0  # times what counts as slow: no single entry may decide
 LEAST_SUM = 1.5
 FEWEST_ENTRIES = 4
+PACES = 100
+"""Parts of a run whose paces are compared. Chosen: a change is placed to a hundredth, and a map's merge is
+no part."""
 AGREES = 4.0
 USUAL_PERCENT = 85
 
@@ -407,3 +410,30 @@ def change_point(
     before = int(count[first - 1]) if first else 0
     slow = float(np.median(took[first:]))
     return ChangePoint(before, first, base, slow, float(suffix[first]), before / max(first, 1))
+
+
+def change_of_pace(submit_ns: NDArray[np.generic], complete_ns: NDArray[np.generic]) -> ChangePoint | None:
+    """Where writes became slower on the whole and stayed so; None if they did not.
+
+    A large volatile cache takes many writes at once after each wait for cleaning, so single ones show nothing
+    (`change_point`): as many writes as a hundredth of the run take together shows it. The change is between
+    the two means that fit best.
+
+    >>> done = np.cumsum(np.where(np.arange(5_000) < 4_000, 10, np.where(np.arange(5_000) % 20, 1, 800)))
+    >>> change_of_pace(np.zeros(1, np.int64), done).writes
+    4000
+    """
+    done = np.sort(complete_ns.astype(np.int64))
+    ends = np.unique(np.linspace(0, len(done), PACES + 1).astype(np.int64))[1:]
+    if len(ends) < PACES:
+        return None
+    took = np.diff(done[ends - 1], prepend=np.int64(submit_ns[0])) / np.diff(ends, prepend=0)
+    sums, before = np.cumsum(took)[:-1], np.arange(1, len(took))
+    usual, slow = sums / before, (took.sum() - sums) / (len(took) - before)
+    first = int(np.argmax(before * (len(took) - before) * (slow - usual) ** 2 * (slow > usual)))
+    usual_ns, slow_ns, writes = float(usual[first]), float(slow[first]), int(ends[first])
+    if slow_ns < SLOW_ENTRY * usual_ns:
+        return None
+    clear = (min(slow_ns / (SLOW_ENTRY * usual_ns), MOST) - 1.0) * (len(took) - first - 1)
+    each = len(entries(done[:writes])[0])
+    return ChangePoint(writes, each, usual_ns * writes / each, slow_ns, clear, writes / each)

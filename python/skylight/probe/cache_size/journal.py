@@ -27,7 +27,15 @@ import numpy as np
 
 from skylight.evidence import F64, IoBatch, IoLog, Stop
 from skylight.infer.host_clock import tick_ns
-from skylight.infer.stalls import MOST, ChangePoint, change_point, entries, usual
+from skylight.infer.stalls import (
+    MOST,
+    SLOW_ENTRY,
+    ChangePoint,
+    change_of_pace,
+    change_point,
+    entries,
+    usual,
+)
 from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.cache_size import entry_time
 from skylight.probe.cache_size.fill import (
@@ -305,12 +313,15 @@ def _deep_fill(
         on = steps.run(f"{name}-deep-on", io.part(len(log), len(log) + 2 * DEPTH), depth=DEPTH)
         logs.append(on)
         at += len(on)
-        if len(on) and np.median(on.latency_ns) < until.latency_ns:
-            slow_after = None
-            continue
-        slow_after = max(stopped - whole_groups, 0) if slow_after is None else slow_after
         whole = IoLog.joined(logs)
-        found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, turn_ns(steps))
+        if len(on) and np.median(on.latency_ns) < until.latency_ns:
+            found = change_of_pace(whole.submit_ns, whole.complete_ns) if _slowed(logs) else None
+            if found is None:
+                slow_after = None
+                continue
+        else:
+            found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, turn_ns(steps))
+        slow_after = max(stopped - whole_groups, 0) if slow_after is None else slow_after
         an_entry = found.writes_an_entry if found else 0.0
         if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
             written = at - between[0]
@@ -318,6 +329,14 @@ def _deep_fill(
             return replace(ended, slow_after=slow_after, group=_group(steps))
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
     return replace(unended, slow=len(logs) >= MOST_PARTS)
+
+
+def _slowed(logs: list[IoLog]) -> bool:
+    """Whether writes since the first stop took longer on the whole than those before it. After each wait for
+    cleaning a large volatile cache takes many at once, so that writes seem to go on as before."""
+    first, *others = logs
+    since = sum(log.span_ns for log in others) / max(sum(len(log) for log in others), 1)
+    return len(others) > 1 and since > SLOW_ENTRY * first.span_ns / len(first)
 
 
 def _told_fill(
