@@ -39,6 +39,8 @@ MOST_END_S = 10.0
 
 # A server accepts 256 clients, and drops none with a request outstanding.
 MOST_BUSY = 250
+# An answer that takes longer never comes.
+TIMEOUT_S = 120.0
 MIB = 1 << 20
 BLOCK = 4096
 READ, WRITE, FLUSH, BLOCK_STATUS, WRITE_ZEROES = 0, 1, 3, 7, 6
@@ -55,10 +57,10 @@ def request(kind: int, offset: int, size: int, cookie: int = 1, flags: int = 0) 
     return _REQUEST.pack(0x25609513, flags, kind, cookie, offset, size)
 
 
-def greet(path: Path, whole: bool = True, timeout_s: float = 120.0) -> socket.socket:
+def greet(path: Path, whole: bool = True) -> socket.socket:
     """A connection, in its transmission phase or in the middle of its handshake."""
     client = socket.socket(socket.AF_UNIX)
-    client.settimeout(timeout_s)
+    client.settimeout(TIMEOUT_S)
     client.connect(str(path))
     take(client, 18)
     client.sendall(struct.pack(">L", 3))

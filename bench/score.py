@@ -51,6 +51,7 @@ from skylight.evidence import TargetFacts
 from skylight.findings import Finding
 from skylight.probe.scoring import SCORED, Mark, holds, score
 from skylight.probe.suite import Account, SuiteOptions, accounts, left_out, run_suite
+from skylight.probe.truth import true_findings
 from skylight.probe.zoned import model_of
 
 RIGHT, WRONG = 0.98, 0.005
@@ -134,7 +135,7 @@ def scored(drive: str, *, kind: str | None, options: SuiteOptions, conditions: s
         return Scored(drive, layer, [], {}, {}, Probed([], 0.0, 0.0, 0.0), str(error))
     except Exception:  # noqa: BLE001 - a crash is the worst mark, and must not hide the others
         return Scored(drive, layer, [], {}, {}, Probed([], 0.0, 0.0, 0.0), traceback.format_exc())
-    truth = json.loads(_native.profile_truth(text, "drive.toml", given))["findings"]
+    truth = true_findings(text, "drive.toml", given)
     truth = {name: row for name, row in truth.items() if name not in probed.not_asked}
     names = {finding.name for finding in probed.findings}
     part = bool(options.only) or options.quick

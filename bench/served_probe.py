@@ -33,11 +33,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.findings import Finding
 from skylight.probe.scoring import Mark, score
 from skylight.probe.suite import TESTS
+from skylight.probe.truth import true_findings
 from skylight.reproduce.rows import NotMeasured
 from skylight.reproduce.swd.device import SKYLIGHT, disk
 
@@ -120,7 +120,7 @@ def whole(profile: Path, folder: Path, engine: str) -> tuple[bool, str]:
     tests = ("--only", ",".join(test.name for test in TESTS if test.name != LEFT_OUT))
     virtual = probed(f"sim:{profile}", folder / "virtual", *tests)
     through = served(profile, folder, *tests, "--engine", engine)
-    truth = json.loads(_native.profile_truth(profile.read_text("utf-8"), profile.name))["findings"]
+    truth = true_findings(profile.read_text("utf-8"), profile.name)
     here, there = marked(virtual, truth), marked(through, truth)
     names = list(here | there)
     differing = [name for name in names if name not in here or name not in there]

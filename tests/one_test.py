@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from skylight.engines.sim import SimEngine
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.session import Session
+from skylight.probe.truth import true_findings
 from skylight.probe.zoned import zones_of
 from skylight.recording import Recording
 
@@ -41,7 +41,7 @@ def few(drives: Iterable[object], *, of: Sequence[object]) -> list[Any]:
 
 def truth_of(toml: str) -> dict[str, dict[str, object]]:
     """What is true of a drive, by name."""
-    found: dict[str, dict[str, object]] = json.loads(_native.profile_truth(toml, "x"))["findings"]
+    found: dict[str, dict[str, object]] = true_findings(toml, "x")
     return found
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +38,7 @@ from skylight.probe.cleaning.verdict import Seen, _band, _waited
 from skylight.probe.known_state import State
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
+from skylight.probe.truth import true_findings
 from skylight.recording import Recording
 
 PROFILES = ("emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011")
@@ -63,7 +63,7 @@ def measured(
     text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
     sim = _native.SimDrive(text, "drive.toml", 1, conditions)
     facts = TargetFacts("sim", "sim:drive", sim.size_bytes, sim.block_bytes)
-    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    truth = true_findings(text, "drive.toml")
     known = known_of(truth, *(name for name in hints if name in truth))
     recording = Recording.create(out / "recording", facts, {}, 1)
     test = CleaningTest()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -18,6 +17,7 @@ from skylight.probe.cleaning.trials import Ground
 from skylight.probe.cleaning_order import CleaningOrder, _judge, in_two_queues, strays
 from skylight.probe.cleaning_order.measure import DOWN, MARKS, UP, CacheBands, Parade, _home, marks
 from skylight.probe.session import Session
+from skylight.probe.truth import true_findings
 from skylight.recording import Recording
 
 KNOWN = ("drive_type", "cache_medium", "cleaning_type", "cleaning_start_ns", "cleaning_band_ns")
@@ -35,7 +35,7 @@ SEEDS = (1002, 1008, 1009, 1015, 1067)  # journals and free bands, first in firs
 @pytest.mark.parametrize("drive", [*PROFILES, *map(str, SEEDS)])
 def test_the_order_of_emulated_drives(drive: str, tmp_path: Path) -> None:
     text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
-    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    truth = true_findings(text, "drive.toml")
     order = truth["cleaning_order"]["value"]
     assert order == "fifo" or drive.isdigit()
     sim = _native.SimDrive(text, "drive.toml", 1)

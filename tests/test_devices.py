@@ -12,7 +12,7 @@ from device_targets import MIB, loop, sparse, tool
 from skylight.cli.app import run
 from skylight.cli.devices import survey
 from skylight.engines.product_models import TABLE, Listed, listed, table
-from skylight.report.hints import hints
+from skylight.report.declared_hints import hints
 
 
 def put(path: Path, content: str) -> None:

@@ -18,7 +18,8 @@ from skylight.evidence import IoBatch, IoLog, Op
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.phase import NONE, Coherence
 from skylight.probe.drive_type import DriveType
-from skylight.probe.drive_type.landing import Observed, land
+from skylight.probe.drive_type.landing import land
+from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.readback import FEWEST_PLACES, ReadBack
 from skylight.probe.drive_type.writes import LARGE_BYTES, Sustained, Writes
 from skylight.probe.session import ProgressReport

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ from skylight.probe.cache_size.entry_lengths import advances, entries_of, fits
 from skylight.probe.cache_size.entry_time import CYCLES, MISSED_CYCLES, PAIRS, entry_ns
 from skylight.probe.journal.out_of_band import SETTLE_NS
 from skylight.probe.suite import SuiteOptions, run_suite
+from skylight.probe.truth import true_findings
 
 TURN_NS = 8_000_000
 WAITS = np.random.default_rng(1).permutation(CYCLES) / CYCLES * TURN_NS
@@ -70,7 +70,7 @@ def test_the_time_of_a_whole_entry_tells_its_whole_revolutions(out_of_band: floa
 
 @pytest.mark.parametrize("seed", [97115, 97134])
 def test_what_lone_writes_put_on_the_medium_is_found_without_an_erase(seed: int, tmp_path: Path) -> None:
-    truth = json.loads(_native.profile_truth(_native.random_profile(seed, None), "drive.toml"))["findings"]
+    truth = true_findings(_native.random_profile(seed, None), "drive.toml")
     true_bytes = truth["cache_raw_bytes"]["value"]
     assert sized(seed, tmp_path)["cache_raw_bytes"] == pytest.approx(true_bytes, rel=0.1)
 

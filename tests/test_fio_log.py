@@ -20,7 +20,7 @@ from skylight.engines import fio_log, parse_target
 from skylight.engines.fio_log import read_log, read_logs
 from skylight.errors import UsageError
 from skylight.evidence import Op
-from skylight.probe.fragmented_reads.recording_of_logs import keep_logs
+from skylight.probe.fragmented_reads.fio_log_recording import keep_logs
 from skylight.probe.suite import infer_suite
 
 COUNT = 400

@@ -2,7 +2,6 @@
 emulated drives against their truth, and nothing at all from logs that do not carry it.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from fio_logs import in_order, log_text, simulated_reads, write_log
-from skylight._native import SimDrive, profile_truth, random_profile
+from skylight._native import SimDrive, random_profile
 from skylight.engines.fio_log import read_logs
 from skylight.evidence import Evidence, Step
 from skylight.findings import Finding, Known
@@ -18,6 +17,7 @@ from skylight.infer import fragmented
 from skylight.probe.fragmented_reads import FragmentedReads
 from skylight.probe.fragmented_reads.analysis import capacity_bytes, place_names, places_of
 from skylight.probe.fragmented_reads.verdict import _place_of_cache
+from skylight.probe.truth import true_findings
 
 TEST = FragmentedReads()
 PROFILES = Path(__file__).parent.parent / "python/skylight/profiles"
@@ -121,7 +121,7 @@ def test_the_real_latencies_in_another_order_tell_nothing(
 @pytest.mark.parametrize("name", ["st5000as0011", "st8000as0011"])
 def test_emulated_journaled_drives_come_out_as_they_are(tmp_path: Path, name: str) -> None:
     toml = (PROFILES / f"{name}.toml").read_text()
-    truth = json.loads(profile_truth(toml, name))["findings"]
+    truth = true_findings(toml, name)
     size = {"st5000as0011": 5_000_981_078_016, "st8000as0011": 8_001_563_222_016}[name]
     for place, start in (("low", 0), ("high", (size - (64 << 20)) // 4096 * 4096)):
         offset, latency = simulated_reads(toml, start, 16_384)
@@ -292,7 +292,7 @@ def test_a_conventional_drive_has_nothing_elsewhere(tmp_path: Path) -> None:
 def test_random_drives_that_misled_are_right_or_unknown(tmp_path: Path, seed: int) -> None:
     """A packed cache taken for a track twice as long, jitter that grows with the latency, turns in twos."""
     toml = random_profile(seed)
-    truth = json.loads(profile_truth(toml, "random"))["findings"]
+    truth = true_findings(toml, "random")
     last = (SimDrive(toml, "random", 1).size_bytes - (48 << 20)) // 4096 * 4096
     for place, start in (("low", 0), ("high", last)):
         offset, latency = simulated_reads(toml, start, 12_288, seed=seed)

@@ -16,7 +16,8 @@ from skylight.infer.phase import NONE, Coherence
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type import full_cache
 from skylight.probe.drive_type.full_cache import Looked, _beside
-from skylight.probe.drive_type.landing import LATE_ALONE, Observed
+from skylight.probe.drive_type.landing import LATE_ALONE
+from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.verdict import judge
 from skylight.probe.drive_type.writes import Writes
 from skylight.probe.suite import SuiteOptions, accounts, run_suite

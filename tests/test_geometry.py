@@ -29,6 +29,7 @@ from skylight.geometry.result import Geometry, Zone, read_geometry, text_of
 from skylight.geometry.run import measure, of_recording
 from skylight.geometry.scoring import Score, duration_ns, score, truth_of
 from skylight.geometry.track_size import Grid
+from skylight.probe.truth import true_findings
 
 # One of each layout, several heads, jitter on; 5044 has surfaces that differ in density and a size of tracks
 # that comes again where an earlier run foretells it; groups of 1064 are cylinders but for one hop in 100, and
@@ -325,7 +326,7 @@ class TestScoring:
         for seed in ("1007", "1018", "1002"):
             text = text_of_disk(seed)
             truth = truth_of(json.loads(_native.profile_check(text, "x")))
-            native = json.loads(_native.profile_truth(text, "x"))["findings"]["track_bytes"]["value"]
+            native = true_findings(text, "x")["track_bytes"]["value"]
             begins = np.array([begin for begin, _ in truth.zones])
             at = np.array([0, truth.end_sector // 2, truth.end_sector - 1])
             sizes = [truth.zones[int(np.searchsorted(begins, each, side="right")) - 1][1] for each in at]

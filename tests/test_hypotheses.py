@@ -28,7 +28,7 @@ from skylight.probe.drive_type import DriveType, hypotheses, verdict
 from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.cleaning_test_clue import bands_seen
 from skylight.probe.drive_type.hypotheses import CHANCES, MODELS, Clue
-from skylight.probe.drive_type.landing import Observed
+from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.writes import is_fixed
 from skylight.probe.procedure import Replay
 from skylight.probe.suite import SuiteOptions, run_suite, typed_again

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from pathlib import Path
 from typing import cast
@@ -36,6 +35,7 @@ from skylight.probe.procedure import Steps
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
+from skylight.probe.truth import true_findings
 from skylight.recording import Recording
 
 NAMES = (
@@ -71,7 +71,7 @@ class TestTheSeagateDrive:
         assert bound is not None and bound[0] <= 3900 << 10 < bound[1]
         assert finding["map_merge_every"].value == 240
         text = Path(__file__).parents[1] / "python/skylight/profiles/st5000as0011.toml"
-        truth = json.loads(_native.profile_truth(text.read_text(), "t"))["findings"]
+        truth = true_findings(text.read_text(), "t")
         marks = {mark.name: mark.outcome for mark in score(st5000.findings, truth)}
         assert {name: marks[name] for name in NAMES} == dict.fromkeys(NAMES, "right")
 
@@ -121,7 +121,7 @@ def test_random_journaled_drives(seed: int, tmp_path: Path) -> None:
     drive = _native.SimDrive(text, "drive.toml", seed)
     facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
     result = run_suite(SimEngine(drive, facts), tmp_path / "r", ONLY)
-    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    truth = true_findings(text, "drive.toml")
     marks = {mark.name: mark.outcome for mark in score(result.findings, truth) if mark.name in NAMES}
     assert "wrong" not in marks.values()
     assert marks["journal_quantum_bytes"] == marks["journal_entry_max_bytes"] == "right"
@@ -226,7 +226,7 @@ def probed(seed: int, conditions: str, path: Path) -> tuple[dict[str, Finding], 
     given = f"[conditions]\n{conditions}\n"
     drive = _native.SimDrive(text, "drive.toml", seed, given)
     facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
-    truth = json.loads(_native.profile_truth(text, "drive.toml", given))["findings"]
+    truth = true_findings(text, "drive.toml", given)
     known = known_of(truth, without=NAMES)
     recording = Recording.create(path, facts, {"writes": True}, 1)
     with recording.part("journal") as writer:

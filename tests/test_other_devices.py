@@ -16,7 +16,8 @@ import pytest
 
 from loop_mount import as_device
 from serving import PATIENCE_S, SKYLIGHT, wait_for
-from skylight.probe.drive_type.landing import Observed, land
+from skylight.probe.drive_type.landing import land
+from skylight.probe.drive_type.observed import Observed
 from zoned_guest.boot import Said, Step
 from zoned_guest.shared import Guest
 

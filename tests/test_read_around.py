@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +19,7 @@ from skylight.probe.flushed import FlushedSteps
 from skylight.probe.journal.write_through import written_through
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
+from skylight.probe.truth import true_findings
 from skylight.recording import Recording
 
 BLOCK, SIZE, TURN_NS = 4096, 1 << 30, 8_000_000
@@ -153,7 +153,7 @@ def test_cache_bands_are_counted_although_flush_is_ignored(
     given = '[conditions]\nvolatile_cache = "ignores-flush"\n'
     drive = _native.SimDrive(toml, "drive", 1, given)
     facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
-    truth = json.loads(_native.profile_truth(toml, "x", given))["findings"]
+    truth = true_findings(toml, "x", given)
     names = ("drive_type", "rotation_ns", "cache_medium", "cache_location")
     known = Known(Finding(name, truth[name]["value"], None, None, 1.0, "") for name in names)
     recording, test = Recording.create(tmp_path / "r", facts, {"writes": True}, 1), CacheSize()

@@ -1,4 +1,4 @@
-"""`skylight reproduce`: rows, bands and verdicts, their JSON and page, and how the command ends.
+"""`skylight reproduce`: rows, bands and probe_findings, their JSON and page, and how the command ends.
 
 The whole run is part of `make test-all`; here are the rows that take less than a second.
 """
@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from skylight.cli.app import cli, run
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError
 from skylight.findings import UNKNOWN, Finding
-from skylight.reproduce import emulated_drives, fast15, figures_page, tolerances, verdicts
+from skylight.reproduce import emulated_drives, fast15, figures_page, probe_findings, tolerances
 from skylight.reproduce.page import JSON_NAME, PAGE_NAME
 from skylight.reproduce.rows import Band, Measured, NotMeasured, RowSpec, judge, noted
 
@@ -98,12 +98,12 @@ def test_missing_and_unknown_findings_are_misses_not_errors(
     ]
     monkeypatch.setattr(emulated_drives.Lab, "findings", lambda self, drive: [] if drive == "em-3" else found)
     here = emulated_drives.Lab(tmp_path)
-    mapping = judge(*_of("S10a", verdicts.s10a(here)))
+    mapping = judge(*_of("S10a", probe_findings.s10a(here)))
     assert [check.passed for check in mapping.checks] == [True, True, False, True, True]
-    sizes = judge(*_of("S9a", verdicts.s9a(here)))
+    sizes = judge(*_of("S9a", probe_findings.s9a(here)))
     assert {check.ours for check in sizes.checks} == {None}
     assert not sizes.passed
-    table = judge(*_of("S12", verdicts.s12(here)))
+    table = judge(*_of("S12", probe_findings.s12(here)))
     assert {check.ours for check in table.checks} == {None, "static"}
 
 
@@ -116,7 +116,7 @@ def test_band_sizes_count_in_whole_mib(tmp_path: Path, monkeypatch: pytest.Monke
     sizes: dict[str, int | float | bool | str] = {"od": 40 << 20, "md": (40 << 20) + 5000, "id": 41 << 20}
     found = Finding("band_bytes", sizes, "bytes", None, 1.0, "as measured")
     monkeypatch.setattr(emulated_drives.Lab, "findings", lambda self, drive: [found])
-    row = judge(*_of("S9a", verdicts.s9a(emulated_drives.Lab(tmp_path))))
+    row = judge(*_of("S9a", probe_findings.s9a(emulated_drives.Lab(tmp_path))))
     assert [check.passed for check in row.checks[:3]] == [True, True, False]
 
 

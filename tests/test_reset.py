@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from skylight.findings import Finding, Known
 from skylight.probe.known_state import Means, State
 from skylight.probe.procedure import Replay
 from skylight.probe.session import Session
+from skylight.probe.truth import true_findings
 from skylight.recording import Recording
 
 LAZY, AGGRESSIVE = "emulated-smr-1", "st5000as0011"
@@ -30,7 +30,7 @@ USE = IoBatch.writes(np.arange(100, dtype=np.uint64) * np.uint64(10 << 30), BLOC
 
 def known_of(text: str, turns: float, *, cleaning: bool) -> Known:
     """What the tests before find of the drive, with the rotation that many times as long."""
-    truth = json.loads(_native.profile_truth(text, "drive"))["findings"]
+    truth = true_findings(text, "drive")
     names = ("drive_type", "rotation_ns", "cache_medium", *(("cleaning_type",) if cleaning else ()))
     values = {name: truth[name]["value"] for name in names}
     values["rotation_ns"] *= turns

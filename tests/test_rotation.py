@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +25,7 @@ from skylight.probe.rotation.analysis import BEHIND, TOWARDS, Analysis
 from skylight.probe.rotation.verdict import _seeks
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
+from skylight.probe.truth import true_findings
 from skylight.recording import Recording
 
 PROFILES = ("emulated-smr-1", "st5000as0011", "st8000as0011", "st4000nc001")
@@ -53,7 +53,7 @@ def measured(
     engine = engine_over(sim, facts)
     if written is not None:
         engine.run(written)
-    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    truth = true_findings(text, "drive.toml")
     known = Known([Finding("drive_type", kind, None, None, 1.0, "")])
     recording = Recording.create(out / "recording", facts, {"writes": written is not None}, 1)
     with recording.part("rotation") as writer:

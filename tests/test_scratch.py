@@ -20,7 +20,7 @@ from skylight.errors import UsageError
 from skylight.evidence import JsonScalar, TargetFacts
 from skylight.findings import UNKNOWN, Finding
 from skylight.probe.suite import IN_A_FILE, OF_PLACES, PROPERTIES, _in_a_file
-from skylight.report.hints import hints
+from skylight.report.declared_hints import hints
 from skylight.report.words import verdict
 
 SIZE = 4 << 20

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -25,6 +24,7 @@ from skylight.probe.suite import (
     no_surer_than_type,
     run_suite,
 )
+from skylight.probe.truth import true_findings
 
 SOURCES = Path(__file__).parent.parent / "python/skylight"
 
@@ -66,7 +66,7 @@ def probed(text: str, out: Path, seed: int = 1) -> SuiteResult:
 
 
 def marks(text: str, result: SuiteResult) -> list[Mark]:
-    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    truth = true_findings(text, "drive.toml")
     return score(result.findings, truth)
 
 

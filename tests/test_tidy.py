@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tidy import citations, hosts, modules, rust
-from tidy.rules import RULES, SAID, Rule
+from tidy import citations, hosts, modules, python, rust
+from tidy.rules import RULES, SAID, WHY_WIDE, Rule, too_wide
 from tidy.samples import SAMPLES
 
 ROOT = Path(__file__).parent.parent
@@ -171,6 +171,25 @@ _WHY = "//! Imports both ways with `other`: a part of it.\n"
             },
             "import each other",
         ),
+        ({"one": "use crate as a;\nfn b() -> a::other::C {}\n", "other": _OTHER}, "import each other"),
+        ({"one": "extern crate self as a;\nuse a::other::B;\n", "other": _OTHER}, "import each other"),
+        (
+            {
+                "inner/mod": "",
+                "inner/part": "use crate::one::A;\n",
+                "one": "use crate::inner;\nuse inner::part::B;\n",
+            },
+            "import each other",
+        ),
+        ({"lib": "pub use other::A as B;\n", "one": "use crate::B;\n", "other": _OTHER}, "import each other"),
+        (
+            {
+                "lib": "pub use other::*;\n",
+                "one": "use crate::B;\n",
+                "other": _OTHER + "pub const fn B() {}\n",
+            },
+            "import each other",
+        ),
         (
             {"lib": "pub use std::fs;\npub use other::Thing;\n", "one": "use crate::Thing;\n", "other": ""},
             None,
@@ -181,6 +200,43 @@ def test_modules_that_import_each_other_are_found(files: dict[str, str], said: s
     found = list(modules.mutual_imports({f"crates/a/src/{name}.rs": text for name, text in files.items()}))
     assert len(found) == (said is not None), found
     assert said is None or said in found[0]
+
+
+def test_no_class_inherits_many_fields_without_a_reason() -> None:
+    code = {path: text for path, text in tree().items() if path.endswith(".py")}
+    broken = [
+        f"{path}:{each.line}: {said}"
+        for path, each in python.inheriting(code, WHY_WIDE)
+        if (said := too_wide(each))
+    ]
+    assert not broken, "\n".join(broken)
+
+
+_EIGHT = "\n".join(f"    b{number}: int" for number in range(8))
+_NINE = "\n".join(f"    c{number}: int" for number in range(9))
+_WHY_WIDE = '    """More than 15 fields: one per b."""\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "wide"),
+    [
+        ({"bench/a.py": f"class A:\n{_EIGHT}\nclass B(A):\n{_NINE}"}, ["B"]),
+        ({"bench/a.py": f"class A:\n{_EIGHT}\nclass B(A):\n{_WHY_WIDE}{_NINE}"}, []),
+        ({"bench/a.py": f"class A:\n{_EIGHT}\nclass B(A):\n{_EIGHT}"}, []),
+        ({"bench/a.py": f"class A:\n{_WHY_WIDE}{_EIGHT}\nclass B(A):\n{_NINE}"}, []),
+        ({"bench/a.py": f"class A:\n{_EIGHT}\nclass B(A): ...\nclass C(B[int]):\n{_NINE}"}, ["C"]),
+        (
+            {
+                "tests/a/b.py": f"class A:\n{_EIGHT}",
+                "tests/a/__init__.py": "from a.b import A as B",
+                "python/c.py": f"from a import B\nclass C(B):\n{_NINE}",
+            },
+            ["C"],
+        ),
+    ],
+)
+def test_classes_that_inherit_many_fields_are_found(files: dict[str, str], wide: list[str]) -> None:
+    assert [each.name for _, each in python.inheriting(files, WHY_WIDE) if too_wide(each)] == wide
 
 
 def test_tables_of_modules_name_what_is_there() -> None:

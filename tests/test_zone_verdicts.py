@@ -3,7 +3,6 @@ and when cleaning begins, on made-up logs; and tracks of a drive whose zones hol
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +24,7 @@ from skylight.probe.open_zones import measure as opened
 from skylight.probe.open_zones.measure import Burst, Comparison
 from skylight.probe.scoring import score
 from skylight.probe.suite import SuiteOptions, run_suite
+from skylight.probe.truth import true_findings
 from skylight.probe.zone_cleaning import measure as cleaning
 from skylight.probe.zoned import ZonesSeen
 
@@ -129,7 +129,7 @@ def test_tracks_are_measured_in_zones_that_hold_less_than_their_size(tmp_path: P
     engine = engine_over(drive, TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes))
     result = run_suite(engine, tmp_path / "r", SuiteOptions(only=("rotation",)))
     found = result.findings
-    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    truth = true_findings(text, "drive.toml")
     marks = {mark.name: mark.outcome for mark in score(found, truth)}
     assert [marks[name] for name in ("rotation_ns", "track_bytes", "seek_ns")] == ["right"] * 3
     # What is written full before it is read lies in place, and each place more fills zones more.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from skylight.probe.recording_zones.stroke_search import Walk, _without_one_alik
 from skylight.probe.recording_zones.track_sizes import FEWEST_STROKES, Pattern, Size, mirrored
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
+from skylight.probe.truth import true_findings
 from skylight.recording import Recording
 
 Sizes = list[tuple[float, float, float]]  # begin, end, bytes of a track
@@ -30,7 +30,7 @@ def measured(drive: str, out: Path) -> tuple[Evidence, Known, dict[str, Any]]:
     text = _native.random_profile(int(drive)) if drive.isdigit() else read_profile(drive)[0]
     sim = _native.SimDrive(text, "drive.toml", 1)
     facts = TargetFacts("sim", "sim:drive", sim.size_bytes, sim.block_bytes)
-    truth = json.loads(_native.profile_truth(text, "drive.toml"))["findings"]
+    truth = true_findings(text, "drive.toml")
     names = [name for name in ("drive_type", "rotation_ns", "track_bytes") if name in truth]
     known = Known([Finding(name, truth[name]["value"], None, None, 1.0, "") for name in names])
     recording = Recording.create(out / "recording", facts, {}, 1)

@@ -11,16 +11,15 @@ sees it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from devices.base import Device, Disk
-from skylight import _native
 from skylight.findings import Finding
 from skylight.probe.scoring import score
+from skylight.probe.truth import true_findings
 
 CMR, SMR, SMALL_SMR = "st4000nc001", "st5000as0011", "emulated-smr-1"
 NETWORK_BYTES = 2_000_000_000_000
@@ -46,9 +45,7 @@ def truth_of(profile: str, used_bytes: int | None = None) -> dict[str, Any]:
         toml = re.sub(r"(?m)^capacity = .*$", f'capacity = "{used_bytes} B"', toml, count=1)
     # A disk in a device gets its commands one by one (`devices.base`).
     one_by_one = "[conditions]\nqueue_depth = 1\n"
-    truth: dict[str, Any] = json.loads(_native.profile_truth(toml, profile, one_by_one))
-    found: dict[str, Any] = truth["findings"]
-    return found
+    return true_findings(toml, profile, one_by_one)
 
 
 OF_A_START = ("od", "track")

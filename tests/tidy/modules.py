@@ -18,6 +18,7 @@ _TABLE = re.compile(r"^\| module \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", re.MULTILINE)
 _REASON = re.compile(r"^//! Imports both ways with `(\w+)`: \S", re.MULTILINE)
 
 Module = tuple[str, ...]
+Offered = Iterator[tuple[str, Module]]
 
 
 def mutual_imports(tree: Mapping[str, str]) -> Iterator[str]:
@@ -29,9 +30,7 @@ def mutual_imports(tree: Mapping[str, str]) -> Iterator[str]:
             crates.setdefault(found[1], {})[module] = path
     for modules in crates.values():
         offered = {
-            (module, name): base
-            for module, path in modules.items()
-            for name, base in _offered(module, tree[path], modules)
+            (module, name): base for module in modules for name, base in _offered(module, tree, modules)
         }
         named = {
             module: set(_named(module, tree[path], modules, offered)) for module, path in modules.items()
@@ -48,14 +47,16 @@ def mutual_imports(tree: Mapping[str, str]) -> Iterator[str]:
             yield f"{modules[module]}: it does not import both ways with `{name}`; leave the line out"
 
 
-def _offered(module: Module, text: str, modules: Mapping[Module, str]) -> Iterator[tuple[str, Module]]:
+def _offered(module: Module, tree: Mapping[str, str], modules: Mapping[Module, str]) -> Offered:
     """What a module offers that is of another: its name there, and the path of it in the crate."""
-    for path in rust.re_exports(text):
+    for path, name in rust.re_exports(tree[modules[module]]):
         base = _base(module, path.split("::"))
         if not base and (*module, path.split("::")[0]) in modules:
             base = (*module, *path.split("::"))
         if base and base[-1] != "*":
-            yield base[-1], base
+            yield name, base
+        elif base[:-1] in modules:
+            yield from ((each, (*base[:-1], each)) for each in rust.public(tree[modules[base[:-1]]]))
 
 
 def _base(module: Module, parts: list[str]) -> Module:

@@ -22,6 +22,7 @@ MAX_FILE_LINES = 600
 MAX_PAGE_LINES = 800
 MAX_FUNCTION_LINES = 70
 MAX_FIELDS = 15
+WHY_WIDE = re.compile(rf"More than {MAX_FIELDS} fields: \w+ \w+")
 MAX_FILE_BYTES = 500 * 1024
 # Written by tools, not by us; their length is not a matter of style.
 LOCK_FILES = ("Cargo.lock", "requirements.lock")
@@ -159,13 +160,15 @@ def long_function(path: str, text: str) -> Hits:
 def wide_struct(path: str, text: str) -> Hits:
     """Structs and data classes over the bound whose comment does not say why."""
     for struct in rust.structs(text) if path.endswith(".rs") else python.classes(text):
-        if struct.fields > MAX_FIELDS and not re.search(
-            rf"More than {MAX_FIELDS} fields: \w+ \w+", struct.comment
-        ):
-            yield (
-                struct.line,
-                f"{struct.name}: {struct.fields} fields; say 'More than {MAX_FIELDS} fields: why'",
-            )
+        if message := too_wide(struct):
+            yield struct.line, message
+
+
+def too_wide(struct: rust.Struct | python.Class) -> str | None:
+    """What is wrong with a struct or class that has too many fields."""
+    if struct.fields <= MAX_FIELDS or WHY_WIDE.search(struct.comment):
+        return None
+    return f"{struct.name}: {struct.fields} fields; say 'More than {MAX_FIELDS} fields: why'"
 
 
 def large_file(_path: str, text: str) -> Hits:

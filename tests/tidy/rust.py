@@ -6,7 +6,7 @@ Source: the Rust Reference, chapters "Comments", "Tokens" and "Use declarations"
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 _SKIP = re.compile(
@@ -25,8 +25,8 @@ _STRING_END = re.compile(r'(?:[^"\\]|\\.)*"', re.DOTALL)
 
 @dataclass(frozen=True)
 class Struct:
-    """A struct with named fields: its name, the line of its `struct` (from 1), how many fields, and the
-    comments and attributes right above it."""
+    """A struct, a union or a variant of an enum: its name, its line (from 1), how many fields it has, named
+    or not, and the comments and attributes right above it."""
 
     name: str
     line: int
@@ -130,72 +130,127 @@ def _brace_end(code: str, at: int) -> int:
     return len(code)
 
 
-_STRUCT = re.compile(r"\bstruct\s+([A-Za-z_]\w*)")
-_FIELD = re.compile(r"\b(?:r#)?[a-z_]\w*\s*:(?!:)")
+_STRUCT = re.compile(r"\b(struct|union|enum)\s+([A-Za-z_]\w*)")
+_VARIANT = re.compile(r"\s*(?:#\s*\[[^\]]*\]\s*)*([A-Za-z_]\w*)\s*([({])")
+_DEPTH = {"(": 1, "[": 1, "{": 1, "<": 1, ")": -1, "]": -1, "}": -1, ">": -1}
 
 
 def structs(text: str) -> Iterator[Struct]:
-    """Every struct with named fields."""
-    code, rows = code_only(text), text.splitlines()
+    """Every struct and union, and every variant of an enum that has fields."""
+    # An arrow and a shift are no brackets.
+    code, rows = re.sub("->|<<", "  ", code_only(text)), text.splitlines()
     for found in _STRUCT.finditer(code):
-        body = _body_start(code, found.end())
+        start = _generics_end(code, found.end())
+        body = start if code[start : start + 1] == "(" else _body_start(code, start)
         if body is None:
             continue
-        line = line_of(code, found.start())
-        first = line - 1
-        while first > 0 and re.match(r"\s*(?://|#\[|\)\])", rows[first - 1]):
-            first -= 1
-        fields = _fields(code[body + 1 : _brace_end(code, body)])
-        yield Struct(found.group(1), line, fields, "\n".join(rows[first : line - 1]))
-
-
-def _fields(body: str) -> int:
-    """How many fields the body of a struct names: a name and a colon, between commas outside brackets."""
-    depth, count, part = 0, 0, ""
-    for char in body.replace("->", "  ") + ",":
-        depth += {"(": 1, "[": 1, "{": 1, "<": 1, ")": -1, "]": -1, "}": -1, ">": -1}.get(char, 0)
-        if char == "," and depth == 0:
-            count += _FIELD.search(part) is not None
-            part = ""
+        if found[1] == "enum":
+            variants = ((at, _VARIANT.match(part)) for at, part in _parts(code, body))
+            owners = [
+                (at + part.start(1), f"{found[2]}::{part[1]}", at + part.start(2))
+                for at, part in variants
+                if part
+            ]
         else:
-            part += char
-    return count
+            owners = [(found.start(), found[2], body)]
+        for offset, name, opening in owners:
+            line = line_of(code, offset)
+            fields = sum(1 for _, part in _parts(code, opening) if part.strip())
+            yield Struct(name, line, fields, _comment_above(rows, line))
+
+
+def _generics_end(code: str, at: int) -> int:
+    """Where what follows the name and its `<...>` begins."""
+    depth = 0
+    for offset in range(at, len(code)):
+        char = code[offset]
+        if depth == 0 and not char.isspace() and char != "<":
+            return offset
+        depth += _DEPTH.get(char, 0)
+    return len(code)
+
+
+def _parts(code: str, opening: int) -> Iterator[tuple[int, str]]:
+    """The parts between the commas inside the bracket at `opening`, with their offsets."""
+    depth, start = 0, opening + 1
+    for offset in range(opening, len(code)):
+        char = code[offset]
+        depth += _DEPTH.get(char, 0)
+        if depth == 0 or (depth == 1 and char == ","):
+            yield start, code[start:offset]
+            start = offset + 1
+        if depth == 0:
+            return
+
+
+def _comment_above(rows: list[str], line: int) -> str:
+    """The comments and attributes right above a line."""
+    first = line - 1
+    while first > 0 and re.match(r"\s*(?://|#\[|\)\])", rows[first - 1]):
+        first -= 1
+    return "\n".join(rows[first : line - 1])
 
 
 _USE = re.compile(r"\buse\s+([^;]+);")
 _PUB_USE = re.compile(r"\bpub(?:\([^)]*\))?\s+use\s+([^;]+);")
+_EXTERN = re.compile(r"\bextern\s+crate\s+(\w+)\s+as\s+(\w+)\s*;")
 _PATH = re.compile(r"(?:\b[A-Za-z_]\w*\s*::\s*)+(?:[A-Za-z_]\w*|\*)")
+_PUBLIC = re.compile(
+    r"\bpub(?:\([^)]*\))?\s+(?:(?:const|async|unsafe)\s+)*"
+    r"(?:struct|union|enum|trait|fn|type|const|static|mod)\s+(\w+)"
+)
 
 
 def named_paths(text: str) -> Iterator[tuple[int, str]]:
-    """(line, path) of every path that the code names, `use` trees written out: `std::{fs, io}` gives two."""
+    """(line, path) of every path that the code names, `use` trees written out: `std::{fs, io}` gives two. A
+    path that begins with what the file takes by `use`, under whatever name, begins with what that is."""
     code = code_only(text)
     uses: list[tuple[int, int]] = []
+    found_paths: list[tuple[int, str]] = []
+    taken = {name: "crate" if base == "self" else base for base, name in _EXTERN.findall(code)}
     for found in _USE.finditer(code):
         uses.append(found.span())
-        for offset, path in _use_tree(found.group(1)):
-            yield line_of(code, found.start(1) + offset), path
+        for offset, path, name in _use_tree(found.group(1)):
+            found_paths.append((found.start(1) + offset, path))
+            taken[name] = path
     for found in _PATH.finditer(code):
         if not any(start <= found.start() < end for start, end in uses):
-            yield line_of(code, found.start()), re.sub(r"\s", "", found.group())
+            found_paths.append((found.start(), re.sub(r"\s", "", found.group())))
+    for offset, path in found_paths:
+        yield line_of(code, offset), _without_aliases(path, taken)
 
 
-def re_exports(text: str) -> Iterator[str]:
-    """What a module offers of others by `pub use`, as paths."""
+def _without_aliases(path: str, taken: Mapping[str, str]) -> str:
+    """A path from where what it begins with was taken; names may be taken by way of each other."""
+    seen: set[str] = set()
+    while (first := path.split("::")[0]) in taken and first not in seen:
+        seen.add(first)
+        path = taken[first] + path.removeprefix(first)
+    return path
+
+
+def re_exports(text: str) -> Iterator[tuple[str, str]]:
+    """What a module offers of others by `pub use`: the path, and the name that it has here."""
     for found in _PUB_USE.finditer(code_only(text)):
-        yield from (path for _, path in _use_tree(found.group(1)))
+        yield from ((path, name) for _, path, name in _use_tree(found.group(1)))
 
 
-def _use_tree(tree: str, prefix: str = "", shift: int = 0) -> Iterator[tuple[int, str]]:
-    """The leaves of one use tree as (offset in the tree, full path); a renaming counts as what it renames."""
+def public(text: str) -> Iterator[str]:
+    """The names of what a module shows of its own, and of what it re-exports."""
+    yield from _PUBLIC.findall(code_only(text))
+    yield from (name for _, name in re_exports(text))
+
+
+def _use_tree(tree: str, prefix: str = "", shift: int = 0) -> Iterator[tuple[int, str, str]]:
+    """The leaves of one use tree as (offset in the tree, full path, the name that it has from then on)."""
     for start, part in _split_commas(tree):
         brace = part.find("{")
         if brace < 0:
-            leaf = re.sub(r"\s+as\s+\w+\s*$", "", part)
+            leaf, _, alias = part.partition(" as ")
             lead = len(leaf) - len(leaf.lstrip())
             path = re.sub(r"\s", "", prefix + leaf).removeprefix("::").removesuffix("::self")
             if leaf.strip():
-                yield shift + start + lead, path
+                yield shift + start + lead, path, alias.strip() or path.split("::")[-1]
         else:
             inner = part[brace + 1 : part.rindex("}")] if "}" in part else part[brace + 1 :]
             yield from _use_tree(inner, prefix + part[:brace].strip(), shift + start + brace + 1)

@@ -77,6 +77,8 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
         Sample("crates/drive/src/a.rs", "\nuse ::std::net::TcpStream;\n", 2),
         Sample("crates/drive/src/a.rs", "fn a() { let mut r = rand::rng(); }\n", 1),
         Sample("crates/drive/src/deep/a.rs", "fn a() { let r = Pcg64::from_os_rng(); }\n", 1),
+        Sample("crates/drive/src/a.rs", "use std::io;\nfn a() { io::stdin(); }\n", 2),
+        Sample("crates/drive/src/a.rs", "extern crate std as b;\nfn a() { b::fs::read(c); }\n", 2),
         Sample("crates/drive/src/a.rs", _PURE_GOOD, None),
     ),
     "pure-dependencies": (
@@ -109,6 +111,15 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
             None,
         ),
         Sample("crates/a.rs", "struct B;\n" + _rust_struct(MAX_FIELDS), None),
+        Sample("crates/a.rs", "\nstruct A<B>(" + "Option<(B, C)>, " * (MAX_FIELDS + 1) + ");\n", 2),
+        Sample("crates/a.rs", "struct A(" + "Option<(B, C)>, " * MAX_FIELDS + ");\n", None),
+        Sample("crates/a.rs", _rust_struct(MAX_FIELDS + 1).replace("struct", "union"), 1),
+        Sample(
+            "crates/a.rs", "enum A {\n    B = 1 << 2,\n    C {" + "d: u8, " * (MAX_FIELDS + 1) + "},\n}\n", 3
+        ),
+        Sample(
+            "crates/a.rs", "enum A {\n    B(" + "u8, " * MAX_FIELDS + "),\n" + "    C,\n" * 99 + "}\n", None
+        ),
         Sample(
             "crates/a.rs",
             "struct C<F: Fn(u8, u8)> {\n    pub(crate) d: fn(e: u8, f: u8) -> G,\n}\n" * 9,

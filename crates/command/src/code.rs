@@ -3,7 +3,7 @@
 
 use skylight_disk::SECTOR_BYTES;
 
-use crate::{Flags, Op, Outcome};
+use crate::{Flags, Op, Outcome, ZoneAction};
 
 /// Read.
 pub const READ: u8 = 0;
@@ -35,10 +35,10 @@ pub const fn decode(code: u8) -> Option<(Op, Flags)> {
         FLUSH => (Op::Flush, Flags::NONE),
         TRIM => (Op::Trim, Flags::NONE),
         WRITE_FUA => (Op::Write, Flags { fua: true, ..Flags::NONE }),
-        OPEN_ZONE => (Op::OpenZone, Flags::NONE),
-        CLOSE_ZONE => (Op::CloseZone, Flags::NONE),
-        FINISH_ZONE => (Op::FinishZone, Flags::NONE),
-        RESET_ZONE => (Op::ResetZone, Flags::NONE),
+        OPEN_ZONE => (Op::Zone(ZoneAction::Open), Flags::NONE),
+        CLOSE_ZONE => (Op::Zone(ZoneAction::Close), Flags::NONE),
+        FINISH_ZONE => (Op::Zone(ZoneAction::Finish), Flags::NONE),
+        RESET_ZONE => (Op::Zone(ZoneAction::Reset), Flags::NONE),
         APPEND => (Op::Append, Flags::NONE),
         _ => return None,
     })

@@ -22,34 +22,80 @@ pub enum Op {
     /// Writes at the write pointer of a zone; the completion says where. The extent is the start of the zone and
     /// the length of the data, as in the Zone Append command of NVMe.
     Append,
-    /// Opens a zone explicitly. The extent of this and the other zone actions is a zone, or the whole drive for all
-    /// zones (the ALL bit of ZBC-2).
-    OpenZone,
-    /// Closes a zone.
-    CloseZone,
-    /// Makes a zone full: its write pointer moves to its end.
-    FinishZone,
-    /// Empties a zone: its write pointer moves to its start (RESET WRITE POINTER).
-    ResetZone,
+    /// Acts on a zone. The extent is that zone, or the whole drive for all zones (the ALL bit of ZBC-2).
+    Zone(ZoneAction),
+}
+
+/// What is done to a zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ZoneAction {
+    /// Opens it explicitly.
+    Open,
+    /// Closes it.
+    Close,
+    /// Makes it full: its write pointer moves to its end.
+    Finish,
+    /// Empties it: its write pointer moves to its start (RESET WRITE POINTER).
+    Reset,
+}
+
+impl ZoneAction {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Open, Self::Close, Self::Finish, Self::Reset];
+
+    /// Its name in commands and messages.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Close => "close",
+            Self::Finish => "finish",
+            Self::Reset => "reset",
+        }
+    }
+}
+
+impl fmt::Display for ZoneAction {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(self.as_str())
+    }
 }
 
 impl Op {
     /// Number of operations, for tables by operation.
-    pub const COUNT: usize = Self::ResetZone as usize + 1;
+    pub const COUNT: usize = Self::Zone(ZoneAction::Reset).index() + 1;
+
+    /// Its place in a table by operation.
+    #[inline]
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Read => 0,
+            Self::Write => 1,
+            Self::Flush => 2,
+            Self::Trim => 3,
+            Self::WriteZeroes => 4,
+            Self::Cache => 5,
+            Self::Append => 6,
+            Self::Zone(action) => 7 + action as usize,
+        }
+    }
 
     /// Whether it changes what later reads return.
     #[inline]
     pub const fn changes_data(self) -> bool {
         matches!(
             self,
-            Self::Write | Self::Trim | Self::WriteZeroes | Self::Append | Self::FinishZone | Self::ResetZone
+            Self::Write
+                | Self::Trim
+                | Self::WriteZeroes
+                | Self::Append
+                | Self::Zone(ZoneAction::Finish | ZoneAction::Reset)
         )
     }
 
     /// Whether it acts on whole zones and carries no data.
     #[inline]
     pub const fn is_zone_action(self) -> bool {
-        matches!(self, Self::OpenZone | Self::CloseZone | Self::FinishZone | Self::ResetZone)
+        matches!(self, Self::Zone(_))
     }
 
     /// Whether its order among all other commands in its extent matters: it changes data, or the condition of a zone.
@@ -63,6 +109,7 @@ impl Op {
 impl fmt::Display for Op {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
+            Self::Zone(action) => return write!(out, "{action}_zone"),
             Self::Read => "read",
             Self::Write => "write",
             Self::Flush => "flush",
@@ -70,10 +117,6 @@ impl fmt::Display for Op {
             Self::WriteZeroes => "write_zeroes",
             Self::Cache => "cache",
             Self::Append => "append",
-            Self::OpenZone => "open_zone",
-            Self::CloseZone => "close_zone",
-            Self::FinishZone => "finish_zone",
-            Self::ResetZone => "reset_zone",
         })
     }
 }
@@ -152,8 +195,7 @@ impl Command {
     pub const fn data_bytes(&self) -> u64 {
         match self.op {
             Op::Read | Op::Write | Op::Append => self.len_bytes(),
-            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache => 0,
-            Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => 0,
+            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache | Op::Zone(_) => 0,
         }
     }
 
@@ -207,17 +249,29 @@ mod tests {
         Op::Trim,
         Op::WriteZeroes,
         Op::Cache,
-        Op::OpenZone,
-        Op::CloseZone,
-        Op::FinishZone,
-        Op::ResetZone,
+        Op::Zone(ZoneAction::Open),
+        Op::Zone(ZoneAction::Close),
+        Op::Zone(ZoneAction::Finish),
+        Op::Zone(ZoneAction::Reset),
     ];
 
     #[test]
+    fn every_operation_has_a_place_of_its_own_in_a_table() {
+        let mut places = vec![Op::Append.index()];
+        places.extend(OPS.map(Op::index));
+        places.sort_unstable();
+        assert!(places.into_iter().eq(0..Op::COUNT));
+    }
+
+    #[test]
     fn what_opens_or_closes_a_zone_is_ordered_and_changes_no_data() {
-        for (op, changes_data) in
-            [(Op::OpenZone, false), (Op::CloseZone, false), (Op::FinishZone, true), (Op::ResetZone, true)]
-        {
+        for (action, changes_data) in [
+            (ZoneAction::Open, false),
+            (ZoneAction::Close, false),
+            (ZoneAction::Finish, true),
+            (ZoneAction::Reset, true),
+        ] {
+            let op = Op::Zone(action);
             assert_eq!((op.changes_data(), op.is_ordered()), (changes_data, true), "{op}");
             assert!(command(op, 0, 64).conflicts_with(&command(Op::Read, 63, 1)), "{op}");
             assert!(command(Op::Append, 0, 8).conflicts_with(&command(op, 0, 64)), "{op}");

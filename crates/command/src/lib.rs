@@ -9,7 +9,7 @@
 //!
 //! # Zones
 //!
-//! A zone action (open, close, finish, reset) is an [`Op`] whose extent is its zone, or the whole drive, so it conflicts with
+//! A [`ZoneAction`] (open, close, finish, reset) is an [`Op`] whose extent is its zone, or the whole drive, so it conflicts with
 //! every command in that zone. A report of zones is no command here: what a drive with zones knows of them is asked of its
 //! layer (`layer/capabilities/zoned.rs`). Writes and appends to one zone move its write pointer, so their order matters
 //! though they share no sector; only the drive knows its zones, so only its queue (`drive/pending.rs`) sees to that.
@@ -20,5 +20,5 @@ pub mod code;
 mod command;
 mod outcome;
 
-pub use command::{Command, CommandId, Flags, Op};
+pub use command::{Command, CommandId, Flags, Op, ZoneAction};
 pub use outcome::{Failure, Outcome};

@@ -47,12 +47,11 @@ impl DriveCounters {
 
     #[inline]
     pub(crate) fn complete(&mut self, op: Op, sectors: Sectors) {
-        self.host_commands[op as usize] += 1;
+        self.host_commands[op.index()] += 1;
         match op {
             Op::Read => self.host_sectors[0] += sectors.get(),
             Op::Write | Op::Append => self.host_sectors[1] += sectors.get(),
-            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache => {}
-            Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {}
+            Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache | Op::Zone(_) => {}
         }
     }
 
@@ -68,7 +67,7 @@ impl DriveCounters {
 
     /// Commands that the host completed.
     pub fn host_commands(&self, op: Op) -> u64 {
-        self.host_commands[op as usize]
+        self.host_commands[op.index()]
     }
 
     /// Bytes transferred from or to the media, for all purposes.

@@ -4,7 +4,7 @@
 //! A failure names the seed.
 
 use rand_core::Rng;
-use skylight_command::{Command, CommandId, Failure, Op, Outcome, code};
+use skylight_command::{Command, CommandId, Failure, Op, Outcome, ZoneAction, code};
 use skylight_disk::{Direction, Lba, Nanos, Time};
 use skylight_drive::jitter::substream;
 use skylight_drive::online::{Answered, ExecutionResult, Origin, PlanExecutor};
@@ -221,7 +221,7 @@ fn zone_actions_wait_for_what_the_volatile_cache_has_of_the_zone() {
     assert_eq!(results, [(4, Outcome::Failed(Failure::InvalidField))]);
     let zones = zones(&mut drive);
     assert_eq!(zones[CONVENTIONAL as usize].condition, ZoneCondition::ImplicitOpen);
-    assert_eq!(drive.counters().host_commands(Op::ResetZone), 2);
+    assert_eq!(drive.counters().host_commands(Op::Zone(ZoneAction::Reset)), 2);
 }
 
 #[test]

@@ -10,14 +10,14 @@
 
 use std::collections::BTreeMap;
 
-use skylight_command::{Failure as Refused, Op, code};
+use skylight_command::{Failure as Refused, Op, ZoneAction, code};
 
 use crate::columns::Columns;
 use crate::device::{Device, now_ns};
 use crate::engine::{End, Log};
 use crate::error::{Failure, HostError, Reason, RefusalReason};
 use crate::zone_failure::ZoneFailure;
-use crate::zones::{ZoneAction, ZoneScope};
+use crate::zones::ZoneScope;
 
 /// Asks whether the caller wants to stop.
 type Interrupted<'a> = &'a mut dyn FnMut() -> bool;
@@ -57,10 +57,12 @@ impl Device {
                     self.run_io(columns.part(row, row + rows), depth, interrupted)?
                 }
                 Some(_) if interrupted() => (Log::default(), End::Interrupted),
-                Some(Op::Append) => self.append(&mut pointers, columns.part(row, row + 1), interrupted)?,
-                Some(op) => {
+                Some(ZoneOp::Append) => {
+                    self.append(&mut pointers, columns.part(row, row + 1), interrupted)?
+                }
+                Some(ZoneOp::Act(action)) => {
                     pointers.0.clear();
-                    self.act(op, columns.offset[row], columns.size[row])?
+                    self.act(action, columns.offset[row], columns.size[row])?
                 }
             };
             row += part.submit_ns.len();
@@ -77,13 +79,7 @@ impl Device {
     }
 
     /// One zone action.
-    fn act(&self, op: Op, offset: u64, size: u32) -> Result<(Log, End), HostError> {
-        let action = match op {
-            Op::OpenZone => ZoneAction::Open,
-            Op::CloseZone => ZoneAction::Close,
-            Op::FinishZone => ZoneAction::Finish,
-            _ => ZoneAction::Reset,
-        };
+    fn act(&self, action: ZoneAction, offset: u64, size: u32) -> Result<(Log, End), HostError> {
         let scope = match size {
             0 => ZoneScope::All,
             _ => ZoneScope::One { start_bytes: offset, size_bytes: u64::from(size) },
@@ -95,7 +91,7 @@ impl Device {
             Ok(()) => None,
             Err(HostError::Zone(failure)) => match failure.fault.refused() {
                 Some(refused) => Some(refused),
-                None => return Ok((Log::default(), ended(failure, op, offset, size))),
+                None => return Ok((Log::default(), ended(failure, Op::Zone(action), offset, size))),
             },
             Err(error) => return Err(error),
         };
@@ -164,9 +160,19 @@ fn ended(failure: ZoneFailure, op: Op, offset: u64, size: u32) -> End {
     End::Failed(Failure { path: failure.path, op, offset, size, lba: None, reason })
 }
 
-/// The operation of a row that is not I/O of io_uring.
-fn zone_op(column: u8) -> Option<Op> {
-    code::decode(column).map(|(op, _)| op).filter(|op| op.is_zone_action() || *op == Op::Append)
+/// What a row asks that is not I/O of io_uring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ZoneOp {
+    Act(ZoneAction),
+    Append,
+}
+
+fn zone_op(column: u8) -> Option<ZoneOp> {
+    match code::decode(column)?.0 {
+        Op::Zone(action) => Some(ZoneOp::Act(action)),
+        Op::Append => Some(ZoneOp::Append),
+        _ => None,
+    }
 }
 
 /// Write pointers by the first byte of their zones, as long as nothing but appends moves them.

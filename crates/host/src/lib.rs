@@ -56,4 +56,4 @@ pub use sg_io::{CommandFault, ask};
 pub use survey::{Probe, Surveyed, survey};
 pub use sysfs::Sysfs;
 pub use zone_failure::{ZoneFailure, ZoneFault};
-pub use zones::{Zone, ZoneAction, ZoneLayout, ZoneModel, ZoneScope};
+pub use zones::{Zone, ZoneLayout, ZoneModel, ZoneScope};

@@ -17,9 +17,8 @@
 mod kernel;
 mod scsi;
 
-use std::fmt;
-
 use serde::Serialize;
+use skylight_command::ZoneAction;
 
 use crate::device::{Access, Device};
 use crate::error::{HostError, RefusalReason};
@@ -100,37 +99,6 @@ impl Zone {
     /// Behind its last byte.
     fn end_bytes(&self) -> Option<u64> {
         self.start_bytes.checked_add(self.size_bytes)
-    }
-}
-
-/// What is done to a zone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ZoneAction {
-    /// Opens it explicitly.
-    Open,
-    /// Closes it.
-    Close,
-    /// Makes it full.
-    Finish,
-    /// Makes it empty; its data is lost.
-    Reset,
-}
-
-impl ZoneAction {
-    /// Its name in commands and messages.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Open => "open",
-            Self::Close => "close",
-            Self::Finish => "finish",
-            Self::Reset => "reset",
-        }
-    }
-}
-
-impl fmt::Display for ZoneAction {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(self.as_str())
     }
 }
 

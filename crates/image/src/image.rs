@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::{
-    CacheUse, Command, CommandId, Failure, Idle, Layer, MediaUse, Op, Overwriting, Plan, Queue, Zoned,
+    CacheUse, Command, CommandId, Failure, Idle, Layer, MediaUse, Op, Overwriting, Plan, Queue, ZoneAction,
+    Zoned,
 };
 
 use crate::error::ImageError;
@@ -291,7 +292,7 @@ impl Image {
     ///
     /// # Errors
     /// When the drive refuses, in which case nothing is changed, or the store fails.
-    pub fn act_on_zones(&mut self, action: Op, offset: u64, len: u64) -> Result<(), ImageError> {
+    pub fn act_on_zones(&mut self, action: ZoneAction, offset: u64, len: u64) -> Result<(), ImageError> {
         if self.take_zone_action(action, offset, len)? { self.flush() } else { Ok(()) }
     }
 
@@ -299,11 +300,16 @@ impl Image {
     ///
     /// # Errors
     /// As [`Image::act_on_zones`].
-    pub fn take_zone_action(&mut self, action: Op, offset: u64, len: u64) -> Result<bool, ImageError> {
+    pub fn take_zone_action(
+        &mut self,
+        action: ZoneAction,
+        offset: u64,
+        len: u64,
+    ) -> Result<bool, ImageError> {
         let extent = self.extent(offset, len)?;
         self.interpreter.check_running()?;
         self.waiting.clear();
-        self.waiting.push(Command::new(CommandId(0), action, extent));
+        self.waiting.push(Command::new(CommandId(0), Op::Zone(action), extent));
         self.take(&[])?;
         Ok(!self.write_cache)
     }

@@ -46,13 +46,9 @@ impl Layer for Conventional {
                 plan.write(self.medium, extent, Purpose::Host, Source::Host(command.extent.start.into()));
             }
             Op::Flush | Op::Trim => {}
-            Op::WriteZeroes
-            | Op::Cache
-            | Op::Append
-            | Op::OpenZone
-            | Op::CloseZone
-            | Op::FinishZone
-            | Op::ResetZone => return plan.fail(command.id, Failure::Unsupported),
+            Op::WriteZeroes | Op::Cache | Op::Append | Op::Zone(_) => {
+                return plan.fail(command.id, Failure::Unsupported);
+            }
         }
         plan.complete(command.id);
     }

@@ -45,4 +45,4 @@ pub use set_associative::{SetAssociative, SetAssociativeSpec};
 pub use zoned::{ZonedLayer, ZonedSpec};
 
 // What the trait speaks of.
-pub use skylight_command::{Command, CommandId, Failure, Flags, Op, Outcome};
+pub use skylight_command::{Command, CommandId, Failure, Flags, Op, Outcome, ZoneAction};

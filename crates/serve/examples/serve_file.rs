@@ -74,7 +74,7 @@ impl Backend for PlainFile {
                 let _ = fallocate(&self.file, flags, offset, command.len_bytes());
             }
             Op::Cache => {}
-            Op::Append | Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {
+            Op::Append | Op::Zone(_) => {
                 return Err(Errno::NotSupported);
             }
         }

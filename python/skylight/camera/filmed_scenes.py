@@ -20,7 +20,6 @@ from skylight.errors import UsageError
 from skylight.evidence import IoBatch
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-SCENES = ("cleaning", "passes")
 # Every other block of a part of a band is rewritten, so that the drive cleans it when it is idle.
 BLOCKS, BLOCK = 512, 4 * KIB
 # Every multiple of this begins a band on each of the emulated drives.

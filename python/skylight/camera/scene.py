@@ -142,8 +142,8 @@ def plain_ground(view: View, drive: Drive, arm: Arm) -> NDArray[np.uint8]:
     cv2 = opencv()
     picture = np.full((view.height, view.width, 3), PAPER, np.uint8)
 
-    def disc(radius_mm: float, colour: Colour, centre: tuple[float, float] = (0.0, 0.0)) -> None:
-        cv2.fillPoly(picture, [_circle(view, radius_mm, centre)], colour, cv2.LINE_AA, SHIFT)
+    def disc(radius_mm: float, colour: Colour) -> None:
+        cv2.fillPoly(picture, [_circle(view, radius_mm)], colour, cv2.LINE_AA, SHIFT)
 
     def radius(position: float) -> float:
         return arm.outer_mm + (arm.inner_mm - arm.outer_mm) * position

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from skylight.probe import Test
     from skylight.probe.session import ProgressReport
 
+# Texts of a server that standard output does not take yet: chosen, some screens.
+MOST_WAITING = 256
+
 __all__ = [
     "ByteProgress",
     "DeviceProgress",
@@ -136,9 +139,9 @@ def table(
 class Speaker:
     """Output of a long-running verb, written by a daemon thread."""
 
-    def __init__(self, most: int = 256) -> None:
-        """Queues up to `most` texts; drops further ones."""
-        self._waiting: queue.Queue[tuple[int, bytes]] = queue.Queue(most)
+    def __init__(self) -> None:
+        """Queues up to MOST_WAITING texts; drops further ones."""
+        self._waiting: queue.Queue[tuple[int, bytes]] = queue.Queue(MOST_WAITING)
         self._idle = threading.Event()
         self._idle.set()
         self._lock = threading.Lock()

@@ -165,6 +165,7 @@ def _unit_of(name: str, unit: str | None) -> str | None:
 def truth(name: str, as_json: bool, conditions: str | None) -> None:
     """Print the truth of a drive: the findings that a probe of it should yield."""
     from skylight import _native
+    from skylight.probe.truth import truth_document
 
     if conditions == DRAWN:
         raise UsageError(
@@ -174,7 +175,7 @@ def truth(name: str, as_json: bool, conditions: str | None) -> None:
     text, origin = read_profile(name)
     given = conditions_text(conditions, 0)
     try:
-        document = json.loads(_native.profile_truth(text, origin, given))
+        document = truth_document(text, origin, given)
     except _native.ProfileError as error:
         raise UsageError(str(error)) from error
     if as_json:

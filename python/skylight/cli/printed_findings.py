@@ -72,7 +72,7 @@ def _verdict(result: SuiteResult) -> Verdict:
 def print_result(result: SuiteResult, *, why: bool) -> None:
     """Prints the notes and, with ``why``, every finding; then the verdict and what matters most."""
     from skylight.report.brief import brief
-    from skylight.report.hints import hints
+    from skylight.report.declared_hints import hints
 
     line()
     if why:

@@ -33,7 +33,7 @@ from skylight.engines.scratch import ScratchFile
 from skylight.engines.sim import SimEngine
 from skylight.errors import Interrupted, UsageError
 from skylight.probe import Test
-from skylight.probe.fragmented_reads.recording_of_logs import keep_logs
+from skylight.probe.fragmented_reads.fio_log_recording import keep_logs
 from skylight.probe.known_state import MEANS, QUICK, Means
 from skylight.probe.suite import (
     IN_A_FILE,

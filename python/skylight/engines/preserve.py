@@ -30,12 +30,12 @@ from skylight.engines.device import (
     PRESERVE_NOTE,
     DeviceEngine,
     DeviceFailed,
-    Host,
     notes,
     state_dir,
 )
 from skylight.engines.drive_lock import DriveLock
 from skylight.engines.erase import Erase, Offer
+from skylight.engines.host_interface import Host
 from skylight.engines.undo_log import (
     SECTOR_BYTES,
     Header,

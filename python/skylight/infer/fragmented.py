@@ -190,10 +190,10 @@ def floor_estimates(latency: F64, turn: float, window: int) -> F64:
     return np.asarray(np.quantile(whole, SHARES, axis=1) - (SHARES * turn)[:, None])
 
 
-def uneven(latency: F64, turn: float, window: int = WINDOW) -> float:
+def uneven(latency: F64, turn: float) -> float:
     """How far latencies are from even over a revolution: what the estimates of a window's floor differ by, as
     a share of a revolution (median window); about 0 for even ones."""
-    estimates = floor_estimates(latency, turn, window)
+    estimates = floor_estimates(latency, turn, WINDOW)
     return float(np.median(np.ptp(estimates, axis=0))) / turn
 
 

@@ -31,6 +31,7 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.scoring import score
 from skylight.probe.suite import IN_THE_RANGE, SuiteResult
+from skylight.probe.truth import true_findings
 from skylight.report.values import DASH, finding_row
 from skylight.units import format_capacity, format_count, format_size
 
@@ -279,7 +280,7 @@ def _of_text(text: str, origin: str, findings: Sequence[Finding]) -> list[Claim]
         rows.append(_rate(float(whole["mechanics"]["rpm"]), known))
     if interface["write_cache"]:
         rows.append(_write_cache("on" if interface["write_cache_on"] else "off", known))
-    truth = json.loads(_native.profile_truth(text, origin))["findings"]
+    truth = true_findings(text, origin)
     by_name = {finding.name: finding for finding in findings}
     for mark in score(findings, truth):
         found = by_name.get(mark.name)

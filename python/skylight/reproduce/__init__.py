@@ -8,7 +8,7 @@
 | `latency`, `fragments`, `cleaning`, `cache_capacity`, `advice` | the paper's tests on new drives |
 | `geometry` | row W6 on the paper's kind of disk |
 | `from_fio_logs` | results from the logs of a real drive |
-| `verdicts` | findings of the characterization suite |
+| `probe_findings` | findings of the characterization suite |
 | `fast15` | the rows in order, and the run |
 | `figures_page` | the rows as docs/figures.md shows them |
 | `drawing`, `page` | figures in the manner of the paper's, and the page |

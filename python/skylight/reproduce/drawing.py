@@ -45,14 +45,14 @@ def thinned(count: int) -> tuple[NDArray[np.intp], str]:
     return np.arange(0, count, step), f" One in {step} is drawn." if step > 1 else ""
 
 
-def scatter(axes: Axes, sets: Mapping[str, Milliseconds], of: str, *, offset: int = 1) -> str:
+def scatter(axes: Axes, sets: Mapping[str, Milliseconds], of: str) -> str:
     """Latencies (ms) in their order, a marker and a colour per set; returns the sentence about thinning."""
     said = ""
     for number, (label, values) in enumerate(sets.items()):
         at, words = thinned(len(values))
         said = words or said
         axes.plot(
-            at + offset, values[at], MARKERS[number % 6], color=f"C{number % 6}", markersize=2.6, label=label
+            at + 1, values[at], MARKERS[number % 6], color=f"C{number % 6}", markersize=2.6, label=label
         )
     axes.set_xlabel(of)
     axes.set_ylabel("latency (ms)")

@@ -195,26 +195,24 @@ class Filling:
 
 _HOST_PURPOSES = ("cache", "out_of_band", "map_merge")
 _LAST = 600
+_SEED = 1
 
 
 class Lab:
     """The measurements that rows share."""
 
-    def __init__(
-        self, folder: Path, *, suites: Mapping[str, tuple[str, ...]] | None = None, seed: int = 1
-    ) -> None:
+    def __init__(self, folder: Path, *, suites: Mapping[str, tuple[str, ...]] | None = None) -> None:
         """`folder` receives the suite's recordings; `suites` names, for each drive, the tests that the chosen
         rows read (an empty tuple means all)."""
         self.folder = folder
         self._suites = dict(suites or {})
-        self._seed = seed
         self._findings: dict[str, list[Finding]] = {}
         self._fillings: dict[tuple[str, int, int, bool], Filling | None] = {}
         self.notes: list[str] = []
 
     def rng(self, name: str) -> np.random.Generator:
         """A separate generator for each name."""
-        return np.random.Generator(np.random.PCG64([self._seed, zlib.crc32(name.encode())]))
+        return np.random.Generator(np.random.PCG64([_SEED, zlib.crc32(name.encode())]))
 
     def offsets(self, name: str, count: int, end: int, size: int = BLOCK) -> U64:
         """Different random offsets of blocks of `size` bytes below `end` (bytes)."""
@@ -269,9 +267,7 @@ class Lab:
             return []
         engine = SimEngine.open(DRIVES[drive])
         try:
-            return run_suite(
-                engine, self._recording(drive), SuiteOptions(seed=self._seed, only=only)
-            ).findings
+            return run_suite(engine, self._recording(drive), SuiteOptions(seed=_SEED, only=only)).findings
         except KeepError:  # results could not be stored, which is not a miss
             raise
         except SkylightError as error:

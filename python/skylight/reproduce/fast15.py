@@ -14,7 +14,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from skylight.errors import UsageError
-from skylight.reproduce import advice, cache_capacity, cleaning, fragments, from_fio_logs, latency, verdicts
+from skylight.reproduce import (
+    advice,
+    cache_capacity,
+    cleaning,
+    fragments,
+    from_fio_logs,
+    latency,
+    probe_findings,
+)
 from skylight.reproduce.emulated_drives import Lab
 from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each
 from skylight.reproduce.tolerances import BANDS
@@ -56,13 +64,13 @@ ROWS: tuple[RowSpec, ...] = (
     RowSpec("S8a", "Large writes in a deep queue fill the cache", "4.6, Table 2", cache_capacity.s8a,
             _each("st5000", "cache_size")),
     RowSpec("S8b", "Emulated drives use most of their cache before they clean", "4.6", cache_capacity.s8b),
-    RowSpec("S9a", "Band sizes along the drive", "4.7, Figures 15, 16", verdicts.s9a,
+    RowSpec("S9a", "Band sizes along the drive", "4.7, Figures 15, 16", probe_findings.s9a,
             _each(_SMR, "band_size")),
-    RowSpec("S10a", "Whether a cleaned band is back in its place", "4.8, Figure 17", verdicts.s10a,
+    RowSpec("S10a", "Whether a cleaned band is back in its place", "4.8, Figure 17", probe_findings.s10a,
             _each(f"{_SMR} st8000", "mapping")),
-    RowSpec("S11a", "Throughput falls in eight plateaus, mirrored", "4.9, Figure 18", verdicts.s11a,
+    RowSpec("S11a", "Throughput falls in eight plateaus, mirrored", "4.9, Figure 18", probe_findings.s11a,
             _each("st5000", "zones")),
-    RowSpec("S12", "Table 3 by one probe of each real drive", "5, Table 3", verdicts.s12,
+    RowSpec("S12", "Table 3 by one probe of each real drive", "5, Table 3", probe_findings.s12,
             _each("st5000 st8000")),
     RowSpec("S13", "Random writes are many times faster than on a conventional drive", "6", advice.s13,
             _each("st5000", "cache_size", "cleaning")),

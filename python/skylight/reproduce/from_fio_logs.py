@@ -15,7 +15,7 @@ from skylight.engines.fio_log import read_logs
 from skylight.errors import KeepError, SkylightError
 from skylight.findings import Known
 from skylight.probe.fragmented_reads import FragmentedReads
-from skylight.probe.fragmented_reads.recording_of_logs import keep_logs
+from skylight.probe.fragmented_reads.fio_log_recording import keep_logs
 from skylight.probe.suite import infer_suite
 from skylight.reproduce.emulated_drives import KIB, Lab
 from skylight.reproduce.rows import Measured, NotAtHand, Ours, noted

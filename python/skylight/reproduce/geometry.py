@@ -40,15 +40,15 @@ BANDS: tuple[Band, ...] = (
 """The bands of W6, for the table of `reproduce swd`."""
 
 
-def w6(folder: Path, profile: str = PROFILE) -> Measured:
+def w6(folder: Path) -> Measured:
     """Measures the row; `folder` receives the recording."""
     from skylight import _native
 
-    text, origin = read_profile(profile)
+    text, origin = read_profile(PROFILE)
     truth = truth_of(json.loads(_native.profile_check(text, origin)))
-    engine = SimEngine.open(profile)
+    engine = SimEngine.open(PROFILE)
     try:
-        found = measure(engine, folder / f"geometry-{profile}", access_from=CLOSE_FROM)
+        found = measure(engine, folder / f"geometry-{PROFILE}", access_from=CLOSE_FROM)
     except SkylightError as error:
         return Measured({}, notes=(f"the geometry could not be extracted: {error}",))
     finally:

@@ -226,7 +226,7 @@ def _limits() -> Iterator[tuple[str, Sequence[Entry]]]:
     )
 
 
-def _verdicts() -> Iterator[tuple[str, Sequence[Entry]]]:
+def _probe_findings() -> Iterator[tuple[str, Sequence[Entry]]]:
     """Tests 9 to 11 and Table 3."""
     sizes = {
         "em-1": (40, 40, 40),
@@ -306,7 +306,7 @@ def _table_3(
 
 BANDS: tuple[Band, ...] = tuple(
     Band(row, *entry)
-    for group in (_latency, _reads, _cleaning, _limits, _verdicts, _recorded)
+    for group in (_latency, _reads, _cleaning, _limits, _probe_findings, _recorded)
     for row, entries in group()
     for entry in entries
 )

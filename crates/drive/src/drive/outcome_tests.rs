@@ -108,10 +108,11 @@ fn outcomes(answers: &[Answered]) -> Vec<Outcome> {
 #[test]
 fn every_layer_refuses_what_it_has_no_way_to_do() {
     for profile in [JOURNALED, packaged!("emulated-smr-1"), packaged!("emulated-smr-2"), CONVENTIONAL] {
-        let commands = [Op::Append, Op::WriteZeroes, Op::Cache, Op::Read].map(|op| command(op as u32, op, 0));
+        let commands =
+            [Op::Append, Op::WriteZeroes, Op::Cache, Op::Read].map(|op| command(op.index() as u32, op, 0));
         let answers = run(drive(profile), &commands, DONE);
         for answer in answers {
-            let refused = answer.id != CommandId(Op::Read as u32);
+            let refused = answer.id != CommandId(Op::Read.index() as u32);
             let expected = if refused { Outcome::Failed(Failure::Unsupported) } else { Outcome::Done };
             assert_eq!(answer.outcome, expected, "{}: {:?}", profile.0, answer.id);
         }

@@ -39,7 +39,7 @@ layer. The same file builds the emulated drive and defines what a probe of it ha
 /// The JSON schema of a profile (draft 7): the contents of `docs/profile.schema.json`.
 pub fn json_schema() -> String {
     // Text, numbers and lists of them always serialize.
-    let mut text = serde_json::to_string_pretty(&root()).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(root()).unwrap_or_default();
     text.push('\n');
     text
 }
@@ -47,7 +47,7 @@ pub fn json_schema() -> String {
 /// The reference page in Markdown: the contents of `docs/profile-reference.md`.
 pub fn reference() -> String {
     let schema = root();
-    let sections = sections(&schema);
+    let sections = sections(schema);
     let mut page = INTRO.to_owned();
     page.push_str("## A whole profile\n\n```toml\n");
     page.push_str(EXAMPLE);
@@ -247,7 +247,7 @@ mod tests {
         let wanted = |section: &Section<'_>| {
             section.variant.is_none_or(|variant| variant == kind) && !others.contains(&section.path.as_str())
         };
-        sections(&schema).iter().filter(|s| wanted(s)).filter_map(example).collect()
+        sections(schema).iter().filter(|s| wanted(s)).filter_map(example).collect()
     }
 
     #[test]
@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn every_key_has_a_description_and_every_number_a_range() {
         let schema = root();
-        for section in sections(&schema) {
+        for section in sections(schema) {
             assert!(!prose(section.shape).is_empty(), "{} has no description", section.heading());
             for (key, shape) in section.shape.keys().into_iter().filter(|(key, _)| *key != "kind") {
                 let key = format!("{} {key}", section.heading());

@@ -21,7 +21,7 @@
 use skylight_disk::{Direction, Head, Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
 use skylight_layer::Medium;
 
-use super::finding::{Right, TrueFinding};
+use super::finding::TrueFinding;
 use super::watermarks::{self, isolated_writes, usable_entries, usable_slots};
 use super::zones;
 use crate::drive::Drive;
@@ -31,8 +31,6 @@ use crate::profile::{Bytes, CacheMedium, Journaled, Layer, Profile, Zoned};
 const REACHABLE_FRACTION: f64 = 0.95;
 /// The size of an isolated write.
 const BLOCK: u64 = 4096;
-/// The granularity of the band test (Skylight, section 4.7: a = 1 MiB).
-const BAND_STEP: u64 = 1 << 20;
 
 /// Where the sizes of a journal are from.
 const WHY_SLOTS: &str = "the slots of the journal, one quantum each";
@@ -160,21 +158,20 @@ pub(super) fn findings(profile: &Profile, sharing: u64) -> Vec<TrueFinding> {
             .then(|| format!("slots run out at {reach} map entries at most, and {usable} may be in use"));
         let finding = TrueFinding::number(
             "cache_map_entries",
-            (entries, "entries"),
-            Right::Within(0.1),
+            entries,
             format!("the map's limit, of which {usable} may be in use"),
         );
         map = Some(finding.unless(far));
         full_map = (needed as f64 >= REACHABLE_FRACTION * usable as f64)
             .then(|| format!("the map is full at {usable} entries, and all slots need {needed}"));
     }
-    let number = |name, bytes, part| TrueFinding::number(name, (bytes, "bytes"), Right::Within(part), why);
+    let number = |name, bytes| TrueFinding::number(name, bytes, why);
     let mut findings = vec![
-        number("cache_bytes", cache, 0.1).unless(full_map.clone()),
-        number("cache_fill_bytes", fill, 0.03).unless(full_map),
+        number("cache_bytes", cache).unless(full_map.clone()),
+        number("cache_fill_bytes", fill).unless(full_map),
         TrueFinding {
             why: "what isolated 4 KiB writes put into the cache".into(),
-            ..number("cache_raw_bytes", raw, 0.1)
+            ..number("cache_raw_bytes", raw)
         },
     ];
     findings.extend(map);
@@ -213,7 +210,7 @@ pub(super) fn bands(profile: &Profile) -> Option<TrueFinding> {
     let size = |address| band_at(profile, address).map(|(_, size)| size);
     let bands = vec![("od", size(0)?), ("md", size(capacity / 2)?), ("id", size(capacity - 1)?)];
     let why = "bands of the first, middle and last address of the host";
-    Some(TrueFinding::table("band_bytes", (bands, "bytes"), Right::Off(BAND_STEP), why))
+    Some(TrueFinding::table("band_bytes", bands, why))
 }
 
 /// Time to write the first out-of-band data of a journal, once the head is at its first sector. Starting
@@ -242,7 +239,6 @@ fn out_of_band_ns(drive: &Drive, profile: &Profile, keys: &Journaled) -> u64 {
 
 /// Quantum, entry and out-of-band data.
 pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec<TrueFinding> {
-    let revolution_ns = drive.disk().mechanics().rotation.revolution().get();
     let none = keys.out_of_band.get() == 0;
     let out_of_band = if none { 0 } else { out_of_band_ns(drive, profile, keys) };
     let medium = match keys.cache_medium {
@@ -253,8 +249,7 @@ pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec
     findings.push(
         TrueFinding::number(
             "out_of_band_ns",
-            (out_of_band, "ns"),
-            Right::Off(revolution_ns / 20),
+            out_of_band,
             format!("time of {} before an entry, {medium}", keys.out_of_band),
         )
         .unless(none.then(|| "the drive writes no out-of-band data".to_owned())),
@@ -265,11 +260,11 @@ pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec
 /// Quantum of a journal.
 pub(super) fn quantum(bytes: Bytes) -> TrueFinding {
     let why = "host data in a slot of the journal";
-    TrueFinding::number("journal_quantum_bytes", (bytes.get(), "bytes"), Right::Within(0.05), why)
+    TrueFinding::number("journal_quantum_bytes", bytes.get(), why)
 }
 
 /// Largest entry of a journal.
 pub(super) fn entry_max(bytes: Bytes) -> TrueFinding {
     let why = "most host data in an entry of the journal";
-    TrueFinding::number("journal_entry_max_bytes", (bytes.get(), "bytes"), Right::Within(0.1), why)
+    TrueFinding::number("journal_entry_max_bytes", bytes.get(), why)
 }

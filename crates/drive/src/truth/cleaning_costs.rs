@@ -16,7 +16,7 @@ use skylight_layer::{Medium, Purpose};
 
 use super::cache::band_at;
 use super::conditions;
-use super::finding::{Right, TrueFinding};
+use super::finding::TrueFinding;
 use super::quiet;
 use super::watermarks::{isolated_writes, lone_writes, usable};
 use crate::batch::Batch;
@@ -32,8 +32,9 @@ pub const CHUNK: u64 = 64 << 10;
 /// Number of bands in each average.
 const BANDS_ONE_BLOCK: u64 = 9;
 const BANDS_HALF: u64 = 3;
-/// Number of merges in the average, and the tolerance.
+/// Number of merges in the average.
 const MERGES: u64 = 16;
+/// Merges that differ by more from their mean have no length of their own: as near as an answer must come.
 const MERGE_TOLERANCE: f64 = 0.1;
 /// Idle time before the copy cleans. Chosen, because no measurement on it depends on the value.
 const COPY_IDLE_NS: f64 = 1e9;
@@ -182,7 +183,7 @@ pub(super) fn cleaning(profile: &Profile, conditions: &Conditions) -> Result<Vec
     let mut findings = Vec::new();
     findings.extend(idle.map(|idle| {
         let why = "idle time before the drive cleans";
-        TrueFinding::number("cleaning_start_ns", (idle.nanos().get(), "ns"), Right::Within(0.2), why)
+        TrueFinding::number("cleaning_start_ns", idle.nanos().get(), why)
     }));
     let (one, half, why) = match &profile.layer {
         // What a zone costs depends on where in it the writes lie (`docs/tests/zone-cleaning.md`).
@@ -207,7 +208,7 @@ pub(super) fn cleaning(profile: &Profile, conditions: &Conditions) -> Result<Vec
     let table: Vec<_> =
         [("one_block", one), ("half", half)].into_iter().filter_map(|(name, ns)| Some((name, ns?))).collect();
     if !table.is_empty() {
-        findings.push(TrueFinding::table("cleaning_band_ns", (table, "ns"), Right::Within(0.15), why));
+        findings.push(TrueFinding::table("cleaning_band_ns", table, why));
     }
     Ok(findings)
 }
@@ -248,13 +249,8 @@ pub(super) fn map_merges(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileE
         format!("cleaning starts after {isolated} isolated writes, too few for a period of {every}")
     });
     let mut findings = vec![
-        TrueFinding::number(
-            "map_merge_every",
-            (every, "writes"),
-            Right::Equal,
-            "entries of the journal from merge to merge",
-        )
-        .unless(few.clone()),
+        TrueFinding::number("map_merge_every", every, "entries of the journal from merge to merge")
+            .unless(few.clone()),
     ];
     findings.extend(merges(profile, &log)?.map(|Merges { extra_ns, apart, count }| {
         let why = format!("how much longer an isolated write with a merge takes, mean over {count} merges");
@@ -264,8 +260,7 @@ pub(super) fn map_merges(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileE
                 format!("merges take different numbers of revolutions: {apart_percent:.0} % off their mean");
             (apart > MERGE_TOLERANCE).then_some(unlike)
         });
-        TrueFinding::number("map_merge_ns", (extra_ns, "ns"), Right::Within(MERGE_TOLERANCE), why)
-            .unless(reason)
+        TrueFinding::number("map_merge_ns", extra_ns, why).unless(reason)
     }));
     Ok(findings)
 }

@@ -27,7 +27,7 @@ use serde_json::json;
 use crate::drive::Drive;
 use crate::profile::{Conditions, Layer, Profile, ProfileError, Zoned};
 pub(crate) use cache::CacheFill;
-pub use finding::{Right, TrueFinding, Value};
+pub use finding::{TrueFinding, Value};
 
 /// The truth about one drive.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,7 +73,7 @@ impl Truth {
         self.findings.iter().find(|finding| finding.name == name)
     }
 
-    /// As JSON in the form of a probe's findings, with the additional key `measurable`.
+    /// As JSON in the form of a probe's findings without unit and interval, with the additional key `measurable`.
     pub fn to_json(&self) -> String {
         // Text, numbers and tables of them always serialize.
         serde_json::to_string_pretty(self).unwrap_or_default()

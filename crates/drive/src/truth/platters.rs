@@ -6,7 +6,7 @@
 use skylight_disk::{Lba, LbaExtent, SectorPosition, Sectors};
 use skylight_layer::Medium;
 
-use super::finding::{Right, TrueFinding, Value};
+use super::finding::{TrueFinding, Value};
 use crate::drive::Drive;
 use crate::profile::{Layer, Profile};
 
@@ -60,22 +60,17 @@ fn arm_travel(drive: &Drive) -> u32 {
 pub(super) fn findings(profile: &Profile, drive: &Drive) -> Vec<TrueFinding> {
     let mechanics = drive.disk().mechanics();
     let revolution_ns = mechanics.rotation.revolution().get();
-    let mut findings = vec![TrueFinding::number(
-        "rotation_ns",
-        (revolution_ns, "ns"),
-        Right::Within(0.001),
-        "the profile's rotation",
-    )];
+    let mut findings = vec![TrueFinding::number("rotation_ns", revolution_ns, "the profile's rotation")];
     findings.extend(track_bytes(profile, drive).map(|tracks| {
         let why = "tracks of the first, middle and last address of the host";
-        TrueFinding::table("track_bytes", (tracks, "bytes"), Right::Within(0.02), why)
+        TrueFinding::table("track_bytes", tracks, why)
     }));
     let travel = arm_travel(drive);
     let seek = |tracks: u32| mechanics.seek.time(tracks.max(1)).get();
     let seeks = vec![("track", seek(1)), ("third", seek(travel / 3)), ("full", seek(travel))];
     let why =
         format!("seek curve over 1, {} and {travel} tracks, within those of host addresses", travel / 3);
-    findings.push(TrueFinding::table("seek_ns", (seeks, "ns"), Right::Within(0.1), why));
+    findings.push(TrueFinding::table("seek_ns", seeks, why));
     findings
 }
 
@@ -122,7 +117,5 @@ pub(super) fn plateaus(profile: &Profile, drive: &Drive) -> Option<TrueFinding> 
     };
     let value = Value::Plateaus { count: density.len() as u64, mirrored: true, first_bytes, last_bytes };
     let why = "one pass over each surface, then the surfaces in the opposite order; they differ in density";
-    let right = Right::Within(0.1);
-    let finding = TrueFinding { value, unit: Some("bytes"), right, ..TrueFinding::word("plateaus", "", why) };
-    Some(finding.unless(reason))
+    Some(TrueFinding::new("plateaus", value, why).unless(reason))
 }

@@ -1,7 +1,7 @@
 //! What a drive with zones declares of them, its model and the size and capacity of its zones; how many it serves at full
 //! speed; what a host-aware one takes out of order before it blocks.
 
-use super::finding::{Right, TrueFinding};
+use super::finding::TrueFinding;
 use super::watermarks::lone_writes;
 use crate::profile::{HostAware, Layer, Profile, ZoneModel, Zoned};
 
@@ -18,7 +18,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
         ZoneModel::HostAware => "host-aware",
     };
     let capacity = keys.zone_capacity.unwrap_or(keys.zone_size);
-    let bytes = |name, bytes, why| TrueFinding::number(name, (bytes, "bytes"), Right::Equal, why);
+    let bytes = |name, bytes, why| TrueFinding::number(name, bytes, why);
     let mut findings = vec![
         TrueFinding::word("zone_model", model, "the drive declares it"),
         bytes("zone_bytes", keys.zone_size.get(), "the report of zones has it"),
@@ -49,7 +49,7 @@ fn open_zones(keys: &Zoned, whole: u64) -> Option<TrueFinding> {
     let few = whole < FEWEST_ZONES || whole <= most;
     let few = few.then(|| format!("the drive has only {whole} zones with a write pointer"));
     let why = "the drive has resources for so many open zones";
-    Some(TrueFinding::number("open_zones_edge", (most, "zones"), Right::Within(0.05), why).unless(few))
+    Some(TrueFinding::number("open_zones_edge", most, why).unless(few))
 }
 
 /// Bytes that lone writes to random places put into the persistent cache before one of them waits. What is overwritten
@@ -71,5 +71,5 @@ fn non_sequential(keys: &HostAware, whole: u64, capacity: u64) -> TrueFinding {
             .then(|| format!("all zones hold {places} such writes, and the cache takes {writes}"))
     });
     let bytes = writes * WRITE_BYTES;
-    TrueFinding::number("non_sequential_cache_bytes", (bytes, "bytes"), Right::Within(0.1), why).unless(few)
+    TrueFinding::number("non_sequential_cache_bytes", bytes, why).unless(few)
 }

@@ -12,8 +12,9 @@ use std::io;
 use std::os::fd::AsRawFd;
 
 use rustix::ioctl::{Opcode, opcode};
+use skylight_command::ZoneAction;
 
-use super::{Port, SECTOR_BYTES, Zone, ZoneAction, ZoneLayout, ZoneModel, ZoneScope};
+use super::{Port, SECTOR_BYTES, Zone, ZoneLayout, ZoneModel, ZoneScope};
 use crate::sg_io::CommandFault;
 use crate::sysfs::Node;
 use crate::zone_failure::ZoneFault;

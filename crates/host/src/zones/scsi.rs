@@ -12,7 +12,9 @@
 
 use std::fs;
 
-use super::{Port, Zone, ZoneAction, ZoneLayout, ZoneModel, ZoneScope};
+use skylight_command::ZoneAction;
+
+use super::{Port, Zone, ZoneLayout, ZoneModel, ZoneScope};
 use crate::sg_io::{CommandFault, Link, Transfer};
 use crate::sysfs::Node;
 use crate::zone_failure::ZoneFault;

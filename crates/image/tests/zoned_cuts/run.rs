@@ -12,7 +12,7 @@ use skylight_layer::capabilities::zoned::{ZoneAccess, ZoneCondition, ZoneLayout,
 use skylight_layer::journaled::JournalSpec;
 use skylight_layer::zoned::host_aware::throttle::{Estimate, ThrottleSpec};
 use skylight_layer::zoned::host_aware::{AwareSpec, Bookkeeping, ZoneLog};
-use skylight_layer::{Layer, Op as Command, ZonedLayer, ZonedSpec};
+use skylight_layer::{Layer, ZoneAction, ZonedLayer, ZonedSpec};
 
 use crate::common::{Event, Lives, Session};
 use crate::oracle::{FULL, Found, OFFLINE, Op, Oracle, READ_ONLY, Said, Shape, bytes_of};
@@ -243,11 +243,11 @@ impl Life {
             }
             Op::Reset(of) => {
                 self.seen.resets += 1;
-                image.act_on_zones(Command::ResetZone, range(of).0, range(of).1)
+                image.act_on_zones(ZoneAction::Reset, range(of).0, range(of).1)
             }
-            Op::Finish(of) => image.act_on_zones(Command::FinishZone, range(of).0, range(of).1),
+            Op::Finish(of) => image.act_on_zones(ZoneAction::Finish, range(of).0, range(of).1),
             Op::Touch(zone, open) => {
-                let action = if *open { Command::OpenZone } else { Command::CloseZone };
+                let action = if *open { ZoneAction::Open } else { ZoneAction::Close };
                 image.act_on_zones(action, range(&Some(*zone)).0, range(&Some(*zone)).1)
             }
             Op::Fail(zone, condition) => {
@@ -281,7 +281,7 @@ impl Life {
         let said = self.oracle.now(zone).said;
         let at = zone * zone_sectors;
         let wrong = match self.random.below(3) {
-            0 => image.act_on_zones(Command::ResetZone, (at + 1) * 512, 512),
+            0 => image.act_on_zones(ZoneAction::Reset, (at + 1) * 512, 512),
             _ if host_aware => return Ok(()),
             1 => image.write(at * 512, &vec![1; (capacity + 1) as usize * 512], false),
             _ if said.condition == 0 => {

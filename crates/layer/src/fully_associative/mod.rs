@@ -239,13 +239,9 @@ impl Layer for FullyAssociative {
             Op::Write => return self.take_write(queue, plan),
             Op::Trim => self.trim(extent, plan),
             Op::Flush => {}
-            Op::WriteZeroes
-            | Op::Cache
-            | Op::Append
-            | Op::OpenZone
-            | Op::CloseZone
-            | Op::FinishZone
-            | Op::ResetZone => return plan.fail(id, Failure::Unsupported),
+            Op::WriteZeroes | Op::Cache | Op::Append | Op::Zone(_) => {
+                return plan.fail(id, Failure::Unsupported);
+            }
         }
         plan.complete(id);
     }

@@ -340,13 +340,9 @@ impl Layer for Journaled {
             Op::Read => self.visit_pieces(extent, |piece| plan.read_piece(piece)),
             Op::Trim => self.trim(extent, plan),
             Op::Flush => {}
-            Op::WriteZeroes
-            | Op::Cache
-            | Op::Append
-            | Op::OpenZone
-            | Op::CloseZone
-            | Op::FinishZone
-            | Op::ResetZone => return plan.fail(id, Failure::Unsupported),
+            Op::WriteZeroes | Op::Cache | Op::Append | Op::Zone(_) => {
+                return plan.fail(id, Failure::Unsupported);
+            }
         }
         plan.complete(id);
     }

@@ -202,13 +202,9 @@ impl Layer for Swd {
                 self.unrecorded = Some((command.extent, Stamp { write: self.counters.writes, at: self.now }));
             }
             Op::Flush | Op::Trim => {}
-            Op::WriteZeroes
-            | Op::Cache
-            | Op::Append
-            | Op::OpenZone
-            | Op::CloseZone
-            | Op::FinishZone
-            | Op::ResetZone => return plan.fail(command.id, Failure::Unsupported),
+            Op::WriteZeroes | Op::Cache | Op::Append | Op::Zone(_) => {
+                return plan.fail(command.id, Failure::Unsupported);
+            }
         }
         plan.complete(command.id);
     }

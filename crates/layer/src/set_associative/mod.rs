@@ -207,13 +207,9 @@ impl Layer for SetAssociative {
                 plan.push(Step::Commit(MapChange::Native { lba: extent }));
             }
             Op::Flush => {}
-            Op::WriteZeroes
-            | Op::Cache
-            | Op::Append
-            | Op::OpenZone
-            | Op::CloseZone
-            | Op::FinishZone
-            | Op::ResetZone => return plan.fail(id, Failure::Unsupported),
+            Op::WriteZeroes | Op::Cache | Op::Append | Op::Zone(_) => {
+                return plan.fail(id, Failure::Unsupported);
+            }
         }
         plan.complete(id);
     }

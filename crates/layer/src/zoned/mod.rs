@@ -18,7 +18,7 @@ mod states;
 #[cfg(test)]
 mod tests;
 
-use skylight_command::{Command, CommandId, Failure, Op, Outcome};
+use skylight_command::{Command, CommandId, Failure, Op, Outcome, ZoneAction};
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::CacheUse;
@@ -267,20 +267,19 @@ impl ZonedLayer {
     }
 
     /// A zone action.
-    fn act(&mut self, op: Op, extent: LbaExtent) -> Result<(), Failure> {
+    fn act(&mut self, action: ZoneAction, extent: LbaExtent) -> Result<(), Failure> {
         let Some(zone) = self.zone_id(extent)? else {
-            return self.act_on_all(op);
+            return self.act_on_all(action);
         };
-        match op {
-            Op::OpenZone => self.table.open_zone(zone),
-            Op::CloseZone => self.table.close_zone(zone).map(|()| self.close(zone)),
-            Op::FinishZone => self.table.finish_zone(zone).map(|()| self.close(zone)),
-            Op::ResetZone => self.table.reset_zone(zone).map(|had_data| {
+        match action {
+            ZoneAction::Open => self.table.open_zone(zone),
+            ZoneAction::Close => self.table.close_zone(zone).map(|()| self.close(zone)),
+            ZoneAction::Finish => self.table.finish_zone(zone).map(|()| self.close(zone)),
+            ZoneAction::Reset => self.table.reset_zone(zone).map(|had_data| {
                 if let Some(aware) = self.aware.as_mut().filter(|_| had_data) {
                     aware.reset(zone, self.table.layout());
                 }
             }),
-            _ => Err(Failure::Unsupported),
         }
     }
 
@@ -291,13 +290,13 @@ impl ZonedLayer {
         }
     }
 
-    fn act_on_all(&mut self, op: Op) -> Result<(), Failure> {
+    fn act_on_all(&mut self, action: ZoneAction) -> Result<(), Failure> {
         let Self { table, aware, .. } = self;
-        match op {
-            Op::OpenZone => return table.open_all(),
-            Op::CloseZone => table.close_all(),
-            Op::FinishZone => table.finish_all(),
-            Op::ResetZone => {
+        match action {
+            ZoneAction::Open => return table.open_all(),
+            ZoneAction::Close => table.close_all(),
+            ZoneAction::Finish => table.finish_all(),
+            ZoneAction::Reset => {
                 let layout = *table.layout();
                 table.reset_all(|zone| {
                     if let Some(aware) = aware {
@@ -305,9 +304,8 @@ impl ZonedLayer {
                     }
                 });
             }
-            _ => return Err(Failure::Unsupported),
         }
-        if let Some(aware) = aware.as_mut().filter(|_| op != Op::OpenZone) {
+        if let Some(aware) = aware {
             aware.close_all();
         }
         Ok(())
@@ -339,9 +337,7 @@ impl Layer for ZonedLayer {
             Op::Append => return self.append(command, plan),
             Op::Write => self.table.admit(command.extent).map(|()| self.place(command.extent, plan)),
             Op::Flush => Ok(()),
-            Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {
-                self.act(command.op, command.extent)
-            }
+            Op::Zone(action) => self.act(action, command.extent),
             Op::Trim | Op::WriteZeroes | Op::Cache => Err(Failure::Unsupported),
         };
         match done {

@@ -1,6 +1,6 @@
 //! One test for each rule of zones. Zones are of 64 sectors, the first two conventional, ten in all, the last one of 32.
 
-use skylight_command::{Command, CommandId, Failure, Op, Outcome};
+use skylight_command::{Command, CommandId, Failure, Op, Outcome, ZoneAction};
 use skylight_disk::{Direction, Lba, LbaExtent, Pba, Sectors};
 
 use super::{ZonedLayer, ZonedSpec};
@@ -133,7 +133,7 @@ fn writes_elsewhere_fail() {
     assert_eq!(write(&mut drive, 3, 16, 49), Err(Failure::WriteBoundary), "into the next zone");
     assert_eq!(write(&mut drive, 1, 60, 8), Err(Failure::WriteBoundary), "out of the conventional zones");
     assert_eq!(write(&mut drive, 0, 60, 8), Ok(()), "across conventional zones");
-    assert_eq!(act(&mut drive, Op::FinishZone, 3), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Finish), 3), Ok(()));
     assert_eq!(write(&mut drive, 3, 16, 16), INVALID, "full");
 }
 
@@ -177,18 +177,18 @@ fn an_append_goes_to_the_write_pointer_and_says_where() {
 fn opening_and_closing_change_the_condition() {
     let mut drive = managed();
     for (op, expected) in [
-        (Op::OpenZone, ZoneCondition::ExplicitOpen),
-        (Op::OpenZone, ZoneCondition::ExplicitOpen),
-        (Op::CloseZone, ZoneCondition::Empty),
-        (Op::CloseZone, ZoneCondition::Empty),
+        (Op::Zone(ZoneAction::Open), ZoneCondition::ExplicitOpen),
+        (Op::Zone(ZoneAction::Open), ZoneCondition::ExplicitOpen),
+        (Op::Zone(ZoneAction::Close), ZoneCondition::Empty),
+        (Op::Zone(ZoneAction::Close), ZoneCondition::Empty),
     ] {
         assert_eq!(act(&mut drive, op, 5), Ok(()));
         assert_eq!(condition(&drive, 5), expected, "{op}");
     }
     assert_eq!(write(&mut drive, 5, 0, 8), Ok(()));
-    assert_eq!(act(&mut drive, Op::OpenZone, 5), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Open), 5), Ok(()));
     assert_eq!(condition(&drive, 5), ZoneCondition::ExplicitOpen, "an implicitly open zone");
-    assert_eq!(act(&mut drive, Op::CloseZone, 5), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Close), 5), Ok(()));
     assert_eq!(condition(&drive, 5), ZoneCondition::Closed);
     assert_eq!(write(&mut drive, 5, 8, 8), Ok(()));
     assert_eq!(condition(&drive, 5), ZoneCondition::ImplicitOpen, "a closed zone that is written");
@@ -199,13 +199,13 @@ fn finishing_fills_and_resetting_empties() {
     let mut drive = managed();
     assert_eq!(write(&mut drive, 6, 0, 8), Ok(()));
     for zone in [6, 7] {
-        assert_eq!(act(&mut drive, Op::FinishZone, zone), Ok(()));
+        assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Finish), zone), Ok(()));
         assert_eq!((condition(&drive, zone), pointer(&drive, zone)), (ZoneCondition::Full, Some(ZONE)));
-        assert_eq!(act(&mut drive, Op::FinishZone, zone), Ok(()), "a full one");
-        assert_eq!(act(&mut drive, Op::OpenZone, zone), Ok(()), "a full one");
+        assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Finish), zone), Ok(()), "a full one");
+        assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Open), zone), Ok(()), "a full one");
         assert_eq!(condition(&drive, zone), ZoneCondition::Full);
         assert_eq!(run(&mut drive, Op::Read, at(zone), ZONE), Ok(()), "what was not written is there too");
-        assert_eq!(act(&mut drive, Op::ResetZone, zone), Ok(()));
+        assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Reset), zone), Ok(()));
         assert_eq!((condition(&drive, zone), pointer(&drive, zone)), (ZoneCondition::Empty, Some(0)));
     }
     assert_eq!(write(&mut drive, 6, 0, 8), Ok(()));
@@ -214,7 +214,12 @@ fn finishing_fills_and_resetting_empties() {
 #[test]
 fn what_is_no_zone_with_a_write_pointer_cannot_be_acted_on() {
     let mut drive = managed();
-    for op in [Op::OpenZone, Op::CloseZone, Op::FinishZone, Op::ResetZone] {
+    for op in [
+        Op::Zone(ZoneAction::Open),
+        Op::Zone(ZoneAction::Close),
+        Op::Zone(ZoneAction::Finish),
+        Op::Zone(ZoneAction::Reset),
+    ] {
         assert_eq!(act(&mut drive, op, 1), INVALID, "{op} of a conventional zone");
         assert_eq!(run(&mut drive, op, at(3) + 8, ZONE), INVALID, "{op} of no start");
         assert_eq!(run(&mut drive, op, at(3), 8), INVALID, "{op} of a part");
@@ -231,7 +236,12 @@ fn zones_that_failed_refuse() {
     drive.set_access(4, ZoneAccess::Offline);
     drive.set_access(0, ZoneAccess::ReadOnly);
     for (zone, failure) in [(3, Failure::ZoneReadOnly), (4, Failure::ZoneOffline)] {
-        for op in [Op::OpenZone, Op::CloseZone, Op::FinishZone, Op::ResetZone] {
+        for op in [
+            Op::Zone(ZoneAction::Open),
+            Op::Zone(ZoneAction::Close),
+            Op::Zone(ZoneAction::Finish),
+            Op::Zone(ZoneAction::Reset),
+        ] {
             assert_eq!(act(&mut drive, op, zone), Err(failure), "{op}");
         }
         assert_eq!(write(&mut drive, zone, 8, 8), Err(failure));
@@ -242,7 +252,7 @@ fn zones_that_failed_refuse() {
     assert_eq!(run(&mut drive, Op::Read, 0, 8), Ok(()));
     assert_eq!(run(&mut drive, Op::Read, at(3), 8), Ok(()));
     assert_eq!(run(&mut drive, Op::Read, at(4), 8), Err(Failure::ZoneOffline));
-    assert_eq!(act_on_all(&mut drive, Op::ResetZone), Ok(()));
+    assert_eq!(act_on_all(&mut drive, Op::Zone(ZoneAction::Reset)), Ok(()));
     assert_eq!(condition(&drive, 3), ZoneCondition::ReadOnly, "an action on all leaves them alone");
     drive.set_access(3, ZoneAccess::Writable);
     assert_eq!((condition(&drive, 3), pointer(&drive, 3)), (ZoneCondition::Closed, Some(8)));
@@ -263,16 +273,20 @@ fn the_drive_closes_the_implicitly_open_zone_that_was_written_least_recently() {
 #[test]
 fn explicitly_open_zones_stay_open_and_use_up_the_limit() {
     let mut drive = limited(2, None);
-    assert_eq!(act(&mut drive, Op::OpenZone, 2), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Open), 2), Ok(()));
     assert_eq!(write(&mut drive, 3, 0, 8), Ok(()));
-    assert_eq!(act(&mut drive, Op::OpenZone, 4), Ok(()), "the drive closes the zone that a write opened");
+    assert_eq!(
+        act(&mut drive, Op::Zone(ZoneAction::Open), 4),
+        Ok(()),
+        "the drive closes the zone that a write opened"
+    );
     assert_eq!(condition(&drive, 3), ZoneCondition::Closed);
-    assert_eq!(act(&mut drive, Op::OpenZone, 5), NO_RESOURCES);
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Open), 5), NO_RESOURCES);
     assert_eq!(write(&mut drive, 3, 8, 8), NO_RESOURCES);
     assert_eq!(append(&mut drive, 5, 8), Outcome::Failed(Failure::InsufficientZoneResources));
-    assert_eq!(act(&mut drive, Op::FinishZone, 3), NO_RESOURCES, "a closed zone");
-    assert_eq!(act(&mut drive, Op::FinishZone, 5), NO_RESOURCES, "an empty zone");
-    assert_eq!(act(&mut drive, Op::FinishZone, 4), Ok(()), "an open zone");
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Finish), 3), NO_RESOURCES, "a closed zone");
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Finish), 5), NO_RESOURCES, "an empty zone");
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Finish), 4), Ok(()), "an open zone");
     assert_eq!(write(&mut drive, 3, 8, 8), Ok(()));
 }
 
@@ -282,10 +296,10 @@ fn active_zones_are_limited_too() {
     assert_eq!(write(&mut drive, 2, 0, 8), Ok(()));
     assert_eq!(write(&mut drive, 3, 0, 8), Ok(()));
     assert_eq!(write(&mut drive, 4, 0, 8), NO_RESOURCES);
-    assert_eq!(act(&mut drive, Op::OpenZone, 4), NO_RESOURCES);
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Open), 4), NO_RESOURCES);
     assert_eq!(write(&mut drive, 2, 8, 8), Ok(()), "a closed zone is active already");
-    assert_eq!(act(&mut drive, Op::FinishZone, 4), Ok(()), "a finished zone is not active");
-    assert_eq!(act(&mut drive, Op::ResetZone, 3), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Finish), 4), Ok(()), "a finished zone is not active");
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Reset), 3), Ok(()));
     assert_eq!(write(&mut drive, 5, 0, 8), Ok(()));
 }
 
@@ -295,19 +309,23 @@ fn actions_on_all_zones_take_those_that_they_are_for() {
     for zone in [2, 3, 4] {
         assert_eq!(write(&mut drive, zone, 0, 8), Ok(()));
     }
-    assert_eq!(act_on_all(&mut drive, Op::CloseZone), Ok(()));
+    assert_eq!(act_on_all(&mut drive, Op::Zone(ZoneAction::Close)), Ok(()));
     assert_eq!(drive.counts().of(ZoneCondition::Closed), 3);
-    assert_eq!(act_on_all(&mut drive, Op::OpenZone), NO_RESOURCES);
-    assert_eq!(act(&mut drive, Op::ResetZone, 2), Ok(()));
+    assert_eq!(act_on_all(&mut drive, Op::Zone(ZoneAction::Open)), NO_RESOURCES);
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Reset), 2), Ok(()));
     assert_eq!(write(&mut drive, 5, 0, 8), Ok(()));
-    assert_eq!(act_on_all(&mut drive, Op::OpenZone), Ok(()));
+    assert_eq!(act_on_all(&mut drive, Op::Zone(ZoneAction::Open)), Ok(()));
     let open = [3, 4].map(|zone| condition(&drive, zone));
     assert_eq!(open, [ZoneCondition::ExplicitOpen; 2]);
     assert_eq!(condition(&drive, 5), ZoneCondition::Closed, "was open when the command came");
-    assert_eq!(act_on_all(&mut drive, Op::FinishZone), Ok(()), "the open ones make space for the closed one");
+    assert_eq!(
+        act_on_all(&mut drive, Op::Zone(ZoneAction::Finish)),
+        Ok(()),
+        "the open ones make space for the closed one"
+    );
     let counts = drive.counts();
     assert_eq!((counts.of(ZoneCondition::Full), counts.of(ZoneCondition::Empty)), (3, 5), "empty ones stay");
-    assert_eq!(act_on_all(&mut drive, Op::ResetZone), Ok(()));
+    assert_eq!(act_on_all(&mut drive, Op::Zone(ZoneAction::Reset)), Ok(()));
     assert_eq!(drive.counts(), managed().counts());
 }
 
@@ -354,7 +372,7 @@ fn a_host_aware_drive_takes_writes_and_reads_anywhere() {
     assert_eq!((pointer(&drive, 5), drive.descriptor(5).non_sequential), (Some(8), true));
     assert_eq!(drive.counts().non_sequential, 2);
     assert_eq!(run(&mut drive, Op::Read, 0, SECTORS), Ok(()));
-    assert_eq!(act(&mut drive, Op::ResetZone, 4), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Reset), 4), Ok(()));
     assert_eq!(drive.counts().non_sequential, 1, "a reset ends it");
     drive.set_access(7, ZoneAccess::Offline);
     assert_eq!(write(&mut drive, 6, 60, 8), Err(Failure::ZoneOffline));
@@ -368,7 +386,7 @@ fn a_host_aware_drive_goes_beyond_the_open_zones_that_it_recommends() {
     assert_eq!(write(&mut drive, 2, 0, 8), Ok(()));
     assert_eq!(write(&mut drive, 3, 0, 8), Ok(()));
     assert_eq!(condition(&drive, 2), ZoneCondition::Closed, "the drive closes one");
-    assert_eq!(act(&mut drive, Op::OpenZone, 3), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Open), 3), Ok(()));
     assert_eq!(write(&mut drive, 4, 0, 8), Ok(()));
     assert_eq!(condition(&drive, 3), ZoneCondition::ExplicitOpen, "but not one that the host opened");
 }
@@ -438,8 +456,8 @@ fn writes_that_continue_each_other_in_a_conventional_zone_leave_the_cache_in_one
 fn a_record_brings_a_zone_back_and_open_zones_come_back_closed() {
     let mut drive = managed();
     assert_eq!(write(&mut drive, 3, 0, 8), Ok(()));
-    assert_eq!(act(&mut drive, Op::OpenZone, 4), Ok(()));
-    assert_eq!(act(&mut drive, Op::FinishZone, 5), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Open), 4), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Finish), 5), Ok(()));
     drive.set_access(6, ZoneAccess::ReadOnly);
     let mut changed = Vec::new();
     drive.take_changed(&mut |record| changed.push(record));
@@ -467,7 +485,7 @@ fn a_zone_that_failed_stays_so_when_it_is_cleaned() {
     ] {
         let mut drive = aware();
         assert_eq!(write(&mut drive, 3, 0, 8), Ok(()));
-        assert_eq!(act(&mut drive, Op::CloseZone, 3), Ok(()));
+        assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Close), 3), Ok(()));
         drive.set_access(3, access);
         drive.table.cleaned(3, Sectors(end));
         assert_eq!(condition(&drive, 3), expected, "{access:?}, cleaned to {end}");
@@ -478,10 +496,10 @@ fn a_zone_that_failed_stays_so_when_it_is_cleaned() {
 fn reports_list_what_the_filter_asks_for() {
     let mut drive = aware();
     assert_eq!(write(&mut drive, 3, 8, 8), Ok(()));
-    assert_eq!(act(&mut drive, Op::OpenZone, 4), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Open), 4), Ok(()));
     assert_eq!(write(&mut drive, 5, 0, 8), Ok(()));
-    assert_eq!(act(&mut drive, Op::CloseZone, 5), Ok(()));
-    assert_eq!(act(&mut drive, Op::FinishZone, 6), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Close), 5), Ok(()));
+    assert_eq!(act(&mut drive, Op::Zone(ZoneAction::Finish), 6), Ok(()));
     drive.set_access(7, ZoneAccess::ReadOnly);
     drive.set_access(8, ZoneAccess::Offline);
     drive.recommend_reset(6, true);

@@ -19,7 +19,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use skylight_disk::{Pba, Sectors};
 use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel as DriveModel};
-use skylight_layer::{Op, ZonedLayer, ZonedSpec};
+use skylight_layer::{Op, ZoneAction, ZonedLayer, ZonedSpec};
 use tables::Tables;
 
 /// Operations if `SKYLIGHT_OPERATIONS` is not set: 0.3 us each.
@@ -98,8 +98,16 @@ fn every_command_fails_and_succeeds() {
             done[op] += pair.done[op];
         }
     }
-    for op in [Op::Read, Op::Write, Op::Append, Op::OpenZone, Op::CloseZone, Op::FinishZone, Op::ResetZone] {
-        let (failed, done) = (failed[op as usize], done[op as usize]);
+    for op in [
+        Op::Read,
+        Op::Write,
+        Op::Append,
+        Op::Zone(ZoneAction::Open),
+        Op::Zone(ZoneAction::Close),
+        Op::Zone(ZoneAction::Finish),
+        Op::Zone(ZoneAction::Reset),
+    ] {
+        let (failed, done) = (failed[op.index()], done[op.index()]);
         println!("{op}: {done} done, {failed} failed");
         assert!(failed > 1_000 && done > 1_000, "{op}: {done} done, {failed} failed");
     }

@@ -8,7 +8,7 @@ use skylight_disk::Lba;
 use skylight_layer::capabilities::zoned::{
     ZoneCondition as Condition, ZoneDescriptor, ZoneKind, ZoneModel as DriveModel,
 };
-use skylight_layer::{Command, Failure, Op};
+use skylight_layer::{Command, Failure, Op, ZoneAction};
 
 use super::tables::{Action, Effect, Tables, closed, is_required, row};
 
@@ -148,10 +148,10 @@ impl Model {
             Op::Read => self.read(start, end),
             Op::Write => self.write(start, end),
             Op::Append => self.append(start, end - start),
-            Op::OpenZone => self.act(Action::Open, start, end),
-            Op::CloseZone => self.act(Action::Close, start, end),
-            Op::FinishZone => self.act(Action::Finish, start, end),
-            Op::ResetZone => self.act(Action::Reset, start, end),
+            Op::Zone(ZoneAction::Open) => self.act(Action::Open, start, end),
+            Op::Zone(ZoneAction::Close) => self.act(Action::Close, start, end),
+            Op::Zone(ZoneAction::Finish) => self.act(Action::Finish, start, end),
+            Op::Zone(ZoneAction::Reset) => self.act(Action::Reset, start, end),
             Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache => Expected::default(),
         }
     }

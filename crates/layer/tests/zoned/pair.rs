@@ -5,7 +5,7 @@ use skylight_disk::{Lba, LbaExtent, Sectors};
 use skylight_layer::capabilities::zoned::{
     ZoneAccess, ZoneCondition as Condition, ZoneDescriptor, ZoneFilter,
 };
-use skylight_layer::{Command, CommandId, Layer, Op, Outcome, Plan, Queue};
+use skylight_layer::{Command, CommandId, Layer, Op, Outcome, Plan, Queue, ZoneAction};
 
 use super::common::host::Stream;
 use super::model::{Expected, Model, Shape, Zone};
@@ -74,7 +74,7 @@ impl<L: Layer> Pair<L> {
         };
         drop(completions);
         let expected = self.model.step(command);
-        let op = command.op as usize;
+        let op = command.op.index();
         match outcome {
             Outcome::Failed(_) => self.failed[op] += 1,
             _ => self.done[op] += 1,
@@ -175,10 +175,10 @@ impl<L: Layer> Pair<L> {
 
     fn draw_action(&mut self) -> Op {
         match self.stream.below(5) {
-            0 | 1 => Op::OpenZone,
-            2 => Op::CloseZone,
-            3 => Op::FinishZone,
-            _ => Op::ResetZone,
+            0 | 1 => Op::Zone(ZoneAction::Open),
+            2 => Op::Zone(ZoneAction::Close),
+            3 => Op::Zone(ZoneAction::Finish),
+            _ => Op::Zone(ZoneAction::Reset),
         }
     }
 

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use serde_json::{Value, json};
 
 use super::{failed, quoted, text};
-use crate::core::zones::ZONE_ACTIONS;
+use crate::core::ZoneAction;
 use crate::core::{Completion, Service};
 
 /// Most zones of a page: some 300 KiB of an answer.
@@ -68,7 +68,7 @@ pub(super) fn report(request: &Value, service: &Service) -> Result<Value, String
 /// Begins an action on zones.
 pub(super) fn act(request: &Value, service: &Service) -> Result<PendingAction, String> {
     let name = text(request, "action")?;
-    let Some(&(name, op)) = ZONE_ACTIONS.iter().find(|(known, _)| *known == name) else {
+    let Some(action) = ZoneAction::ALL.into_iter().find(|known| known.as_str() == name) else {
         return Err(format!("{}: unknown action; use open, close, finish or reset", quoted(name)));
     };
     let zone = match request.get("zone") {
@@ -76,8 +76,8 @@ pub(super) fn act(request: &Value, service: &Service) -> Result<PendingAction, S
         Some(zone) => Some(zone.as_u64().ok_or("zone: neither \"all\" nor the byte at which a zone begins")?),
         None => return Err("zone: missing; give \"all\" or the byte at which a zone begins".to_owned()),
     };
-    let receiver = service.act_on_zones(op, zone)?;
+    let receiver = service.act_on_zones(action, zone)?;
     let action =
-        zone.map_or_else(|| format!("{name} all zones"), |start| format!("{name} the zone at {start}"));
+        zone.map_or_else(|| format!("{action} all zones"), |start| format!("{action} the zone at {start}"));
     Ok(PendingAction { receiver, action })
 }

@@ -17,8 +17,8 @@ pub struct Counters {
 impl Counters {
     /// Counts an accepted command.
     pub fn count(&self, command: &Command) {
-        self.commands[command.op as usize].fetch_add(1, Ordering::Relaxed);
-        self.bytes[command.op as usize].fetch_add(command.len_bytes(), Ordering::Relaxed);
+        self.commands[command.op.index()].fetch_add(1, Ordering::Relaxed);
+        self.bytes[command.op.index()].fetch_add(command.len_bytes(), Ordering::Relaxed);
     }
 
     /// Counts an invalid request.
@@ -28,7 +28,7 @@ impl Counters {
 
     /// The number of commands of one kind.
     pub fn commands(&self, op: Op) -> u64 {
-        self.commands[op as usize].load(Ordering::Relaxed)
+        self.commands[op.index()].load(Ordering::Relaxed)
     }
 
     /// All counters, for the status.
@@ -36,7 +36,7 @@ impl Counters {
         let of = |numbers: &[AtomicU64; Op::COUNT]| -> serde_json::Map<String, serde_json::Value> {
             OFFERED
                 .into_iter()
-                .map(|op| (op.to_string(), numbers[op as usize].load(Ordering::Relaxed).into()))
+                .map(|op| (op.to_string(), numbers[op.index()].load(Ordering::Relaxed).into()))
                 .collect()
         };
         serde_json::json!({

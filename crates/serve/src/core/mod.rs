@@ -40,6 +40,6 @@ pub use export_limits::{PIECE_BYTES, Shape};
 pub use job::{Completion, Job, OnComplete, execute_by};
 pub use service::Service;
 pub use settings::Setting;
-pub use skylight_command::{Command, Failure, Flags, Op};
+pub use skylight_command::{Command, Failure, Flags, Op, ZoneAction};
 pub use validate::{BadExtent, MAX_TRANSFER_BYTES, OFFERED, validate, validate_extent};
 pub use zones::ZonePage;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::connection::ServerState;
 use super::counters::Counters;
-use super::{Backend, Completion, Flags, Job, Op, Setting, ZonePage, validate};
+use super::{Backend, Completion, Flags, Job, Op, Setting, ZoneAction, ZonePage, validate};
 
 /// Why a drive without zones has no report of them.
 const NO_ZONES: &str = "the drive has no zones; serve a drive with zones (skylight drives list)";
@@ -79,7 +79,11 @@ impl Service {
     ///
     /// # Errors
     /// One line, when the drive has no zones, or there can be no such zone.
-    pub fn act_on_zones(&self, action: Op, zone: Option<u64>) -> Result<Receiver<Completion>, String> {
+    pub fn act_on_zones(
+        &self,
+        action: ZoneAction,
+        zone: Option<u64>,
+    ) -> Result<Receiver<Completion>, String> {
         let failed = |errno| format!("cannot act on zones: {errno}");
         let Some(ZonePage { layout, .. }) = self.backend.zones(0, 0).map_err(failed)? else {
             return Err(NO_ZONES.to_owned());
@@ -90,7 +94,7 @@ impl Service {
             Some(start) => (start, layout.zone.bytes().min(shape.size.saturating_sub(start))),
             None => (0, shape.size),
         };
-        let command = validate(action, Flags::NONE, offset, len, shape).map_err(|_| {
+        let command = validate(Op::Zone(action), Flags::NONE, offset, len, shape).map_err(|_| {
             format!("{offset}: no zone begins at this byte; skylight zones lists where they begin")
         })?;
         let (sender, receiver) = channel();

@@ -7,12 +7,6 @@ use skylight_disk::SECTOR_BYTES;
 use skylight_layer::Zoned;
 use skylight_layer::capabilities::zoned::{ZoneCondition, ZoneDescriptor, ZoneLayout};
 
-use super::Op;
-
-/// Actions on zones by the names that clients use.
-pub const ZONE_ACTIONS: [(&str, Op); 4] =
-    [("open", Op::OpenZone), ("close", Op::CloseZone), ("finish", Op::FinishZone), ("reset", Op::ResetZone)];
-
 /// The write pointer of a zone that has none, as clients see it.
 const NO_POINTER: u64 = u64::MAX;
 

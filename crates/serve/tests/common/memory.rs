@@ -51,7 +51,7 @@ impl Backend for Memory {
             Op::Write => self.bytes_mut().get_mut(range).ok_or(Errno::NoSpace)?.copy_from_slice(data),
             Op::WriteZeroes | Op::Trim => self.bytes_mut().get_mut(range).ok_or(Errno::Invalid)?.fill(0),
             Op::Flush | Op::Cache => {}
-            Op::Append | Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {
+            Op::Append | Op::Zone(_) => {
                 return Err(Errno::NotSupported);
             }
         }

@@ -11,7 +11,7 @@ use skylight_image::{Image, Options};
 use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel};
 use skylight_layer::{ZonedLayer, ZonedSpec};
 use skylight_serve::core::timed::model::Planted;
-use skylight_serve::core::{Command, Completion, Errno, Failure, Job, Op};
+use skylight_serve::core::{Command, Completion, Errno, Failure, Job, Op, ZoneAction};
 
 use crate::Timing;
 use crate::host::Target;
@@ -57,21 +57,21 @@ fn commands_of(zone: u64, random: &mut Random) -> Vec<(Command, Vec<u8>, Due)> {
     };
     let act = |op: Op, due: Due| (Command::of_bytes(op, start, ZONE_SECTORS * BYTES), Vec::new(), due);
     let both = [data(1, first), data(2, second)].concat();
-    let wrong = Command::of_bytes(Op::ResetZone, start + BYTES, BYTES);
+    let wrong = Command::of_bytes(Op::Zone(ZoneAction::Reset), start + BYTES, BYTES);
     vec![
         write(0, 1, first, Due::Done),
         write(first + 1, 9, 1, Due::Refused(None)),
         write(first, 2, second, Due::Done),
         read(first + second, both.clone()),
-        act(Op::FinishZone, Due::Done),
+        act(Op::Zone(ZoneAction::Finish), Due::Done),
         write(first + second, 3, 1, Due::Refused(None)),
         read(first + second, both),
         (wrong, Vec::new(), Due::Refused(Some(Failure::InvalidField))),
-        act(Op::ResetZone, Due::Done),
+        act(Op::Zone(ZoneAction::Reset), Due::Done),
         read(first + second, data(0, first + second)),
-        act(Op::OpenZone, Due::Done),
+        act(Op::Zone(ZoneAction::Open), Due::Done),
         write(0, 4, second, Due::Done),
-        act(Op::CloseZone, Due::Done),
+        act(Op::Zone(ZoneAction::Close), Due::Done),
         read(second + 1, [data(4, second), data(0, 1)].concat()),
     ]
 }

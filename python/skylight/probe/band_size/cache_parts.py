@@ -87,7 +87,6 @@ class CachePart:
     found: Stalls
     written: int
     left: int
-    asked: int = 0
 
     @property
     def period(self) -> int:
@@ -169,27 +168,24 @@ class CachePart:
     def _emptied(self) -> bool:
         """After a slow write: whether that was its stall, and not an outlier, a merge, another cache
         part's."""
-        self.asked += 1
         stalled = int(self.put(1).latency_ns[0]) >= self.found.limit_ns
         self.left = self.period - (1 if stalled else 2)
         return not stalled
 
 
-def overwritten(steps: Steps, base: int, name: str = "over", writes: int = OVER_WRITES) -> CachePart | None:
-    """The cache part of an address, found by writing the same megabyte from it on over and over."""
+def overwritten(steps: Steps) -> CachePart | None:
+    """The cache part of the first address, found by writing the first megabyte over and over."""
 
-    def offset(
-        index: I64,
-    ) -> I64:
-        return base + index % OVER_SLOTS * OVER_BYTES
+    def offset(index: I64) -> I64:
+        return index % OVER_SLOTS * OVER_BYTES
 
-    index = np.arange(writes, dtype=np.int64)
-    log = steps.run(name, IoBatch.writes(offset(index), OVER_BYTES))
+    index = np.arange(OVER_WRITES, dtype=np.int64)
+    log = steps.run("over", IoBatch.writes(offset(index), OVER_BYTES))
     found = stalls.periodic(log.latency_ns, fewest=3)
     if found is None:
         return None
-    since = (writes - found.first) % found.period or found.period
-    return CachePart(steps, name, OVER_BYTES, offset, found, writes, found.period - since)
+    since = (OVER_WRITES - found.first) % found.period or found.period
+    return CachePart(steps, "over", OVER_BYTES, offset, found, OVER_WRITES, found.period - since)
 
 
 def logged(
@@ -260,7 +256,7 @@ def kind_of(steps: Steps) -> tuple[Kind | None, CachePart | None]:
     Best on a target that is as new."""
     if steps.known.number("journal_quantum_bytes") is not None:
         return "journal", None
-    cache_part = overwritten(steps, 0)
+    cache_part = overwritten(steps)
     if cache_part is not None and is_place_bound(cache_part, steps.size):
         return "cache-bands", cache_part
     through = isinstance(steps, WriteThrough)

@@ -63,21 +63,19 @@ def nothing(why: str, rows: Sequence[str], *, with_map: bool = False) -> list[Fi
     return [each.unknown(why, rows) for each in (CACHE, FILL, RAW, *((MAP,) if with_map else ()))]
 
 
-def behind(used: float, fewest: float = 0.0) -> tuple[float, Interval, float]:
+def behind(used: float) -> tuple[float, Interval, float]:
     """What is behind a watermark that `used` was below: the most likely, the interval of 95 %, the chance
     that the first is right.
-
-    `fewest` is what there must be at least.
 
     >>> value, (low, high), sure = behind(90.0)
     >>> round(value), round(low), round(high), round(sure, 2)
     (99, 90, 112, 0.89)
     """
-    low, high = max(used, fewest), used / LOWEST_WATERMARK
+    low, high = used, used / LOWEST_WATERMARK
     value = used / USUAL_WATERMARK
     lowest_right, highest_right = value / (1 + RIGHT_WITHIN), value / (1 - RIGHT_WITHIN)
     inside = max(0.0, min(high, highest_right) - max(low, lowest_right)) / max(high - low, 1e-9)
-    likely = (max(used / LIKELY_WATERMARKS[1], fewest), used / LIKELY_WATERMARKS[0])
+    likely = (used / LIKELY_WATERMARKS[1], used / LIKELY_WATERMARKS[0])
     return value, likely, min(inside, 1.0)
 
 

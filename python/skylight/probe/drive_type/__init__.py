@@ -54,8 +54,9 @@ from skylight.probe.drive_type import (
 from skylight.probe.drive_type.cleaning_test_clue import bands_seen
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
-from skylight.probe.drive_type.landing import Observed, land, reads_fast, rotation
+from skylight.probe.drive_type.landing import land, reads_fast, rotation
 from skylight.probe.drive_type.landing_by_fua import landed
+from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.plan import (
     CROWDED,
     DECISIVE,

@@ -15,7 +15,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from skylight.probe import forced_writes
-from skylight.probe.drive_type.landing import Landing, Observed, land, rotation
+from skylight.probe.drive_type.landing import Landing, land, rotation
+from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.plan import Plan
 from skylight.probe.drive_type.writes import slow_flush
 from skylight.probe.forced_writes import ForcedWrites

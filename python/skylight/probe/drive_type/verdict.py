@@ -21,10 +21,10 @@ from skylight.probe.drive_type.hypotheses import Clue, Model
 from skylight.probe.drive_type.landing import (
     PERIOD_TOLERANCE,
     Landing,
-    Observed,
     rotation,
 )
 from skylight.probe.drive_type.landing_by_fua import landed
+from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.plan import PARTS
 from skylight.probe.drive_type.writes import FAST_READ_NS, Writes
 

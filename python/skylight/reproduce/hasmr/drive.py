@@ -49,9 +49,9 @@ class Bench:
 
     folder: Path
 
-    def drive(self, *, write_cache: bool = True) -> ZonedDrive:
+    def drive(self) -> ZonedDrive:
         """A new drive."""
-        return ZonedDrive(write_cache=write_cache)
+        return ZonedDrive()
 
 
 def rng(name: str) -> np.random.Generator:
@@ -62,8 +62,8 @@ def rng(name: str) -> np.random.Generator:
 class ZonedDrive:
     """A host-aware drive in virtual time."""
 
-    def __init__(self, *, write_cache: bool = True) -> None:
-        """A new drive, its volatile cache on or off."""
+    def __init__(self) -> None:
+        """A new drive, its volatile cache on."""
         try:
             self.engine = SimEngine.open(DRIVE)
         except UsageError as error:
@@ -73,7 +73,7 @@ class ZonedDrive:
             raise NotMeasured(f"unknown: the profile {DRIVE} has no zones")
         self.layout: ZoneLayout = layout
         self.engine.drive.set_look_ahead(False)
-        self.engine.drive.set_write_cache(write_cache)
+        self.engine.drive.set_write_cache(True)
 
     @cached_property
     def first_zone(self) -> int:

@@ -94,9 +94,9 @@ def bursts(kind: str, size_kib: int) -> Mapping[int, Writes]:
 
 
 @cache
-def sustained(name: str, size_kib: int = 512) -> Writes:
-    """A run of non-sequential writes, by the stem of its file."""
-    return _writes(_columns(SUSTAINED, f"{name}.csv.gz"), size_kib << 10)
+def sustained(name: str) -> Writes:
+    """A run of non-sequential writes of 512 KiB, by the stem of its file."""
+    return _writes(_columns(SUSTAINED, f"{name}.csv.gz"), 512 << 10)
 
 
 @cache

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use skylight_command::{Command, CommandId, Op, Outcome};
+use skylight_command::{Command, CommandId, Op, Outcome, ZoneAction};
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, splitmix64};
 
 use super::throttle::{Estimate, ThrottleSpec};
@@ -138,7 +138,7 @@ impl Shadow {
             Op::Read => self.check(extent, &plan),
             _ => self.execute(&plan),
         }
-        if op == Op::ResetZone {
+        if op == Op::Zone(ZoneAction::Reset) {
             self.host[start as usize..(start + len) as usize].fill(0);
             self.cached.retain(|&lba, _| !(start..start + len).contains(&lba));
             // What keeps bytes discards those of the zone: what cleaning synthesizes later reads as never written.
@@ -293,7 +293,7 @@ fn the_flag_lives_until_the_zone_is_cleaned_or_reset() {
     shadow.run(Op::Write, 3 * ZONE + 8, 8);
     shadow.run(Op::Write, 2 * ZONE, 8);
     assert!(shadow.zone(2).non_sequential, "a write in order does not end it");
-    shadow.run(Op::ResetZone, 2 * ZONE, ZONE);
+    shadow.run(Op::Zone(ZoneAction::Reset), 2 * ZONE, ZONE);
     assert_eq!((shadow.zone(2).non_sequential, shadow.zone(2).condition), (false, ZoneCondition::Empty));
     assert!(shadow.zone(3).non_sequential);
     shadow.clean();
@@ -308,9 +308,9 @@ fn what_was_reset_fills_the_cache_no_longer() {
         shadow.run(Op::Write, zone * ZONE + 8, 8);
     }
     let filled = shadow.drive.cache_use().filled_sectors;
-    shadow.run(Op::ResetZone, 2 * ZONE, ZONE);
+    shadow.run(Op::Zone(ZoneAction::Reset), 2 * ZONE, ZONE);
     assert_eq!(shadow.drive.cache_use().filled_sectors, filled / 2);
-    shadow.run(Op::ResetZone, 3 * ZONE, ZONE);
+    shadow.run(Op::Zone(ZoneAction::Reset), 3 * ZONE, ZONE);
     assert_eq!(shadow.drive.cache_use().filled_sectors, 0);
 }
 
@@ -322,7 +322,7 @@ fn writing_in_order_needs_resources_and_writing_out_of_order_none() {
     }
     assert!(written(&shadow.run(Op::Write, 5 * ZONE + 8, 8), Purpose::MapUpdate).is_empty());
     assert_eq!(written(&shadow.run(Op::Write, 4 * ZONE, 8), Purpose::MapUpdate).len(), 1);
-    shadow.run(Op::CloseZone, 4 * ZONE, ZONE);
+    shadow.run(Op::Zone(ZoneAction::Close), 4 * ZONE, ZONE);
     let again =
         (1..=4).map(|zone| written(&shadow.run(Op::Write, zone * ZONE + 8, 8), Purpose::MapUpdate).len());
     assert_eq!(again.sum::<usize>(), 1, "closing a zone freed its resource");
@@ -504,7 +504,7 @@ fn lose_nothing(mut shadow: Shadow, seed: u64) -> u64 {
     for _ in 0..400 {
         let zone = 1 + draw(ZONES - 1);
         match draw(20) {
-            0 => drop(shadow.run(Op::ResetZone, zone * ZONE, ZONE)),
+            0 => drop(shadow.run(Op::Zone(ZoneAction::Reset), zone * ZONE, ZONE)),
             1..=4 => drop(shadow.idle()),
             5..=8 => {
                 let descriptor = shadow.zone(zone as u32);

@@ -480,13 +480,9 @@ impl Shadow for Journal {
             }
             Op::Trim => assert!(taken.trimmed, "a trim changes the map"),
             Op::Flush => assert_eq!(plan.steps(), [Step::done(command.id)]),
-            Op::WriteZeroes
-            | Op::Cache
-            | Op::Append
-            | Op::OpenZone
-            | Op::CloseZone
-            | Op::FinishZone
-            | Op::ResetZone => panic!("{command:?} is none that the host sends"),
+            Op::WriteZeroes | Op::Cache | Op::Append | Op::Zone(_) => {
+                panic!("{command:?} is none that the host sends")
+            }
         }
         ids
     }

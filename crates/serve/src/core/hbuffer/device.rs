@@ -15,7 +15,7 @@ use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors, Time};
 use skylight_layer::capabilities::zoned::{ZoneDescriptor, ZoneLayout};
 use skylight_layer::hbuffer::device::ZonedDevice;
 
-use crate::core::{Backend, Command, Completion, Errno, Job, Op};
+use crate::core::{Backend, Command, Completion, Errno, Job, Op, ZoneAction};
 
 /// The longest command, 1 MiB: as the longest piece of a client's command.
 const COMMAND_MAX: Sectors = Sectors(2048);
@@ -127,7 +127,7 @@ impl ZonedDevice for ServedZones {
     }
 
     fn reset(&mut self, zone: u32) -> Result<(), Failure> {
-        self.run_one(Op::ResetZone, self.layout.extent_of(zone))
+        self.run_one(Op::Zone(ZoneAction::Reset), self.layout.extent_of(zone))
     }
 
     fn flush(&mut self) -> Result<(), Failure> {

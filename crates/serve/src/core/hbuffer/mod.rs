@@ -197,7 +197,7 @@ impl Backend for HBuffered {
             Op::Cache => job.finish(Ok(())),
             Op::WriteZeroes if job.command.flags.fast_zero => job.finish(Err(Errno::NotSupported)),
             // The zones are the buffer's.
-            op if op.is_zone_action() => {
+            Op::Zone(_) => {
                 job.failure = Some(Failure::NotPermitted);
                 job.finish(Err(Errno::NotPermitted));
             }

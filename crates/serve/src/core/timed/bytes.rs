@@ -23,7 +23,7 @@ use super::in_flight::{CommandTable, InFlight};
 use super::volatile_data::VolatileData;
 use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
 use crate::core::shingled::Shingles;
-use crate::core::{Command, Op};
+use crate::core::{Command, Op, ZoneAction};
 
 /// Reads the media. A checksum mismatch is no error where the volatile cache has newer data.
 fn read_media(
@@ -115,7 +115,7 @@ impl Bytes {
                     trim = Some(extent);
                     durable |= flags.fua;
                 }
-                Op::FinishZone | Op::ResetZone => durable |= !*write_cache,
+                Op::Zone(ZoneAction::Finish | ZoneAction::Reset) => durable |= !*write_cache,
                 _ => {}
             }
         }

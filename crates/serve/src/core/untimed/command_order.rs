@@ -28,7 +28,7 @@ impl Lane {
             Op::Read => Self::Reads,
             Op::Write => Self::Writes,
             Op::Flush | Op::Trim | Op::WriteZeroes | Op::Cache | Op::Append => Self::Long,
-            Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => Self::Long,
+            Op::Zone(_) => Self::Long,
         }
     }
 }

@@ -24,7 +24,7 @@ use super::activity::{Activity, ShutdownSignal};
 use super::fair_lock::FairLock;
 use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
 use crate::core::shingled::{Shingles, losses};
-use crate::core::{Command, Errno, Failure, Job, Op, Shape};
+use crate::core::{Command, Errno, Failure, Job, Op, Shape, ZoneAction};
 
 /// After a write has failed with ENOSPC, which costs the time to reload the layer, writes are refused without
 /// an attempt for this multiple of that time. So failing writes take at most this fraction of the time from
@@ -204,9 +204,7 @@ impl Access {
             Op::Read => self.read(command.offset_bytes(), data),
             Op::Write => self.write(&[write_of(command, data)]),
             Op::Flush => self.flush(),
-            Op::Append | Op::OpenZone | Op::CloseZone | Op::FinishZone | Op::ResetZone => {
-                Err(Errno::NotSupported)
-            }
+            Op::Append | Op::Zone(_) => Err(Errno::NotSupported),
             Op::Cache => Ok(()),
         }
     }
@@ -285,11 +283,11 @@ impl Access {
     }
 
     /// Acts on a zone, or on all.
-    fn act_on_zones(&self, command: &Command) -> Result<(), Failure> {
+    fn act_on_zones(&self, action: ZoneAction, command: &Command) -> Result<(), Failure> {
         self.activity.note_short_command();
         let mut failure = Failure::Medium;
         let acted = self.change(|image| {
-            let acted = image.take_zone_action(command.op, command.offset_bytes(), command.len_bytes());
+            let acted = image.take_zone_action(action, command.offset_bytes(), command.len_bytes());
             acted.inspect_err(|error| failure = Failure::from(error))
         });
         match acted {
@@ -299,8 +297,8 @@ impl Access {
     }
 
     pub(super) fn execute_job(&self, mut job: Job) {
-        if job.command.op.is_zone_action() {
-            let acted = self.act_on_zones(&job.command);
+        if let Op::Zone(action) = job.command.op {
+            let acted = self.act_on_zones(action, &job.command);
             job.failure = acted.err();
             return job.finish(acted.map_err(Errno::from));
         }
