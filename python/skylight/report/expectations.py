@@ -75,8 +75,9 @@ def _burst(known: Known) -> str:
     more = ""
     if raw is not None and fill is not None and raw > 2 * fill:
         more = (
-            f" Written one block at a time they fill {format_size(round(raw))} of its surface: small writes"
-            " that wait for each other use the cache up soonest."
+            " Written one block at a time, each with a slot and out-of-band data of its own, they make it"
+            f" write {format_size(round(raw))}: small writes that wait for each other use the cache up"
+            " soonest."
         )
     first = " or ".join(parts) + (", whichever comes first" if len(parts) > 1 else "")
     return f"Its cache takes {first}. Then writes wait for bands to be cleaned.{more}"
@@ -126,8 +127,8 @@ def _stalls(known: Known) -> str:
     most, longest = known.part("stall_ns", "p99"), known.part("stall_ns", "longest")
     if most is not None and longest is not None:
         words.append(
-            f"With the cache full, one random write in a hundred waits {format_duration(most)} or longer; the"
-            f" longest that was seen waited {format_duration(longest)}."
+            "With the cache full and random writes one at a time, one in a hundred waits"
+            f" {format_duration(most)} or longer; the longest waited {format_duration(longest)}."
         )
     elif band is not None:
         words.append(f"With the cache full, a write can wait {format_duration(band)} and more for one band.")

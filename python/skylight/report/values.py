@@ -111,7 +111,10 @@ def _interval(finding: Finding) -> str:
     least, most = finding.interval
     ends = [_number(end, finding.unit) for end in (least, most)]
     if ends[0] != ends[1]:
-        return f"{ends[0]} to {ends[1]}"
+        (number, _, unit), unit_of_most = ends[0].partition(" "), ends[1].partition(" ")[2]
+        # A unit that both ends have is said once; a duration such as 3 h 19 min is a number with several.
+        once = unit == unit_of_most and not any(letter.isdigit() for letter in unit)
+        return f"{number if once else ends[0]} to {ends[1]}"
     return ends[0] if least == most else f"± {_number((most - least) / 2, finding.unit)}"
 
 
