@@ -424,7 +424,14 @@ def test_confidence_is_said_honestly(confidence: float, words: str) -> None:
         (41943040, "bytes", (39_845_888, 44_040_192), "40 MiB", "38 to 42 MiB"),
         (240, "writes", None, "240 writes", "–"),
         ({"od": 1 << 20, "id": 1 << 19}, "B", None, "OD 1 MiB, ID 512 KiB", "–"),
-        ({"count": 8, "mirrored": True}, None, None, "count 8, mirrored yes", "–"),
+        ({"count": 8, "mirrored": True}, None, None, "8, mirrored", "–"),
+        (
+            {"random_per_s": 59.4, "sequential_bytes_per_s": 311_000},
+            None,
+            None,
+            "random 59 a second, sequential 0.31 MB/s",
+            "–",
+        ),
         ("fifo", None, None, "fifo", "–"),
     ],
 )

@@ -148,7 +148,7 @@ def _past(known: Known) -> str:
         return ""
     instead = f" instead of {format_rate(before)}" if before else ""
     words = f"Random writes one at a time: {format_rate(after)} a second{instead}, for as long as they go on."
-    return words + (f" In order it writes {stream / 1e6:,.0f} MB/s then." if stream else "")
+    return words + (f" In order it writes {format_rate(stream / 1e6)} MB/s then." if stream else "")
 
 
 def _whole(known: Known) -> str:
@@ -203,7 +203,7 @@ def _settings(known: Known) -> str:
         words.append(_gain("With its write cache on", cached / lone, f"{cached:,.0f} a second"))
     off, on = (known.part("sequential_write_rate", way) for way in ("write_cache_off", "write_cache_on"))
     if off and on:
-        pace = f"{on / 1e6:,.0f} instead of {off / 1e6:,.0f} MB/s"
+        pace = f"{format_rate(on / 1e6)} instead of {format_rate(off / 1e6)} MB/s"
         verb = "needs the cache: " if on / off > _LITTLE else "gains little from it: "
         words.append(f"Sequential writing {verb}{pace}.")
     return " ".join(words)
