@@ -371,6 +371,7 @@ def test_a_finished_run_resumes_to_itself(call: Call, here: Path) -> None:
     again = call(*PROBE, f"sim:{CMR}", "--json", "--out", "out", "--resume")
     assert (again.code, again.out) == (0, first.out)
     assert files(here) == before
+    call("probe", "recording:out", "--resume").one_line(2, "--resume", "read again")
 
 
 def test_a_file_whose_name_is_no_text(call: Call, here: Path) -> None:
