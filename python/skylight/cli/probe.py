@@ -18,7 +18,7 @@ import click
 from skylight.byte_range import AskedRange
 from skylight.cli import completion
 from skylight.cli.console import DeviceProgress, line
-from skylight.cli.plan import print_plan
+from skylight.cli.plan import print_plan, print_ranges
 from skylight.cli.preflight import check_distinct, check_results_folder
 from skylight.cli.printed_findings import check_expected, csv_text, print_all, print_result
 from skylight.cli.result_folders import Job, check_out, jobs_of
@@ -192,6 +192,24 @@ def _offer(engine: Engine, reset: Means) -> Offer | None:
     """What an erase that was chosen would be; refuses it where it cannot be done. None where none was."""
     erase = next((one for one in ERASES if one == reset), None)
     return None if erase is None else eraser_of(engine).erase_offer(erase)
+
+
+def _dry_run(engine: Engine, options: SuiteOptions) -> None:
+    """Prints the plan of a live target and the ranges that its tests may read and write."""
+    facts, model = engine.describe(), model_of(engine)
+    tests = chosen(options.only, quick=options.quick, model=model)
+    offer = _offer(engine, options.reset)
+    print_plan(facts, engine.can_write, tests, options, model, offer)
+    print_ranges(facts, engine.can_write, tests, options)
+
+
+def _check_dry_run(jobs: Sequence[Job], others: bool) -> None:
+    """Refuses a dry run of what is measured already, or beside options that make files."""
+    if others or any(job.target.kind in ("recording", "fio-log") for job in jobs):
+        raise UsageError(
+            "--dry-run is for drives that are not measured yet, without --preserve, --scratch, --resume,"
+            " --head-trace, --expect, --json and --csv; omit one"
+        )
 
 
 def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> SuiteResult:
@@ -405,6 +423,9 @@ def _check_range(wanted: AskedRange | None, jobs: Sequence[Job], reset: Means, m
     show_default=True,
     help="Seed of the offsets that are read and written, and of an emulated drive's jitter.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Print the plan and every range that would be read or written, and stop."
+)
 @click.option("--resume", is_flag=True, help="Resume an interrupted run in the same DIR.")
 @click.option(
     "--conditions",
@@ -465,6 +486,7 @@ def probe(
     as_csv: bool,
     expect: str | None,
     seed: int,
+    dry_run: bool,
     resume: bool,
     conditions: str | None,
     engine: str,
@@ -493,8 +515,11 @@ def probe(
     check_distinct([job.target for job in jobs])
     if head_trace is not None:
         _check_head_trace(jobs, resume)
+    if dry_run:
+        _check_dry_run(jobs, any((preserve, scratch, resume, head_trace, expect, form != WORDS)))
     check_out(page, jobs, resume)
-    check_results_folder(page)
+    if not dry_run:
+        check_results_folder(page)
     quiet = form != WORDS
     results: list[tuple[SuiteResult, Path]] = []
     trace: HeadTraceFile | None = None
@@ -511,10 +536,15 @@ def probe(
             for job, opened in zip(jobs, engines, strict=True):
                 begun = resume and Recording.is_begun(job.recording)
                 options = SuiteOptions(seed=seed, only=names, quick=quick, resume=begun, reset=reset)
+                if dry_run and not isinstance(opened, DriveLogs | None):
+                    _dry_run(opened, options)
+                    continue
                 result = _result_of(job, opened, options, quiet=quiet)
                 results.append((result, job.recording))
                 if not quiet:
                     print_result(result, why=why)
+        if dry_run:
+            return
         text, written = write_results(results, page)
     except KeyboardInterrupt as stop:
         raise _interrupted(stop, page, out) from stop
