@@ -203,3 +203,11 @@ def test_man_pages_that_cannot_be_made_are_one_line(
     monkeypatch.setitem(sys.modules, "click_man.man", None)
     assert "pip install click-man" in said(2, str(tmp_path / "man"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_shell_shows_the_whole_help_of_every_verb() -> None:
+    context = click.Context(cli)
+    shown = {item.value: item.help for item in cli.shell_complete(context, "") if item.value in VERBS}
+    assert shown == VERBS
+    assert [item.value for item in cli.shell_complete(context, "comp")] == ["completion"]
+    assert "--version" in [item.value for item in cli.shell_complete(context, "--v")]

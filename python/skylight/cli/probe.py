@@ -79,6 +79,7 @@ Examples:
   skylight probe /dev/sdX                     reads only
   skylight probe /dev/sdX --destroy-data      all, in hours; its data is lost
   skylight probe /dev/sdX --destroy-data --quick        its kind, in a minute
+  skylight probe /dev/sdX --destroy-data --dry-run      what it would do
   skylight probe /dev/sdX --engine fio        reads, by fio; its jobs are kept
   skylight probe /dev/sdX --preserve          writes, and puts the data back
   skylight probe /dev/sdX --destroy-data --range 100GiB-140GiB    only there
