@@ -371,6 +371,7 @@ def test_a_finished_run_resumes_to_itself(call: Call, here: Path) -> None:
     again = call(*PROBE, f"sim:{CMR}", "--json", "--out", "out", "--resume")
     assert (again.code, again.out) == (0, first.out)
     assert files(here) == before
+    call("probe", "recording:out", "--resume").one_line(2, "--resume", "read again")
 
 
 def test_a_file_whose_name_is_no_text(call: Call, here: Path) -> None:
@@ -408,3 +409,24 @@ def test_a_file_is_read_only_without_leave(call: Call, here: Path, seed: int) ->
     with_leave = call(*PROBE, "disk.img", "--destroy-data", "--out", "written")
     assert with_leave.code == 0
     assert re.search(r"risk: DATA IS LOST: up to [\d.]+ MiB are written all over disk\.img", with_leave.out)
+
+
+def test_a_dry_run_lists_the_ranges_and_touches_nothing(call: Call, here: Path) -> None:
+    disk = here / "disk.img"
+    disk.write_bytes(b"x" * (192 << 20))
+    stamp = disk.stat().st_mtime_ns
+    shown = call("probe", "disk.img", "--dry-run", "--destroy-data", "--range", "64MiB-128MiB")
+    assert shown.code == 0, shown.err
+    rows = dict(re.findall(r"^  (Drive type|Zones and plateaus|Reset) {2,}(\S.*?)$", shown.out, re.MULTILINE))
+    inside = "67,108,864 to 134,217,727"
+    ranges = {title: re.split(r" {2,}", row) for title, row in rows.items() if inside in row}
+    assert ranges["Drive type"] == [inside, inside]
+    assert ranges["Zones and plateaus"] == [inside, "none"]
+    assert ranges["Reset"] == ["none", inside]
+    reads_only = call("probe", "disk.img", "--dry-run").out
+    assert "0 to 201,326,591" in reads_only and "Reset" not in reads_only
+    assert [path.name for path in here.iterdir()] == ["disk.img"]
+    assert disk.stat().st_mtime_ns == stamp and disk.read_bytes() == b"x" * (192 << 20)
+    for more in (["--json"], ["--preserve"], ["--resume"], ["--expect", "cmr"]):
+        call("probe", "disk.img", "--dry-run", *more).one_line(2, "--dry-run")
+    call("probe", "recording:none", "--dry-run").one_line(2, "--dry-run")

@@ -177,6 +177,14 @@ def test_every_verb_has_a_man_page_that_man_can_read(tmp_path: Path) -> None:
             [str(groff), "-man", "-Tutf8", "-ww", "-z", str(file)], capture_output=True, text=True, check=True
         )
         assert done.stderr == "", file.name
+        shown = [str(groff), "-man", "-Tascii", "-P-c", "-rLL=80n", str(file)]
+        lines = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.splitlines()
+        # groff -Tascii overstrikes bold letters: a letter, a backspace, the letter again.
+        assert max(len(re.sub(".\b", "", line)) for line in lines) <= 80, file.name
+    headings = {
+        line for file in tmp_path.iterdir() for line in file.read_text().splitlines() if ".SH" in line
+    }
+    assert not [line for line in headings if "." in line.removeprefix(".SH")]
 
 
 def test_man_pages_that_cannot_be_made_are_one_line(
@@ -195,3 +203,11 @@ def test_man_pages_that_cannot_be_made_are_one_line(
     monkeypatch.setitem(sys.modules, "click_man.man", None)
     assert "pip install click-man" in said(2, str(tmp_path / "man"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_shell_shows_the_whole_help_of_every_verb() -> None:
+    context = click.Context(cli)
+    shown = {item.value: item.help for item in cli.shell_complete(context, "") if item.value in VERBS}
+    assert shown == VERBS
+    assert [item.value for item in cli.shell_complete(context, "comp")] == ["completion"]
+    assert "--version" in [item.value for item in cli.shell_complete(context, "--v")]

@@ -29,7 +29,7 @@ SMR: dict[str, Value] = {
 def test_every_limit_is_said_with_the_numbers_of_this_drive() -> None:
     said = dict(limits(known(**SMR)))
     assert "18.8 GiB" in said["Before the cliff"] and "200,000 separate places" in said["Before the cliff"]
-    assert "102 GiB of its surface" in said["Before the cliff"]
+    assert "they make it write 102 GiB" in said["Before the cliff"]
     assert "1.24 s without a request" in said["To recover"] and "at most 6,000 bands" in said["To recover"]
     assert "Every 240th write waits 300 ms" in said["Stalls"] and "1.5" in said["Stalls"]
     settings = said["Queue and write cache"]

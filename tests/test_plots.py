@@ -84,7 +84,7 @@ def test_no_outlier_is_lost_among_two_hundred_thousand(rng: np.random.Generator)
     assert len(shown) <= MOST_MARKS
     assert set(odd + 1) <= set(number.astype(int))
     assert plot.data["runs"] == [[0, len(shown) - 64], [1, 64]], "a short step is whole"
-    assert "of 200,064 these" in plot.caption and "no outlier is missing" in plot.caption
+    assert " of 200,064 are shown" in plot.caption and "no outlier is missing" in plot.caption
 
 
 def test_the_columns_are_those_of_the_log(rng: np.random.Generator) -> None:

@@ -281,6 +281,8 @@ def test_the_longest_wait_and_slow_starts_are_facts(tmp_path: Path) -> None:
         ([waking, cleaning], {"Longest wait": "4.20 s, a read (Drive type)",
                               "Slow starts": "1 run began with one request of up to 4.20 s"}),
         ([cleaning], {"Longest wait": "2.10 s, a write (Drive type)"}),
+        ([replace(cleaning, params={**RUN, "depth": 31})],
+         {"Longest wait": "2.10 s, a write, one of 31 at once (Drive type)"}),
     ):  # fmt: skip
         evidence = replace(one.evidence[0], steps=steps)
         view = target_view(replace(one, evidence=[evidence]), tmp_path, tmp_path, 1)
@@ -419,10 +421,17 @@ def test_confidence_is_said_honestly(confidence: float, words: str) -> None:
     [
         (10_170_000, "ns", (10_160_000, 10_180_000), "10.17 ms", "± 10.0 µs"),
         (240, "writes", (240, 240), "240 writes", "240 writes"),
-        (41943040, "bytes", (39_845_888, 44_040_192), "40 MiB", "38 MiB to 42 MiB"),
+        (41943040, "bytes", (39_845_888, 44_040_192), "40 MiB", "38 to 42 MiB"),
         (240, "writes", None, "240 writes", "–"),
         ({"od": 1 << 20, "id": 1 << 19}, "B", None, "OD 1 MiB, ID 512 KiB", "–"),
-        ({"count": 8, "mirrored": True}, None, None, "count 8, mirrored yes", "–"),
+        ({"count": 8, "mirrored": True}, None, None, "8, mirrored", "–"),
+        (
+            {"random_per_s": 59.4, "sequential_bytes_per_s": 311_000},
+            None,
+            None,
+            "random 59 a second, sequential 0.31 MB/s",
+            "–",
+        ),
         ("fifo", None, None, "fifo", "–"),
     ],
 )
@@ -565,3 +574,13 @@ def test_a_test_that_had_nothing_to_do_has_no_section(recording: Path) -> None:
     one.evidence.append(Evidence("cleaning_order", one.target, [], complete=True))
     text = page(recording, one)
     assert text.count("<section>") == page(recording).count("<section>")
+
+
+def test_requests_in_one_place_are_at_one_address(tmp_path: Path) -> None:
+    one = result()
+    (tmp_path / "recording.json").write_text("{}")
+    far = log(Op.READ, [10.0] * 4)
+    far = replace(far, offset=np.full(4, 146 << 30, np.uint64))
+    evidence = replace(one.evidence[0], steps=[Step("tracks", "run", RUN, far)])
+    view = target_view(replace(one, evidence=[evidence]), tmp_path, tmp_path, 1)
+    assert view.tests[0].steps[0].what == "4 reads of 4 KiB at 146 GiB, one at a time"

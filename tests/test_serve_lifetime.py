@@ -17,7 +17,7 @@ from loop_mount import need_fuse
 from nbd_client import NbdClient
 from serving import PATIENCE_S, SKYLIGHT, Served, need_native, run, small_profile, wait_for
 from skylight.cli import attach
-from skylight.cli.status_words import Rates, cache_words
+from skylight.cli.status_words import Rates, cache_words, lateness_words
 
 NeedTool = Callable[[str], str]
 
@@ -234,6 +234,9 @@ def test_the_words_of_a_status() -> None:
     assert rates.words(at, 10.0) == []
     assert rates.words(later, 12.0) == ["100 reads/s with 2 MB/s"]
     assert rates.words(later, 13.0) == []
+    # The classes end at powers of two: the slowest answer of all is not slower than their end.
+    late = lateness_words({"p50_us": 8, "p99_us": 1024, "worst_us": 900})
+    assert late == "answers late by up to 8.00 µs (half of them), 900 µs (99 %), 900 µs (all)"
 
 
 @pytest.mark.parametrize("cleans", [False, True])

@@ -297,7 +297,7 @@ class DeviceProgress:
         rows = [row for row in finding_rows(findings) if row.known]
         unknown = len(findings) - len(rows)
         words = [f"{row.title} {row.value}" for row in rows] + [f"{unknown} unknown"] * (unknown > 0)
-        text = one_line(f"{test.title}: {'; '.join(words)}")
+        text = one_line(f"{test.title}: {'; '.join(words) or 'nothing to find on such a drive'}")
         with self._lock, suppress(OSError):  # a closed stream must not end a run
             if self._bar is not None:
                 self._bar.console.print(Text(text))

@@ -154,7 +154,7 @@ def _print(found: Geometry) -> None:
     """Prints the result as a table of properties and one of zones."""
     rows = [
         ("Rotation", _turn_words(found.rotation_ns)),
-        ("Layout", _layout_words(found)),
+        ("Layout", "unknown" if found.layout is None else _layout_words(found)),
         ("Surfaces", "unknown" if found.surfaces is None else format_count(found.surfaces)),
         ("Track skew", _skew_words(found, "track_skew")),
         ("Head skew", _skew_words(found, "head_skew")),

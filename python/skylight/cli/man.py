@@ -23,19 +23,28 @@ __all__ = ["main", "pages"]
 # Characters of the line that says what a verb does: those of any first sentence of ours.
 LONGEST_NAME = 150
 
+FILLED_WIDTH = 73
+"""Characters of a line beside the seven that man indents a page of 80 by; wider lines are indented less."""
+
 
 def _sections(epilog: str) -> Iterator[str]:
-    """The paragraphs below the options: ``Title:`` and its lines become a section; after a backspace, which
-    tells click not to fill them, lines are kept as they are."""
+    """The paragraphs below the options: ``Title:`` and its lines become a section, others notes; after a
+    backspace, which tells click not to fill them, lines are kept as they are."""
+    noted = False
     for part in inspect.cleandoc(epilog).split("\n\n"):
         kept = part.lstrip("\n ").startswith("\b")
         lines = [line.replace("\\", "\\e").replace("-", "\\-") for line in part.strip("\b\n ").splitlines()]
         if not lines:
             continue
-        title = re.fullmatch(r"([A-Z][a-z]+[^:]*):", lines[0])
-        head = f".SH {title[1].upper()}" if title and len(lines) > 1 else ".SH NOTES"
-        body = lines[1:] if head != ".SH NOTES" else lines
-        yield "\n".join([head, *([".nf"] * kept), *(f"\\&{line}" for line in body), *([".fi"] * kept)])
+        title = re.fullmatch(r"([A-Z][a-z]+[^:.]*):", lines[0]) if len(lines) > 1 else None
+        head = f".SH {title[1].upper()}" if title else ".PP" if noted else ".SH NOTES"
+        noted = title is None
+        body = lines[1:] if title else lines
+        if kept:
+            wide = max(len(line.replace("\\-", "-")) for line in body) > FILLED_WIDTH
+            yield "\n".join([head, *([".in -5n"] * wide), ".nf", *(f"\\&{line}" for line in body), ".fi"])
+        else:
+            yield "\n".join([head, *(f"\\&{line}" for line in body)])
 
 
 def pages(command: click.Command = cli, parent: click.Context | None = None) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,7 @@ from skylight.probe.suite import SuiteOptions, cost_of, left_out
 from skylight.probe.zoned import MOST_FILLED_BY_TEST_BYTES, MOST_FILLING_S
 from skylight.units import format_capacity, format_count, format_seconds, format_size
 
-__all__ = ["print_plan"]
+__all__ = ["print_plan", "print_ranges"]
 
 _LEFT_OUT = "a host-managed drive refuses writes that are not at a write pointer"
 
@@ -57,7 +57,8 @@ def print_plan(
         header = ("Plan", "Requests, most", "Likely if shingled", "if not", "At most", "Written, most")
         table(header, rows, right=(1, 2, 3, 4, 5))
     if idle:
-        paragraph(f"skipped, since they need --destroy-data: {', '.join(idle)}", indent=2)
+        reason = "the target is too small for them" if can_write else "they need --destroy-data"
+        paragraph(f"skipped, since {reason}: {', '.join(idle)}", indent=2)
     if left_out(model):
         titles = ", ".join(test.title for test in left_out(model))
         paragraph(f"left out, since {_LEFT_OUT}: {titles}", indent=2)
@@ -73,6 +74,23 @@ def print_plan(
             paragraph(f"zones: {_FILLED}", indent=2)
     beside = ", zones beside this" if model is not None else ""
     paragraph(f"risk: {_risk(facts, can_write, whole.bytes_written, beside)}", indent=2)
+
+
+def print_ranges(facts: TargetFacts, can_write: bool, tests: Sequence[Test], options: SuiteOptions) -> None:
+    """Prints, for each test of the plan, the bytes that it may read and write. A test chooses addresses by
+    what it measures, so this is the bound that the engine keeps, not a forecast."""
+    part = ByteRange.declared_by(facts.declared)
+    start = 0 if part is None else part.start
+    where = f"{start:,} to {start + facts.size_bytes - 1:,}"
+    rows = []
+    for test in tests:
+        cost = cost_of(test, facts, writes=can_write, quick=options.quick)
+        if cost.ios:
+            rows.append((test.title, where, where if cost.bytes_written else "none"))
+    if can_write and options.reset != "none":
+        rows.append(("Reset", "none", where))
+    table(("Bytes", "Read, at most", "Written, at most"), rows)
+    paragraph("dry run: no test ran, and no results were made", indent=2)
 
 
 def _keeps(facts: TargetFacts) -> bool:

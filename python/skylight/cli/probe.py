@@ -18,7 +18,7 @@ import click
 from skylight.byte_range import AskedRange
 from skylight.cli import completion
 from skylight.cli.console import DeviceProgress, line
-from skylight.cli.plan import print_plan
+from skylight.cli.plan import print_plan, print_ranges
 from skylight.cli.preflight import check_distinct, check_results_folder
 from skylight.cli.printed_findings import check_expected, csv_text, print_all, print_result
 from skylight.cli.result_folders import Job, check_out, jobs_of
@@ -79,6 +79,7 @@ Examples:
   skylight probe /dev/sdX                     reads only
   skylight probe /dev/sdX --destroy-data      all, in hours; its data is lost
   skylight probe /dev/sdX --destroy-data --quick        its kind, in a minute
+  skylight probe /dev/sdX --destroy-data --dry-run      what it would do
   skylight probe /dev/sdX --engine fio        reads, by fio; its jobs are kept
   skylight probe /dev/sdX --preserve          writes, and puts the data back
   skylight probe /dev/sdX --destroy-data --range 100GiB-140GiB    only there
@@ -98,8 +99,10 @@ Exit codes with --expect:
 """
 
 
-def _check_head_trace(jobs: Sequence[Job], resume: bool) -> None:
+def _check_head_trace(trace: Path | None, jobs: Sequence[Job], resume: bool) -> None:
     """Refuses a head trace of a target that has none, or of part of a run."""
+    if trace is None:
+        return
     if len(jobs) > 1 or jobs[0].target.kind != "sim":
         raise UsageError(f"{HEAD_TRACE}: only an emulated drive has a head trace; give a single sim:NAME")
     if resume:
@@ -192,6 +195,36 @@ def _offer(engine: Engine, reset: Means) -> Offer | None:
     """What an erase that was chosen would be; refuses it where it cannot be done. None where none was."""
     erase = next((one for one in ERASES if one == reset), None)
     return None if erase is None else eraser_of(engine).erase_offer(erase)
+
+
+def _dry_run(
+    jobs: Sequence[Job],
+    options: SuiteOptions,
+    destroy_data: bool,
+    fio: bool,
+    conditions: str | None,
+    wanted: AskedRange | None,
+) -> None:
+    """Prints the plan of each target and the ranges that its tests may read and write."""
+    with ExitStack() as stack:
+        opened = _opened(jobs, options.seed, destroy_data, False, fio, conditions, wanted, stack)
+        for engine in opened:
+            if engine is None or isinstance(engine, DriveLogs):
+                continue  # refused before
+            facts, model = engine.describe(), model_of(engine)
+            tests = chosen(options.only, quick=options.quick, model=model)
+            offer = _offer(engine, options.reset)
+            print_plan(facts, engine.can_write, tests, options, model, offer)
+            print_ranges(facts, engine.can_write, tests, options)
+
+
+def _check_dry_run(jobs: Sequence[Job], others: bool) -> None:
+    """Refuses a dry run of what is measured already, or beside options that make files."""
+    if others or any(job.target.kind in ("recording", "fio-log") for job in jobs):
+        raise UsageError(
+            "--dry-run is for drives that are not measured yet, without --preserve, --scratch, --resume,"
+            " --head-trace, --expect, --json and --csv; omit one"
+        )
 
 
 def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> SuiteResult:
@@ -287,6 +320,23 @@ def _print_end(
     line(f"Report: {written}")
     if trace is not None:
         line(f"Head trace: {trace.summary()}")
+
+
+def _conclude(
+    found: Sequence[SuiteResult],
+    jobs: Sequence[Job],
+    written: tuple[str, Path],
+    trace: HeadTraceFile | None,
+    form: str,
+    *,
+    why: bool,
+) -> None:
+    """Prints the results in their form: JSON or CSV alone, or where they are; ``written`` is the JSON and the
+    report's path."""
+    if form == WORDS:
+        _print_end(found, jobs, written[1], trace, why=why)
+    else:
+        click.echo(written[0] if form == JSON else csv_text(found), nl=False)
 
 
 def write_results(results: Sequence[tuple[SuiteResult, Path]], page: Path) -> tuple[str, Path]:
@@ -405,6 +455,9 @@ def _check_range(wanted: AskedRange | None, jobs: Sequence[Job], reset: Means, m
     show_default=True,
     help="Seed of the offsets that are read and written, and of an emulated drive's jitter.",
 )
+@click.option(
+    "--dry-run", is_flag=True, help="Print the plan and every range that would be read or written, and stop."
+)
 @click.option("--resume", is_flag=True, help="Resume an interrupted run in the same DIR.")
 @click.option(
     "--conditions",
@@ -465,6 +518,7 @@ def probe(
     as_csv: bool,
     expect: str | None,
     seed: int,
+    dry_run: bool,
     resume: bool,
     conditions: str | None,
     engine: str,
@@ -491,8 +545,12 @@ def probe(
     _check_preserve(preserve, jobs, reset, destroy_data or scratch is not None or engine == FIO)
     _check_range(wanted, jobs, reset, scratch is not None or head_trace is not None)
     check_distinct([job.target for job in jobs])
-    if head_trace is not None:
-        _check_head_trace(jobs, resume)
+    _check_head_trace(head_trace, jobs, resume)
+    options = SuiteOptions(seed=seed, only=names, quick=quick, reset=reset)
+    if dry_run:
+        _check_dry_run(jobs, any((preserve, scratch, resume, head_trace, expect, form != WORDS)))
+        _dry_run(jobs, options, destroy_data, engine == FIO, conditions, wanted)
+        return
     check_out(page, jobs, resume)
     check_results_folder(page)
     quiet = form != WORDS
@@ -500,28 +558,23 @@ def probe(
     trace: HeadTraceFile | None = None
     try:
         with ExitStack() as stack:
-            engines: list[Engine | DriveLogs | None]
-            if scratch is None:
-                fio = engine == FIO
-                engines = _opened(jobs, seed, destroy_data, preserve, fio, conditions, wanted, stack)
-            else:
-                engines = [_opened_scratch(scratch, stack, quiet=quiet)]
+            engines: list[Engine | DriveLogs | None] = (
+                _opened(jobs, seed, destroy_data, preserve, engine == FIO, conditions, wanted, stack)
+                if scratch is None
+                else [_opened_scratch(scratch, stack, quiet=quiet)]
+            )
             if head_trace is not None and isinstance(engines[0], SimEngine):
                 trace = stack.enter_context(HeadTraceFile(head_trace, engines[0]))
             for job, opened in zip(jobs, engines, strict=True):
                 begun = resume and Recording.is_begun(job.recording)
-                options = SuiteOptions(seed=seed, only=names, quick=quick, resume=begun, reset=reset)
-                result = _result_of(job, opened, options, quiet=quiet)
+                result = _result_of(job, opened, replace(options, resume=begun), quiet=quiet)
                 results.append((result, job.recording))
                 if not quiet:
                     print_result(result, why=why)
-        text, written = write_results(results, page)
+        written = write_results(results, page)
     except KeyboardInterrupt as stop:
         raise _interrupted(stop, page, out) from stop
     found = [result for result, _ in results]
-    if quiet:
-        click.echo(text if form == JSON else csv_text(found), nl=False)
-    else:
-        _print_end(found, jobs, written, trace, why=why)
+    _conclude(found, jobs, written, trace, form, why=why)
     if expect is not None:
         check_expected(found, expect)

@@ -38,5 +38,6 @@ def restore(recording: Path, device: str | None) -> None:
             line(f"{recording}: {done.words}")
             return
     raise UsageError(
-        f"{recording}: holds no kept data ({preserve.JOURNAL}); name the folder that --out named"
+        f"{recording}: holds no kept data ({preserve.JOURNAL}): it was put back already, or --out named"
+        " another folder"
     )

@@ -32,7 +32,7 @@ from skylight.cli.console import Speaker
 from skylight.cli.number import Delay
 from skylight.cli.server_endpoint import control_of, noted
 from skylight.cli.server_lifetime import Use, Used, signals_wait
-from skylight.cli.status_words import Rates, cache_words
+from skylight.cli.status_words import Rates, cache_words, lateness_words
 from skylight.engines.sim import read_profile
 from skylight.errors import INTERRUPTED, UsageError, serve_error
 from skylight.units import format_capacity, format_count, format_counted, format_size
@@ -175,8 +175,7 @@ def status_words(status: dict[str, Any]) -> str:
     if queue:
         words.append(f"queue {queue['now']}, at most {queue['most']}")
     if lateness and lateness.get("answers"):
-        late = f"p50 {lateness['p50_us']} us, p99 {lateness['p99_us']} us, worst {lateness['worst_us']} us"
-        words.append(f"late by {late}")
+        words.append(lateness_words(lateness))
     if sums := image.get("checksums"):
         words += _checksum_words(sums)
     if drive.get("last_error"):

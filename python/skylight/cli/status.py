@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from skylight.cli.completion import files
-from skylight.cli.console import line
+from skylight.cli.console import line, paragraph
 from skylight.cli.drives import line_json
 from skylight.cli.serve import status_words
 from skylight.cli.server_endpoint import find_note, read_note
@@ -82,7 +82,7 @@ def status(where: str, as_json: bool) -> None:
     size, up = format_capacity(int(found["size_bytes"])), format_seconds(float(found["up_s"]))
     timing = (found.get("drive") or {}).get("timing", "none")
     line(f"{found['name']}, {size}, at {control}, up {up}, timing {timing}")
-    line(status_words(found))
+    paragraph(status_words(found))
     rates = Rates()
     rates.words(found, time.monotonic())
     time.sleep(_RATES_OVER_S)

@@ -8,9 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from skylight.units import format_count, format_counted, format_percent, format_rate, format_size
+from skylight.units import (
+    format_count,
+    format_counted,
+    format_duration,
+    format_percent,
+    format_rate,
+    format_size,
+)
 
-__all__ = ["Rates", "cache_words"]
+__all__ = ["Rates", "cache_words", "lateness_words"]
 
 
 def cache_words(image: dict[str, Any]) -> list[str]:
@@ -29,6 +36,14 @@ def cache_words(image: dict[str, Any]) -> list[str]:
     if image.get("cleaning"):
         words.append("cleaning")
     return words
+
+
+def lateness_words(lateness: dict[str, Any]) -> str:
+    """How much later than the drive's own time answers come: classes of powers of two, so "up to"."""
+    worst_us = lateness["worst_us"]
+    bounds_us = (min(lateness["p50_us"], worst_us), min(lateness["p99_us"], worst_us), worst_us)
+    half, most, worst = (format_duration(1e3 * bound_us) for bound_us in bounds_us)
+    return f"answers late by up to {half} (half of them), {most} (99 %), {worst} (all)"
 
 
 class Rates:

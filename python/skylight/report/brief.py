@@ -75,7 +75,7 @@ def _then(known: Known) -> str:
         return ""
     instead = f" instead of {format_rate(before)}" if before else ""
     parts = [f"{format_rate(after)} random writes a second{instead}"]
-    return _joined([*parts, f"{stream / 1e6:,.0f} MB/s in order" if stream else ""])
+    return _joined([*parts, f"{format_rate(stream / 1e6)} MB/s in order" if stream else ""])
 
 
 def _stalls(known: Known) -> str:
@@ -145,7 +145,7 @@ def _reads(known: Known) -> str:
     for start, end, at, to in _ENDS:
         first, last = (known.part("throughput_bytes_per_s", place) for place in (start, end))
         if first is not None and last is not None:
-            return f"{first / 1e6:,.0f} MB/s in order at {at}, {last / 1e6:,.0f} MB/s at {to}"
+            return f"{format_rate(first / 1e6)} MB/s in order at {at}, {format_rate(last / 1e6)} MB/s at {to}"
     return ""
 
 

@@ -75,8 +75,9 @@ def _burst(known: Known) -> str:
     more = ""
     if raw is not None and fill is not None and raw > 2 * fill:
         more = (
-            f" Written one block at a time they fill {format_size(round(raw))} of its surface: small writes"
-            " that wait for each other use the cache up soonest."
+            " Written one block at a time, each with a slot and out-of-band data of its own, they make it"
+            f" write {format_size(round(raw))}: small writes that wait for each other use the cache up"
+            " soonest."
         )
     first = " or ".join(parts) + (", whichever comes first" if len(parts) > 1 else "")
     return f"Its cache takes {first}. Then writes wait for bands to be cleaned.{more}"
@@ -126,8 +127,8 @@ def _stalls(known: Known) -> str:
     most, longest = known.part("stall_ns", "p99"), known.part("stall_ns", "longest")
     if most is not None and longest is not None:
         words.append(
-            f"With the cache full, one random write in a hundred waits {format_duration(most)} or longer; the"
-            f" longest that was seen waited {format_duration(longest)}."
+            "With the cache full and random writes one at a time, one in a hundred waits"
+            f" {format_duration(most)} or longer; the longest waited {format_duration(longest)}."
         )
     elif band is not None:
         words.append(f"With the cache full, a write can wait {format_duration(band)} and more for one band.")
@@ -147,7 +148,7 @@ def _past(known: Known) -> str:
         return ""
     instead = f" instead of {format_rate(before)}" if before else ""
     words = f"Random writes one at a time: {format_rate(after)} a second{instead}, for as long as they go on."
-    return words + (f" In order it writes {stream / 1e6:,.0f} MB/s then." if stream else "")
+    return words + (f" In order it writes {format_rate(stream / 1e6)} MB/s then." if stream else "")
 
 
 def _whole(known: Known) -> str:
@@ -202,7 +203,7 @@ def _settings(known: Known) -> str:
         words.append(_gain("With its write cache on", cached / lone, f"{cached:,.0f} a second"))
     off, on = (known.part("sequential_write_rate", way) for way in ("write_cache_off", "write_cache_on"))
     if off and on:
-        pace = f"{on / 1e6:,.0f} instead of {off / 1e6:,.0f} MB/s"
+        pace = f"{format_rate(on / 1e6)} instead of {format_rate(off / 1e6)} MB/s"
         verb = "needs the cache: " if on / off > _LITTLE else "gains little from it: "
         words.append(f"Sequential writing {verb}{pace}.")
     return " ".join(words)

@@ -132,14 +132,13 @@ def _caption(total: int, shown: int) -> str:
         which = f"Each mark is one of all {format_count(total)} requests"
     else:
         which = (
-            f"Each mark is one request, of {format_count(total)} these {format_count(shown)}: of every run of"
-            " neighbours the fastest and the slowest, and the slowest of each step, so no outlier is missing."
-            " Its height is"
+            f"Each mark is one request; {format_count(shown)} of {format_count(total)} are shown, the fastest"
+            " and the slowest of every run of neighbours, and the slowest of each step, so no outlier is"
+            " missing"
         )
-    how = "how long it took, from when it was asked for until it was done"
-    which = f"{which}: {how}." if shown == total else f"{which} {how}."
+    which += ". Its height is how long it took, from submission to completion."
     return (
-        f"{which} Drag over an area to look closer; point at a mark to have it told. The buttons, two"
+        f"{which} Drag over an area to look closer; point at a mark to read its values. The buttons, two"
         " fingers, or the keys + and \N{MINUS SIGN} with the arrows do the same; 0 shows the whole again."
     )
 

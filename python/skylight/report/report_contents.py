@@ -173,13 +173,17 @@ def _run_words(step: Step) -> str:
         if op is Op.FLUSH:
             parts.append(_count(len(rows), op))
             continue
-        first, last = int(rows.offset.min()), int((rows.offset + rows.size).max())
-        parts.append(
-            f"{_count(len(rows), op)} of {_sizes(rows)} between {format_size(first)} and {format_size(last)}"
-        )
+        parts.append(f"{_count(len(rows), op)} of {_sizes(rows)} {_between(rows)}")
     depth = step.params.get("depth", 1)
     at_once = "one at a time" if depth == 1 else f"{depth} at once"
     return ", ".join(parts) + f", {at_once}" if parts else "nothing"
+
+
+def _between(rows: IoLog) -> str:
+    """The addresses of requests in words; one address where both ends are written alike."""
+    first = format_size(int(rows.offset.min()))
+    last = format_size(int((rows.offset + rows.size).max()))
+    return f"at {first}" if first == last else f"between {first} and {last}"
 
 
 def _on_off(value: JsonScalar) -> str:
@@ -342,6 +346,9 @@ def _longest(evidence: Sequence[Evidence]) -> list[tuple[str, str]]:
     title, step = max(runs, key=lambda run: int(run[1].rows.latency_ns.max()))
     row = int(step.rows.latency_ns.argmax())
     what = _OPS[Op(int(step.rows.op[row]))][0]
+    depth = step.params.get("depth", 1)
+    if depth != 1:
+        what += f", one of {depth} at once"
     return [("Longest wait", f"{format_duration(float(step.rows.latency_ns[row]))}, a {what} ({title})")]
 
 

@@ -54,7 +54,7 @@ def _number(value: float, unit: str | None, digits: int = LEAST_DIGITS) -> str:
     if unit in ("B", "bytes"):
         return format_size(round(value))
     if unit == "bytes/s":
-        return f"{value / 1e6:,.0f} MB/s"
+        return f"{format_rate(value / 1e6)} MB/s"
     if unit == "writes/s":
         return f"{format_rate(value)} a second"
     whole = float(value).is_integer() or abs(value) >= 1000
@@ -63,10 +63,8 @@ def _number(value: float, unit: str | None, digits: int = LEAST_DIGITS) -> str:
     return f"{text} {counted}" if counted else text
 
 
-def _part(value: float | bool | str, unit: str | None) -> str:
+def _part(value: float | str, unit: str | None) -> str:
     """A part of a finding that has several, as text."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     return value if isinstance(value, str) else _number(value, unit)
 
 
@@ -82,6 +80,14 @@ def _key(name: str) -> str:
     return name.replace("_", " ")
 
 
+def _named(name: str, part: float | bool | str, unit: str | None) -> str:
+    """A part of a finding with its name; a count needs none, and what is true or not is its name."""
+    if isinstance(part, bool):
+        return _key(name) if part else f"not {_key(name)}"
+    text = _part(part, unit_of_part(name, unit))
+    return text if name == "count" else f"{_key(name)} {text}"
+
+
 def unit_of_part(name: str, unit: str | None) -> str | None:
     """The unit of a part of a finding: what its name ends with, none for a count, else the finding's."""
     ends = {"_bytes_per_s": "bytes/s", "_per_s": "writes/s", "_bytes": "bytes", "_ns": "ns"}
@@ -95,10 +101,7 @@ def _value(finding: Finding, digits: int) -> str:
     if words is not None:
         return words
     if isinstance(finding.value, dict):
-        return ", ".join(
-            f"{_key(name)} {_part(part, unit_of_part(name, finding.unit))}"
-            for name, part in finding.value.items()
-        )
+        return ", ".join(_named(name, part, finding.unit) for name, part in finding.value.items())
     if isinstance(finding.value, str):
         return finding.value
     return _number(finding.value, finding.unit, digits)
@@ -111,7 +114,10 @@ def _interval(finding: Finding) -> str:
     least, most = finding.interval
     ends = [_number(end, finding.unit) for end in (least, most)]
     if ends[0] != ends[1]:
-        return f"{ends[0]} to {ends[1]}"
+        (number, _, unit), unit_of_most = ends[0].partition(" "), ends[1].partition(" ")[2]
+        # A unit that both ends have is said once; a duration such as 3 h 19 min is a number with several.
+        once = unit == unit_of_most and not any(letter.isdigit() for letter in unit)
+        return f"{number if once else ends[0]} to {ends[1]}"
     return ends[0] if least == most else f"± {_number((most - least) / 2, finding.unit)}"
 
 

@@ -61,7 +61,7 @@ class CacheLocation(ProcedureTest[Seen]):
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
         "Blocks in the persistent cache are read in turn with blocks at their native places, at low to high"
-        " addresses: the time of the arm's way shows at which diameter the cache lies."
+        " addresses: the arm's travel time shows at which diameter the cache lies."
     )
     judges_part = True
     begin = Seen

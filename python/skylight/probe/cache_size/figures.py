@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     pass
 
 POINTS = 600
-FILLS = (("fill", "whole quanta"), ("large", "many quanta"), ("map", "4 KiB, waiting together"))
+FILLS = (("fill", "whole quanta"), ("large", "many quanta"), ("map", "small, waiting together"))
 
 
 def _joined(evidence: Evidence, name: str) -> IoLog:
@@ -71,8 +71,8 @@ def _fill_figure(evidence: Evidence) -> Figure | None:
         "Each mark is one entry of the journal: the writes that were answered together, against what it took"
         " after the entry before. Level rows are appended to the cache; where a row jumps up and stays, the"
         " cache or its map is full and the drive cleans before it takes more. Single marks above a row are"
-        " merges of the map and slow outliers. Writes of whole quanta meet the end of the places; small ones"
-        " that wait together need few places and meet the end of the map."
+        " merges of the map and slow outliers. Writes of whole quanta run out of slots; small ones that wait"
+        " together need few slots and fill the map."
     )
     return Figure(
         "cache-size-fill",

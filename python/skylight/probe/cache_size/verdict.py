@@ -347,7 +347,7 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     if writes is None or quantum is None:
         return RAW.unknown("Cleaning did not start within the writes that were made.", rows)
     if journal.open_part > FILL_RIGHT.part:
-        return RAW.unknown("How many places lone writes take is not known well enough.", rows)
+        return RAW.unknown("How many slots lone writes take is not known well enough.", rows)
     time_ns = _out_of_band_ns(known)
     on_flash = known.word("cache_medium") == "flash"
     entry = None
@@ -358,7 +358,7 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
         entry = _on_flash(journal, time_ns) if on_flash else _on_disk(journal, known, time_ns, whole=whole)
     if entry is None:
         return RAW.unknown(
-            f"Lone writes take {format_count(writes)} places of {format_size(quantum)}, but what"
+            f"Lone writes take {format_count(writes)} slots of {format_size(quantum)}, but what"
             " out-of-band data lies before each is not known.",
             rows,
         )
@@ -371,7 +371,7 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
         bounds = " or ".join(format_size(round(each - quantum)) for each in (least, entry[1]))
         return RAW.unknown(f"Out-of-band data may be {bounds}.", rows)
     why = (
-        f"Lone 4 KiB writes take a place of {format_size(quantum)} each, with"
+        f"Lone 4 KiB writes take a slot of {format_size(quantum)} each, with"
         f" {format_size(round(middle / writes - quantum))} of out-of-band data, and cleaning starts after"
         f" {format_count(writes)} of them."
     )
@@ -399,9 +399,9 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
     told = "; ".join(f"{format_count(fill.writes)} of {format_size(fill.size)}" for fill in fills)
     if journal.places is None:
         met = (
-            "the map was full before the places"
+            "the map was full before the slots"
             if journal.map_entries
-            else "the places or the map were full: how much an entry holds is not known, to tell which"
+            else "the slots or the map were full: how much an entry holds is not known, to tell which"
             if journal.alone is not None
             else "no start of cleaning was seen that older data cannot explain"
         )
@@ -411,7 +411,7 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
         most = round(journal.places * (1 + journal.open_part))
         why = (
             f"Writes of whole quanta ({told}) that a FLUSH ends together use {format_count(journal.places)}"
-            f" to {format_count(most)} places until cleaning starts: the cache is too small for that."
+            f" to {format_count(most)} slots until cleaning starts: the cache is too small for that."
         )
         used = (journal.places * quantum, most * quantum)
         sizes = [CACHE.unknown(why, rows), FILL.unknown(why, rows, used)]
@@ -419,7 +419,7 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
         fill = journal.places * quantum
         (value, interval, sure), taken = _in_cache(fill, fills[-1], quantum, known)
         start = (
-            f"Writes that waste nothing ({told}) use {format_count(journal.places)} places of"
+            f"Writes that waste nothing ({told}) use {format_count(journal.places)} slots of"
             f" {format_size(quantum)} until cleaning starts"
         )
         sizes = [
@@ -440,7 +440,7 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
     deep = [fill for fill in journal.fills if not fill.quanta]
     if not deep and entries is None:
         return MAP.unknown(
-            "No two writes share an entry, as it has no volatile cache that hands them on together; so places"
+            "No two writes share an entry, as it has no volatile cache that hands them on together; so slots"
             " run out first, and a limit of the map, if any, is higher.",
             rows,
         )
@@ -448,16 +448,16 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
         count = format_count(sum(fill.writes for fill in deep))
         ended = bool(deep) and deep[-1].ended
         why = (
-            f"{count} writes of 4 KiB that wait together used up the places first, so a limit of the map, if"
+            f"{count} writes of 4 KiB that wait together used up the slots first, so a limit of the map, if"
             " any, is higher."
             if ended
             else f"{count} writes of 4 KiB met no limit."
         )
         return MAP.unknown(why, rows)
     value, interval, sure = behind(entries)
-    which = "of 4 KiB that wait together" if deep else "of one place or of more"
+    which = "of 4 KiB that wait together" if deep else "of one slot or of more"
     why = (
-        f"Cleaning starts after {format_count(entries)} writes {which}, with places left;"
+        f"Cleaning starts after {format_count(entries)} writes {which}, with slots left;"
         f" taken as {100 * USUAL_WATERMARK:.0f} % of the map."
     )
     return MAP.found(round(value), clear * sure, why, rows, interval)

@@ -92,7 +92,9 @@ class CleaningOrder(ProcedureTest[Seen]):
         if cleaning == "lazy":
             return [ORDER.unknown("a drive that cleans only when a write finds no room shows no order")]
         if seen.ground is None:
-            why = "no marks were written: when the drive cleans is not known, or writes are not allowed"
+            why = (
+                "no probe blocks were written: when the drive cleans is not known, or writes are not allowed"
+            )
             return [ORDER.unknown(why)]
         found = _judge_few(seen.few) if seen.few else _judge(seen.parades)
         if found.value == "other" and not seen.ground.settles:
@@ -162,7 +164,7 @@ def _judge_few(told: list[Parade]) -> Finding:
     in_line = out.count(0)
     rows = tuple(seen.name for seen in told)
     why = (
-        f"of {len(told)} pauses in which some of {len(told[0].order)} marks, one a cache band, were"
+        f"of {len(told)} pauses in which some of {len(told[0].order)} probe blocks, one a cache band, were"
         f" cleaned, {in_line} cleaned the first that were written"
     )
     drawn = [1 / comb(len(seen.order), count) for seen, count in zip(told, counts, strict=True)]
@@ -178,14 +180,16 @@ def _judge_few(told: list[Parade]) -> Finding:
 
 def _judge(told: list[Parade]) -> Finding:
     if len(told) < 2:
-        return ORDER.unknown("no pause was found after which some marks were cleaned and some were not")
+        return ORDER.unknown(
+            "no pause was found after which some probe blocks were cleaned and some were not"
+        )
     out = [strays(seen) for seen in told]
     counts = [int(np.count_nonzero(seen.order)) for seen in told]
     rows = tuple(seen.name for seen in told)
     words = " and ".join(
         f"{count - stray} of the first {count}" for count, stray in zip(counts, out, strict=True)
     )
-    cleaned = f"{counts[0]} and {counts[1]} of {parades.MARKS} marks"
+    cleaned = f"{counts[0]} and {counts[1]} of {parades.MARKS} probe blocks"
     why = f"after two pauses in which {cleaned} were cleaned, these are {words}"
     chance = 1.0
     for seen, count, stray in zip(told, counts, out, strict=True):

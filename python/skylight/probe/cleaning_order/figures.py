@@ -42,7 +42,7 @@ def _parades(parades: list[Parade]) -> Figure:
         " cleaned bands from the left in both rows."
     )
     counts = ", ".join(f"{int(np.count_nonzero(seen.order))} of {len(seen.order)}" for seen in parades)
-    alt = f"Two rows of marks, one a band in the order written; cleaned are {counts}."
+    alt = f"Two rows of probe blocks, one a band in the order written; cleaned are {counts}."
     return Figure("cleaning-order", "Which bands were cleaned first", caption, alt, drawing)
 
 

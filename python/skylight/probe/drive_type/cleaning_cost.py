@@ -114,7 +114,7 @@ class Settled:
             return (
                 f"left alone it moves blocks at {low} to {high} each, but they {seen} beside their neighbours"
             )
-        return f"left alone it brings blocks home at {low} to {high} each"
+        return f"left idle it moves blocks back to their native locations at {low} to {high} each"
 
 
 def _some(moved: Moved) -> bool:

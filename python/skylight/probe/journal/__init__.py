@@ -63,9 +63,9 @@ class Journal(ProcedureTest[Runs]):
     axis: Axis = "number"
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
-        "Writes of growing size, one at a time and many waiting, tell the quantum and the bound of a"
-        " journal's entries; thousands of lone writes show how often its map is merged and what that costs;"
-        " the first entry, written in many phases, the time of its out-of-band data."
+        "Writes of growing size, one at a time and many waiting, show the quantum and the largest entry of a"
+        " journal; thousands of lone writes show how often its map is merged and what that costs; the first"
+        " entry, written in many phases, the time of its out-of-band data."
     )
     judges_part = True
     begin = Runs

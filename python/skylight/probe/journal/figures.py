@@ -106,8 +106,9 @@ def _in_order(merges: Merges) -> Figure:
         axes.set_ylabel("latency (ms)")
     axes.set_xlabel("write, in the order issued")
     caption = (
-        "Each mark is one 4 KiB write, one at a time. The flat line is an entry of the journal each; stalls"
-        f" at even distances are merges of its map, the head away at the map's home. Here {words}."
+        "Each mark is one 4 KiB write, one at a time. In the flat line each is one entry of the"
+        " journal; stalls at even distances are merges of its map, for which the head moves to where the map"
+        f" is stored. Here {words}."
     )
     return Figure(
         "journal-merges", "Lone writes in order", caption, f"Latency of writes in order; {words}.", drawing

@@ -63,7 +63,7 @@ class Zones(ProcedureTest[Seen]):
     axis: Axis = "address"
     needs: tuple[str, ...] = ("drive_type", "rotation")
     summary = (
-        "Bursts of sequential reads along the drive tell its throughput; the size of tracks at many places"
+        "Bursts of sequential reads along the drive show its throughput; the size of tracks at many places"
         " shows whether surfaces differ and how long the drive stays on one."
     )
     judges_part = True
@@ -227,8 +227,8 @@ def _plateaus(found: Walk | None) -> list[Finding]:
     first, last = round(found.first_bytes), round(found.last_bytes)
     density = ", ".join(f"{part:.3f}" for part in pattern_found.density)
     why = (
-        f"Track sizes of {len(found.strokes)} strokes repeat mirrored for {pattern_found.count} surfaces of"
-        f" relative density {density}, to {100 * pattern_found.off:.2f} %; the first stroke ends at"
+        f"Track sizes of {len(found.strokes)} serpentine passes repeat mirrored for {pattern_found.count}"
+        f" surfaces of relative density {density}, to {100 * pattern_found.off:.2f} %; the first pass ends at"
         f" {format_size(first)}, the last begins {format_size(last)} before the end."
     )
     agreeing = len(found.strokes) - pattern_found.count

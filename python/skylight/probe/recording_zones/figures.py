@@ -82,9 +82,9 @@ def _strokes(found: Walk, pattern: Pattern) -> Figure:
     axes.set_ylabel("track size (KiB)")
     axes.legend(loc="upper right")
     caption = (
-        f"Each mark is a stroke over one surface. {pattern.count} surfaces of different density make"
-        f" {pattern.count} plateaus; at each dashed line the order turns round, and the same plateaus come"
-        " back mirrored, a little lower."
+        f"Each mark is one serpentine pass over one surface. {pattern.count} surfaces of different"
+        f" density make {pattern.count} plateaus; at each dashed line the order of the surfaces reverses, and"
+        " the same plateaus come back mirrored, a little lower."
     )
     alt = f"{pattern.count} plateaus of track size, then the same mirrored."
     return Figure("zones-strokes", "Plateaus of the surfaces", caption, alt, drawing)

@@ -112,9 +112,9 @@ def _seek_curve(found: Analysis, curve: Curve, ends: tuple[int, int]) -> Figure:
     axes.legend(loc="lower right")
     third, full = (format_duration(float(curve.ns(share))) for share in (1 / 3, 1.0))
     caption = (
-        "Each mark is the arm time between one end of the stroke and a place on the drive, from reads that"
-        " were just caught or just missed. A place has one radius, so its two marks, from both ends, must lie"
-        f" on one curve: {third} over a third of the stroke, {full} over all of it."
+        "Each mark is the arm time between one end of the arm's travel and a place on the drive, from"
+        " reads that were just caught or just missed. A place has one radius, so its two marks, from both"
+        f" ends, must lie on one curve: {third} over a third of the travel, {full} over all of it."
     )
     alt = f"Arm time against distance, rising to {full} over the full stroke."
     return Figure("rotation-seeks", "The seek curve", caption, alt, drawing)

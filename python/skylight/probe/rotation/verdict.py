@@ -197,6 +197,7 @@ def _seek_words(found: Analysis, value: dict[str, int | float | bool | str]) -> 
     overhead = 0.0 if same is None else same.ns
     track, third, full = (format_duration(float(value[name])) for name in ("track", "third", "full"))
     return (
-        f"The soonest that a block is caught is {format_duration(overhead)} on the same track, {track} more"
-        f" on the next track of a surface, {full} more over all of the stroke, {third} over a third{walk}."
+        f"After a read the head catches a block on the same track {format_duration(overhead)} later at the"
+        f" earliest. On the next track of the surface that takes {track} more, over a third of the arm's"
+        f" travel {third} more, over all of it {full} more{walk}."
     )

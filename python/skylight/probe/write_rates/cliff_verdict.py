@@ -18,7 +18,7 @@ from skylight.evidence import IoLog
 from skylight.findings import Finding, Known
 from skylight.probe.write_rates.cliff import SLOW_NS, STREAM_BYTES, Cliff, counted_stream
 from skylight.probe.write_rates.findings import DRAIN, FILL_DRIVE, FULL_RATES, STALL
-from skylight.units import format_count, format_duration, format_size
+from skylight.units import format_count, format_duration, format_rate, format_size
 
 PARTS = 10
 WITHIN = 0.25
@@ -95,7 +95,7 @@ def _rates(seen: Cliff, past: IoLog) -> Finding:
         confidence, rows = min(confidence, sureness(stream)), [CLIFF, STREAM]
         why += (
             f", {format_size(len(stream) * STREAM_BYTES)} in order, write cache {_on(seen)}, at"
-            f" {per_second(stream) * STREAM_BYTES / 1e6:,.1f} MB/s"
+            f" {format_rate(per_second(stream) * STREAM_BYTES / 1e6)} MB/s"
         )
     return FULL_RATES.found(value, confidence, why + ".", rows)
 
@@ -155,7 +155,8 @@ def _fill_drive(seen: Cliff, known: Known, size_bytes: int) -> Finding:
     if len(speeds) == len(ends):
         slower = float(np.mean([speeds[0] / each for each in speeds]))
         words = f", as much slower towards the inner diameter as reads are ({slower:.2f} times on average)"
-    why = f"{format_size(size_bytes)} in order at {pace / 1e6:,.0f} MB/s, write cache {_on(seen)}{words}."
+    rate = f"{format_rate(pace / 1e6)} MB/s"
+    why = f"{format_size(size_bytes)} in order at {rate}, write cache {_on(seen)}{words}."
     return FILL_DRIVE.found(round(size_bytes / pace * slower * 1e9), sureness(stream), why, [STREAM])
 
 
