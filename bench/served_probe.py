@@ -19,8 +19,8 @@ Invalid results: another load on the machine, but for --real-time, which gives t
 probe processors before all others (SCHED_FIFO); loop devices have threads of the kernel, which have not.
 Needs root, for the loop device.
 
-``bench/served_probe.py [--drives A,B] [--engine fio] [--whole] [--host-gap 50-300] [--real-time]
-[--keep FOLDER]``; exit code 1 when a verdict differs.
+``bench/served_probe.py [--drives A,B] [--engine fio] [--whole [--only TESTS]] [--host-gap 50-300]
+[--real-time] [--keep FOLDER]``; exit code 1 when a verdict differs.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ SMALL = {
 }
 LEFT_OUT = "write_rates"
 # Chosen: above all that has no such priority, and below the kernel's threads of interrupts, which have 50.
-REAL_TIME_PRIORITY = 10
+REAL_TIME_PRIORITY = 20
 RELAY = Path(__file__).parent / "host_gap_relay.py"
 # Folder of the images: a disk that syncs more slowly than the model's drive writes would distort results.
 MEMORY = Path("/dev/shm")
@@ -155,10 +155,10 @@ def marked(findings: dict[str, Any], truth: dict[str, Any]) -> dict[str, Mark]:
     return {mark.name: mark for mark in score(made, truth) if mark.name in findings}
 
 
-def whole(profile: Path, folder: Path, host: Host) -> tuple[bool, str]:
-    """Whether probes with all tests but one have the same marks both ways, and how many of each kind; a line
+def whole(profile: Path, folder: Path, host: Host, only: str) -> tuple[bool, str]:
+    """Whether probes with these tests have the same marks both ways, and how many of each kind; a line
     more for each finding that has not."""
-    tests = ("--only", ",".join(test.name for test in TESTS if test.name != LEFT_OUT))
+    tests = ("--only", only)
     virtual = probed(f"sim:{profile}", folder / "virtual", *tests)
     through = served(profile, folder, host, *tests)
     truth = json.loads(_native.profile_truth(profile.read_text("utf-8"), profile.name))["findings"]
@@ -188,6 +188,8 @@ def main() -> int:
     parser.add_argument("--host-gap", metavar="US-US", help="time that the host waits before each command")
     parser.add_argument("--real-time", action="store_true", help="processors before all others; needs root")
     parser.add_argument("--whole", action="store_true", help=f"every test but {LEFT_OUT}, with small caches")
+    every = ",".join(test.name for test in TESTS if test.name != LEFT_OUT)
+    parser.add_argument("--only", default=every, help="tests of --whole, separated by commas")
     parser.add_argument("--keep", type=Path, help="folder for the results of the probes")
     given = parser.parse_args()
     host = Host(given.engine, given.host_gap, given.real_time)
@@ -201,7 +203,10 @@ def main() -> int:
             text = read_profile(drive)[0]
             profile.write_text(small(text, SMALL.get(drive, {})) if given.whole else text, encoding="utf-8")
             try:
-                same, said = (whole if given.whole else quick)(profile, folder, host)
+                if given.whole:
+                    same, said = whole(profile, folder, host, given.only)
+                else:
+                    same, said = quick(profile, folder, host)
             except NotMeasured as why:
                 sys.exit(str(why))
             for way in ("found", "virtual") if given.keep else ():

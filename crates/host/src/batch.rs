@@ -161,7 +161,7 @@ fn of_zoned_write(reason: &Reason) -> Option<Reason> {
 /// The end of a batch by a zone command that failed for no reason of ZBC-2.
 fn ended(failure: ZoneFailure, op: Op, offset: u64, size: u32) -> End {
     let reason = Reason::Zone(failure.fault);
-    End::Failed(Failure { path: failure.path, op, offset, size, lba: None, reason })
+    End::Failed(Failure { path: failure.path, op, offset, size, lba: None, took_ns: None, reason })
 }
 
 /// The operation of a row that is not I/O of io_uring.
