@@ -129,6 +129,13 @@ def ended(device: str) -> dict[str, Any]:
     return {**told, "after": moment(device)}
 
 
+def no_note_is_left() -> None:
+    """Waits until what was changed is put back, by whom it may be."""
+    until = time.monotonic() + SECONDS
+    while any(Path(os.environ["SKYLIGHT_STATE"]).glob("*.restore")) and time.monotonic() < until:
+        time.sleep(0.2)
+
+
 def killed(devices: list[str]) -> list[dict[str, Any]]:
     """The same of each disk, where the process is killed."""
     told: list[dict[str, Any]] = [{"before": moment(device)} for device in devices]
@@ -140,9 +147,7 @@ def killed(devices: list[str]) -> list[dict[str, Any]]:
         for one, device in zip(told, devices, strict=True):
             one["while"] = moment(device)
         process.send_signal(signal.SIGKILL)
-    until = time.monotonic() + SECONDS
-    while any(Path(os.environ["SKYLIGHT_STATE"]).glob("*.restore")) and time.monotonic() < until:
-        time.sleep(0.2)
+    no_note_is_left()
     return [{**one, "after": moment(device)} for one, device in zip(told, devices, strict=True)]
 
 
@@ -216,7 +221,7 @@ def one_ignored(device: str) -> dict[str, Any]:
 
 def all_ignored(device: str, engine: str) -> dict[str, Any]:
     """How a probe ends whose disk ignores all reads and writes from some time on: its exit code, its last
-    words, its evidence, and what it changed of the disk."""
+    words, its evidence, and what it changed of the disk, once the kernel is told to use that again."""
     from skylight.cli.app import run
     from skylight.recording import Recording, recording_dir
 
@@ -224,7 +229,7 @@ def all_ignored(device: str, engine: str) -> dict[str, Any]:
     before = moment(device)
     OPTS.write_text(str(IGNORED))
     EVERY_NTH.write_text(str(-FROM))
-    words, began = io.StringIO(), time.monotonic()
+    words = io.StringIO()
     try:
         with contextlib.redirect_stderr(words), contextlib.redirect_stdout(io.StringIO()):
             code = run(
@@ -234,13 +239,16 @@ def all_ignored(device: str, engine: str) -> dict[str, Any]:
     finally:
         EVERY_NTH.write_text("0")
         OPTS.write_text("0")
+    state = Path("/sys/block") / Path(device).name / "device/state"
+    left = state.read_text().strip()
+    state.write_text("running\n")
+    no_note_is_left()
     evidence = Recording.open(recording_dir(out)).evidence("drive_type")
     assert evidence is not None
     kept = [*evidence.steps, *evidence.cut]
     return {
         "code": code, "words": words.getvalue(), "complete": evidence.complete, "last step": kept[-1].name,
-        "rows": sum(len(step.rows) for step in kept), "took_s": time.monotonic() - began,
-        "longest_s": max(float(step.rows.latency_ns.max(initial=0)) for step in kept) / 1e9,
+        "rows": sum(len(step.rows) for step in kept), "state": left,
         "before": before, "after": moment(device),
     }  # fmt: skip
 

@@ -26,7 +26,7 @@ def ended(path: Path, slow: set[int], until: Stop, depth: int = 1) -> int:
         rows = (io.offset // np.uint64(4096)).astype(np.int64)
         return IoLog.of(io, submit[rows], submit[rows] + latency[rows])
 
-    engine._run = run  # type: ignore[method-assign]
+    engine._run = run  # type: ignore[method-assign]  # a target with these times
     try:
         return len(engine.run(IoBatch.reads(np.arange(COUNT) * 4096, 4096), depth=depth, until=until))
     finally:
