@@ -53,5 +53,9 @@ def test_a_bound_on_time_cuts_no_run_into_single_commands(tmp_path: Path) -> Non
     assert ended(tmp_path / "file", {37}, Stop(SLOW, alone_ns=SLOW)) == 3 * PIECE_IOS
 
 
+def test_a_tight_bound_leaves_the_stop_of_a_test_exact(tmp_path: Path) -> None:
+    assert ended(tmp_path / "file", {37}, Stop(SLOW, alone_ns=SLOW // 2)) == 38
+
+
 def test_a_queue_is_not_emptied_at_every_command(tmp_path: Path) -> None:
     assert ended(tmp_path / "file", {5}, Stop(SLOW), depth=4) == 4 * PIECE_IOS
