@@ -40,8 +40,8 @@ EVERY_NTH = OPTS.with_name("every_nth")
 """N: each N-th command; -N: all from the N-th on."""
 TIMEOUT_S = 1
 """How long the kernel waits for a command of a disk, instead of 30 s; it has no less."""
-ONCE_IN, FROM = 20, 1000
-"""Commands: where one is ignored, of `FEW` reads; and where all are, which a probe reaches early on."""
+ONCE_IN, FROM = 20, 400
+"""Commands: where one is ignored, of `FEW` reads; and where all are, of the 768 and more of a probe."""
 FEW = 30
 
 CHILD = """
