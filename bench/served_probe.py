@@ -9,19 +9,27 @@ same drives with a small persistent cache, and each finding is marked against th
 marks must be the same. Half an hour a drive, nearly all of it waiting, so
 drives may be probed side by side by several runs.
 
+With --host-gap the host waits before each command, evenly drawn from a range: a relay between nbdfuse and the
+server (host_gap_relay.py) holds it back. The answers must be the same as those in virtual time without.
+
 A loop device does not report a volatile cache. A drive whose profile has it off is served with it off, and
 queue/write_cache of the loop device is set accordingly; for the others FLUSH must suffice.
 
-Invalid results: another load on the machine. Needs root, for the loop device.
+Invalid results: another load on the machine, but for --real-time, which gives the server, nbdfuse and the
+probe processors before all others (SCHED_FIFO); loop devices have threads of the kernel, which have not.
+Needs root, for the loop device.
 
-``bench/served_probe.py [--drives A,B] [--engine fio] [--whole]``; exit code 1 when a verdict differs.
+``bench/served_probe.py [--drives A,B] [--engine fio] [--whole [--only TESTS]] [--host-gap 50-300]
+[--real-time] [--keep FOLDER]``; exit code 1 when a verdict differs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -30,6 +38,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +62,9 @@ SMALL = {
     "st8000as0011": {"places": "303", "map_entries": "2500"},
 }
 LEFT_OUT = "write_rates"
+# Chosen: above all that has no such priority, and below the kernel's threads of interrupts, which have 50.
+REAL_TIME_PRIORITY = 20
+RELAY = Path(__file__).parent / "host_gap_relay.py"
 # Folder of the images: a disk that syncs more slowly than the model's drive writes would distort results.
 MEMORY = Path("/dev/shm")
 
@@ -69,6 +81,27 @@ def told(device: Path, *, volatile: bool) -> Iterator[None]:
         cache.write_text("write back", encoding="ascii")
 
 
+@contextmanager
+def before_all_others(wanted: bool) -> Iterator[None]:
+    """What is started meanwhile has processors before all others, if wanted."""
+    if wanted:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REAL_TIME_PRIORITY))
+    try:
+        yield
+    finally:
+        if wanted:
+            os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+
+
+@dataclass(frozen=True)
+class Host:
+    """How served drives are probed: by which engine, behind which gaps ("50-300", us), before all others."""
+
+    engine: str
+    gap: str | None
+    is_real_time: bool
+
+
 def probed(target: str, folder: Path, *more: str) -> dict[str, Any]:
     """The findings of a probe, as its JSON has them."""
     command = [*SKYLIGHT, "probe", target, "--json", "--out", str(folder), *more]
@@ -80,13 +113,21 @@ def probed(target: str, folder: Path, *more: str) -> dict[str, Any]:
     return findings
 
 
-def served(profile: Path, folder: Path, *more: str) -> dict[str, Any]:
+def served(profile: Path, folder: Path, host: Host, *more: str) -> dict[str, Any]:
     """The same for the drive behind NBD, a file and a loop device."""
     interface = tomllib.loads(profile.read_text("utf-8")).get("interface", {})
     volatile = bool(interface.get("write_cache_on", False))
     options = ("--timing", "model", "--write-cache", "on" if volatile else "off")
-    with disk(str(profile), folder, *options) as device, told(device, volatile=volatile):
-        return probed(str(device), folder / "found", *more)
+    between = (sys.executable, str(RELAY), host.gap) if host.gap else ()
+    with (
+        before_all_others(host.is_real_time),
+        disk(str(profile), folder, *options, between=between) as device,
+        told(device, volatile=volatile),
+    ):
+        found = probed(str(device), folder / "found", *more, "--engine", host.engine)
+    for line in sorted(folder.glob("*.said")):
+        print(f"        {line.read_text('utf-8')}", flush=True)
+    return found
 
 
 def small(text: str, changed: dict[str, str]) -> str:
@@ -97,9 +138,9 @@ def small(text: str, changed: dict[str, str]) -> str:
     return text
 
 
-def quick(profile: Path, folder: Path, engine: str) -> tuple[bool, str]:
+def quick(profile: Path, folder: Path, host: Host) -> tuple[bool, str]:
     """Whether quick probes both ways find the same, and what."""
-    through = served(profile, folder, "--quick", "--engine", engine)
+    through = served(profile, folder, host, "--quick")
     virtual = probed(f"sim:{profile}", folder / "virtual", "--quick")
     found = [[str(findings[name]["value"]) for name in FINDINGS] for findings in (through, virtual)]
     return found[0] == found[1], f"served {found[0]}  virtual {found[1]}"
@@ -114,12 +155,12 @@ def marked(findings: dict[str, Any], truth: dict[str, Any]) -> dict[str, Mark]:
     return {mark.name: mark for mark in score(made, truth) if mark.name in findings}
 
 
-def whole(profile: Path, folder: Path, engine: str) -> tuple[bool, str]:
-    """Whether probes with all tests but one have the same marks both ways, and how many of each kind; a line
+def whole(profile: Path, folder: Path, host: Host, only: str) -> tuple[bool, str]:
+    """Whether probes with these tests have the same marks both ways, and how many of each kind; a line
     more for each finding that has not."""
-    tests = ("--only", ",".join(test.name for test in TESTS if test.name != LEFT_OUT))
+    tests = ("--only", only)
     virtual = probed(f"sim:{profile}", folder / "virtual", *tests)
-    through = served(profile, folder, *tests, "--engine", engine)
+    through = served(profile, folder, host, *tests)
     truth = true_findings(profile.read_text("utf-8"), profile.name)
     here, there = marked(virtual, truth), marked(through, truth)
     names = list(here | there)
@@ -144,8 +185,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--drives", default=",".join(DRIVES), help="names, separated by commas")
     parser.add_argument("--engine", choices=("own", "fio"), default="own", help="what does the I/O")
+    parser.add_argument("--host-gap", metavar="US-US", help="time that the host waits before each command")
+    parser.add_argument("--real-time", action="store_true", help="processors before all others; needs root")
     parser.add_argument("--whole", action="store_true", help=f"every test but {LEFT_OUT}, with small caches")
+    every = ",".join(test.name for test in TESTS if test.name != LEFT_OUT)
+    parser.add_argument("--only", default=every, help="tests of --whole, separated by commas")
+    parser.add_argument("--keep", type=Path, help="folder for the results of the probes")
     given = parser.parse_args()
+    host = Host(given.engine, given.host_gap, given.real_time)
     # A signal to end takes down what is served and attached, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     differ = 0
@@ -156,9 +203,14 @@ def main() -> int:
             text = read_profile(drive)[0]
             profile.write_text(small(text, SMALL.get(drive, {})) if given.whole else text, encoding="utf-8")
             try:
-                same, said = (whole if given.whole else quick)(profile, folder, given.engine)
+                if given.whole:
+                    same, said = whole(profile, folder, host, given.only)
+                else:
+                    same, said = quick(profile, folder, host)
             except NotMeasured as why:
                 sys.exit(str(why))
+            for way in ("found", "virtual") if given.keep else ():
+                shutil.copytree(folder / way, given.keep / f"{drive}-{given.engine}-{way}")
         differ += not same
         took = time.monotonic() - began
         print(f"{'same' if same else 'DIFFERS':7} {drive:16} {said}  {took:.0f} s", flush=True)

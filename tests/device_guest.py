@@ -2,14 +2,16 @@
 
 For each disk it switches the settings as a test does, by a process that ends, and by one that is killed,
 and says at each moment what the kernel and the drive report. Then fio does I/O on it, and scsi_debug has a
-sector that cannot be read; each disk is asked for its erases, and scsi_debug is unplugged
-while it is read. Every judgement is the test's. The drive's own
+sector that cannot be read; each disk is asked for its erases, scsi_debug ignores commands until the kernel
+gives up on them, and is unplugged while it is read. Every judgement is the test's. The drive's own
 answer comes by commands of this file, not of the code under test: IDENTIFY DEVICE by ATA PASS-THROUGH (16)
 and MODE SENSE (6) of the Caching mode page.
 """
 
+import contextlib
 import ctypes
 import fcntl
+import io
 import json
 import os
 import signal
@@ -32,6 +34,15 @@ OPTS = Path("/sys/bus/pseudo/drivers/scsi_debug/opts")
 MEDIUM_ERROR = 2
 """Bit of `opts`: sectors from 1234h on cannot be read (Linux drivers/scsi/scsi_debug.c)."""
 BAD_BYTES = 0x1234 * 512 // 4096 * 4096
+IGNORED = 128
+"""Bit of `opts`: reads and writes that `every_nth` counts are never answered (the same file)."""
+EVERY_NTH = OPTS.with_name("every_nth")
+"""N: each N-th command; -N: all from the N-th on."""
+TIMEOUT_S = 1
+"""How long the kernel waits for a command of a disk, instead of 30 s; it has no less."""
+ONCE_IN, FROM = 20, 400
+"""Commands: where one is ignored, of `FEW` reads; and where all are, of the 768 and more of a probe."""
+FEW = 30
 
 CHILD = """
 import json, sys
@@ -118,6 +129,13 @@ def ended(device: str) -> dict[str, Any]:
     return {**told, "after": moment(device)}
 
 
+def no_note_is_left() -> None:
+    """Waits until what was changed is put back, by whom it may be."""
+    until = time.monotonic() + SECONDS
+    while any(Path(os.environ["SKYLIGHT_STATE"]).glob("*.restore")) and time.monotonic() < until:
+        time.sleep(0.2)
+
+
 def killed(devices: list[str]) -> list[dict[str, Any]]:
     """The same of each disk, where the process is killed."""
     told: list[dict[str, Any]] = [{"before": moment(device)} for device in devices]
@@ -129,9 +147,7 @@ def killed(devices: list[str]) -> list[dict[str, Any]]:
         for one, device in zip(told, devices, strict=True):
             one["while"] = moment(device)
         process.send_signal(signal.SIGKILL)
-    until = time.monotonic() + SECONDS
-    while any(Path(os.environ["SKYLIGHT_STATE"]).glob("*.restore")) and time.monotonic() < until:
-        time.sleep(0.2)
+    no_note_is_left()
     return [{**one, "after": moment(device)} for one, device in zip(told, devices, strict=True)]
 
 
@@ -188,6 +204,61 @@ def erases(device: str) -> dict[str, Any]:
     return told
 
 
+def one_ignored(device: str) -> dict[str, Any]:
+    """What a few reads are like where the disk ignores one, which the kernel gives up and sends again."""
+    from skylight.engines.device import DeviceEngine
+
+    OPTS.write_text(str(IGNORED))
+    EVERY_NTH.write_text(str(ONCE_IN))
+    try:
+        with closing(DeviceEngine.open(device)) as engine:
+            log = engine.run(IoBatch.reads(range(0, FEW * 4096, 4096), 4096))
+    finally:
+        EVERY_NTH.write_text("0")
+        OPTS.write_text("0")
+    return {"read": len(log), "latency_s": (log.latency_ns / 1e9).tolist()}
+
+
+def all_ignored(device: str, engine: str) -> dict[str, Any]:
+    """How a probe ends whose disk ignores all reads and writes from some time on: its exit code, its last
+    words, its evidence, and what it changed of the disk, once the kernel is told to use that again."""
+    from skylight.cli.app import run
+    from skylight.recording import Recording, recording_dir
+
+    out = Path(f"/tmp/ignored-{engine}")
+    before = moment(device)
+    OPTS.write_text(str(IGNORED))
+    EVERY_NTH.write_text(str(-FROM))
+    words = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(words), contextlib.redirect_stdout(io.StringIO()):
+            code = run(
+                ["probe", device, "--destroy-data", "--quick", "--reset", "none", "--engine", engine,
+                 "--out", str(out)]
+            )  # fmt: skip
+    finally:
+        EVERY_NTH.write_text("0")
+        OPTS.write_text("0")
+    state = Path("/sys/block") / Path(device).name / "device/state"
+    left = state.read_text().strip()
+    state.write_text("running\n")
+    no_note_is_left()
+    evidence = Recording.open(recording_dir(out)).evidence("drive_type")
+    assert evidence is not None
+    kept = [*evidence.steps, *evidence.cut]
+    return {
+        "code": code, "words": words.getvalue(), "complete": evidence.complete, "last step": kept[-1].name,
+        "rows": sum(len(step.rows) for step in kept), "state": left,
+        "before": before, "after": moment(device),
+    }  # fmt: skip
+
+
+def ignored(device: str) -> dict[str, Any]:
+    """Commands that are never answered: one, and all, by both engines."""
+    (Path("/sys/block") / Path(device).name / "device/timeout").write_text(str(TIMEOUT_S))
+    return {"one": one_ignored(device), **{name: all_ignored(device, name) for name in ("own", "fio")}}
+
+
 def unplugged(device: str) -> dict[str, Any]:
     """How a run ends when its disk is deleted below it, and whether a guard or note is left for good."""
     from skylight.engines.device import DeviceEngine, DeviceFailed
@@ -241,6 +312,7 @@ def main() -> None:
         one["erases"] = erases(one["disk"]["path"])
         if one["disk"]["model"] == "scsi_debug":
             one["medium error"] = medium_error(one["disk"]["path"])
+            one["ignored"] = ignored(one["disk"]["path"])
             one["unplugged"] = unplugged(one["disk"]["path"])
     print(json.dumps(told))
 

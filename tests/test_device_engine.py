@@ -113,6 +113,16 @@ def test_the_counter_of_that_test_does_count(device: Loop, writer: DeviceEngine)
     assert device.changes[3] > written[3]
 
 
+@pytest.mark.parametrize("size", [512 << 10, 864 << 10, 1280 << 10])
+def test_a_large_write_reaches_the_device_as_one(device: Loop, writer: DeviceEngine, size: int) -> None:
+    """The kernel cuts a command for a loop device at 128 pieces of memory, 512 KiB of small pages."""
+    queue = Path("/sys/block") / Path(device.path).name / "queue"
+    assert int((queue / "max_sectors_kb").read_text()) << 10 >= size
+    before = device.changes[0]
+    writer.run(IoBatch.writes([0, 8 * MIB, 4 * MIB], size))
+    assert device.changes[0] - before == 3
+
+
 def test_with_leave_what_is_written_is_there(device: Loop, writer: DeviceEngine) -> None:
     assert writer.can_write
     offsets = [5 * MIB, 0, SIZE - 8192, 4096 * 77]

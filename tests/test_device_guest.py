@@ -5,6 +5,7 @@ SCSI disk, whose caching page cannot be changed but for the write cache; the ker
 """
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from device_guest import BAD_BYTES
+from device_guest import BAD_BYTES, FEW, TIMEOUT_S
 from zoned_guest.boot import Said, Step
 from zoned_guest.shared import Guest
 
@@ -144,6 +145,28 @@ def test_trim_is_done_where_a_disk_has_it(told: dict[str, dict[str, Any]]) -> No
 def test_a_format_that_leaves_the_data_is_noticed(told: dict[str, dict[str, Any]]) -> None:
     """QEMU's SCSI disk completes FORMAT UNIT and does nothing."""
     assert told["qemu"]["erases"]["format"] == {"offer": "FORMAT UNIT", "gone": False}
+
+
+def test_a_command_that_is_not_answered_once_is_a_slow_one(told: dict[str, dict[str, Any]]) -> None:
+    one = told["debug"]["ignored"]["one"]
+    slow = [seconds for seconds in one["latency_s"] if seconds >= TIMEOUT_S]
+    assert one["read"] == FEW and 1 <= len(slow) <= 2, one
+
+
+@pytest.mark.parametrize("engine", ["own", "fio"])
+def test_a_disk_that_answers_no_more_ends_a_probe(told: dict[str, dict[str, Any]], engine: str) -> None:
+    """The kernel waits, aborts and tries again before a command fails, and uses a disk no more that cannot be
+    recovered; once it does again, the guard puts the settings back."""
+    ended = told["debug"]["ignored"][engine]
+    line = ended["words"].strip().splitlines()[-1]
+    found = re.search(r"failed( after (\S+) s)?: .*; it was in (\S+) of drive_type;", line)
+    assert ended["code"] == 3 and line.startswith("skylight: /dev/sd") and found is not None, ended["words"]
+    assert found[3] == ended["last step"], line
+    if engine == "own":
+        assert float(found[2]) >= TIMEOUT_S, line
+    assert "; also: " in line and ended["state"] == "offline", "the settings cannot be put back yet"
+    assert ended["rows"] > 0 and not ended["complete"], "what was done before is evidence"
+    assert ended["after"] == ended["before"], "everything is as it was, and no note is left"
 
 
 def test_a_disk_that_is_unplugged_ends_a_run_in_one_line(told: dict[str, dict[str, Any]]) -> None:

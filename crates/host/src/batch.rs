@@ -157,7 +157,7 @@ fn of_zoned_write(reason: &Reason) -> Option<Reason> {
 /// The end of a batch by a zone command that failed for no reason of ZBC-2.
 fn ended(failure: ZoneFailure, op: Op, offset: u64, size: u32) -> End {
     let reason = Reason::Zone(failure.fault);
-    End::Failed(Failure { path: failure.path, op, offset, size, lba: None, reason })
+    End::Failed(Failure { path: failure.path, op, offset, size, lba: None, took_ns: None, reason })
 }
 
 /// What a row asks that is not I/O of io_uring.

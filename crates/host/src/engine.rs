@@ -240,7 +240,7 @@ impl Engine {
                     Some(libc::EINTR) => true,
                     number => {
                         let reason = Reason::Errno(number.unwrap_or(libc::EIO));
-                        progress.fail(batch, progress.next.saturating_sub(1), reason);
+                        progress.fail(batch, progress.next.saturating_sub(1), reason, None);
                         return false;
                     }
                 },
@@ -318,7 +318,10 @@ impl Engine {
             self.free.push(slot);
             progress.in_flight -= 1;
             match failed(batch, row, completion.result()) {
-                Some(reason) => progress.fail(batch, row, reason),
+                Some(reason) => {
+                    let took_ns = now.saturating_sub(progress.log.submit_ns[row]);
+                    progress.fail(batch, row, reason, Some(took_ns));
+                }
                 None => progress.log.complete_ns[row] = now,
             }
         }
@@ -327,9 +330,9 @@ impl Engine {
 
 impl Progress {
     /// Records the first failure, which takes precedence over an interrupt.
-    fn fail(&mut self, batch: &Batch<'_>, row: usize, reason: Reason) {
+    fn fail(&mut self, batch: &Batch<'_>, row: usize, reason: Reason, took_ns: Option<u64>) {
         if !matches!(self.end, Some(End::Failed(_))) {
-            self.end = Some(End::Failed(batch.failure(row, reason)));
+            self.end = Some(End::Failed(Failure { took_ns, ..batch.failure(row, reason) }));
         }
     }
 
@@ -342,13 +345,13 @@ impl Progress {
         if self.end.is_none()
             && let Some(size_bytes) = (batch.shrunk)()
         {
-            self.fail(batch, self.next.saturating_sub(1), Reason::Shrunk(size_bytes));
+            self.fail(batch, self.next.saturating_sub(1), Reason::Shrunk(size_bytes), None);
         }
     }
 }
 
 impl Batch<'_> {
-    /// The complete failure report of a row.
+    /// The complete failure report of a row, without a time.
     pub fn failure(&self, row: usize, reason: Reason) -> Failure {
         Failure {
             path: self.path.to_owned(),
@@ -356,6 +359,7 @@ impl Batch<'_> {
             offset: self.columns.offset[row],
             size: self.columns.size[row],
             lba: self.block_bytes.map(|block| self.columns.offset[row] / u64::from(block)),
+            took_ns: None,
             reason,
         }
     }

@@ -299,8 +299,8 @@ impl Reason {
 /// A failed I/O: the fault of the target, not of the caller.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{path}: {op} of {size} bytes at offset {offset}{lba} failed: {reason}; {mend}, then resume",
-    lba = lba_words(*lba), mend = reason.mend()
+    "{path}: {op} of {size} bytes at offset {offset}{lba} failed{after}: {reason}; {mend}, then resume",
+    lba = lba_words(*lba), after = time_words(*took_ns), mend = reason.mend()
 )]
 pub struct Failure {
     /// The device.
@@ -313,12 +313,24 @@ pub struct Failure {
     pub size: u32,
     /// The logical block at that offset, of a block device.
     pub lba: Option<u64>,
+    /// From its submission to the error, ns; `None` for what was not timed.
+    pub took_ns: Option<u64>,
     /// The reason.
     pub reason: Reason,
 }
 
 fn lba_words(lba: Option<u64>) -> String {
     lba.map_or_else(String::new, |lba| format!(" (LBA {lba})"))
+}
+
+/// Errors after a shorter time are not those of a command that the kernel gave up: it waits whole seconds for one
+/// (`device/timeout` of a SCSI disk, `io_timeout` of a request queue).
+const GIVEN_UP_NS: u64 = 1_000_000_000;
+
+/// How long a command took that failed: a timeout has the same error number as a medium error.
+fn time_words(took_ns: Option<u64>) -> String {
+    let took = took_ns.filter(|&took| took >= GIVEN_UP_NS);
+    took.map_or_else(String::new, |took| format!(" after {:.1} s", took as f64 / 1e9))
 }
 
 /// A setting that could not be restored.

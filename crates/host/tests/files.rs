@@ -258,22 +258,30 @@ fn a_probed_target_can_be_probed_again() -> Outcome {
     Ok(())
 }
 
+fn failed(number: i32, took_ns: Option<u64>) -> String {
+    let reason = Reason::Errno(number);
+    skylight_host::Failure {
+        path: "image".into(),
+        op: Op::Write,
+        offset: 0,
+        size: 4096,
+        lba: None,
+        took_ns,
+        reason,
+    }
+    .to_string()
+}
+
 #[test]
 fn enospc_has_its_own_mend() {
-    let said = |number| {
-        let reason = Reason::Errno(number);
-        skylight_host::Failure {
-            path: "image".into(),
-            op: Op::Write,
-            offset: 0,
-            size: 4096,
-            lba: None,
-            reason,
-        }
-        .to_string()
-    };
-    assert!(said(28).contains("free space on the file system that holds it"));
-    assert!(said(5).contains("check cables"));
+    assert!(failed(28, None).contains("free space on the file system that holds it"));
+    assert!(failed(5, None).contains("check cables"));
+}
+
+#[test]
+fn a_command_that_was_given_up_is_told_from_one_that_failed() {
+    assert!(failed(5, Some(6_240_000_000)).contains("at offset 0 failed after 6.2 s: "));
+    assert!(failed(5, Some(999_999_999)).contains("at offset 0 failed: "));
 }
 
 #[test]

@@ -40,6 +40,7 @@ from skylight.engines.erase import (
     still_erasing,
 )
 from skylight.engines.host_interface import Host, Setting, Switch
+from skylight.engines.stop_pieces import is_reached, piece_ios
 from skylight.engines.undo_log import PutBack
 from skylight.engines.watchdog import Guard
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line, reason_of
@@ -55,7 +56,6 @@ from skylight.evidence import (
 )
 from skylight.zoned.zones import ZoneKind, ZoneLayout, Zones
 
-STOP_PIECE_IOS = 16  # times the depth: I/Os that may run past a stop
 STACKED = ("dm-", "md", "loop")
 """Beginnings of the kernel's names of devices on other devices, which have schedulers of their own."""
 LOOKED_AT = 32
@@ -247,14 +247,17 @@ class DeviceEngine:
         if until is None:
             return self._run(io, depth)
         logs: list[IoLog] = []
-        for first in range(0, len(io), STOP_PIECE_IOS * depth):
+        first = 0
+        while first < len(io):
+            last = first + piece_ios(until, depth, logs)
             try:
-                logs.append(self._run(io.part(first, first + STOP_PIECE_IOS * depth), depth))
+                logs.append(self._run(io.part(first, last), depth))
             except (DeviceFailed, DeviceInterrupted) as error:
                 error.log = IoLog.joined([*logs, error.log])
                 raise
-            if until.reached(logs[-1]):
+            if is_reached(until, logs):
                 break
+            first = last
         return IoLog.joined(logs)
 
     def _run(self, io: IoBatch, depth: int) -> IoLog:

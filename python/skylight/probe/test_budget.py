@@ -139,7 +139,7 @@ class Bound:
         if depth == 1 and LONE_PIECE * allowed_ns > self.left_ns:
             free_ns = self.left_ns - self._kept_back_ns(1.0)  # one more as slow may follow all of them
             alone_ns = max(min(alone_ns, round(LONE_SHARE * free_ns / LONE_PIECE)), 1)
-        return Stop(alone_ns) if until is None else replace(until, alone_ns=alone_ns)
+        return replace(until or Stop(alone_ns), alone_ns=alone_ns)
 
     @property
     def left_ns(self) -> int:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -52,9 +52,10 @@ def process(command: list[str], shows: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def disk(drive: str, folder: Path, *options: str) -> Iterator[Path]:
+def disk(drive: str, folder: Path, *options: str, between: Sequence[str] = ()) -> Iterator[Path]:
     """A loop device over a served drive; `options` are those of `skylight serve`. The server's control
-    socket is `below.control` in the folder. Needs root. Raises NotMeasured."""
+    socket is `below.control` in the folder. `between` is a program that passes on what nbdfuse and the server
+    say, and takes the server's socket and its own. Needs root. Raises NotMeasured."""
     losetup, nbdfuse = _tool("losetup"), _tool("nbdfuse")
     if os.geteuid() != 0:
         raise NotMeasured("unknown: attaching a drive to the kernel needs root; run as root")
@@ -65,6 +66,10 @@ def disk(drive: str, folder: Path, *options: str) -> Iterator[Path]:
     file = mount / "disk.img"
     with ExitStack() as stack:
         stack.enter_context(process([*serve, *options, "--quiet"], socket))
+        if between:
+            relay = folder / "between.sock"
+            stack.enter_context(process([*between, str(socket), str(relay)], relay))
+            socket = relay
         stack.enter_context(process([nbdfuse, str(file), f"nbd+unix:///?socket={socket}"], file))
         attach = [losetup, "-f", "--show", "--direct-io=on", "-b", "4096", str(file)]
         attached = subprocess.run(attach, check=False, capture_output=True, text=True)
