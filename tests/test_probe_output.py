@@ -72,6 +72,12 @@ def test_a_line_says_how_sure_its_least_sure_finding_is() -> None:
     assert [title for title, words in lines.items() if "sure" in words] == ["Recovers"]
 
 
+@pytest.mark.parametrize(("confidence", "shown"), [(0.2, False), (0.5, True)])
+def test_a_number_that_is_likelier_wrong_than_right_is_in_no_line(confidence: float, shown: bool) -> None:
+    hours = found("fill_drive_ns", 3_610 * 3_600 * 10**9, confidence, unit="ns")
+    assert ("To fill it" in dict(brief(Known([*SHINGLED, hours])))) is shown
+
+
 def test_a_line_of_which_nothing_is_known_makes_room_for_the_next() -> None:
     known = [each for each in SHINGLED if each.name not in ("cache_fill_bytes", "cache_map_entries")]
     assert [title for title, _ in brief(Known(known))] == [

@@ -4,7 +4,8 @@ What for: the end of `skylight probe`. The report has sentences, this has what t
 disk how much it takes before writes wait and what is left of its pace then, for others how fast it is.
 
 Invariants:
-- Every number is a finding's that is known; a line without one is left out, and the next takes its place.
+- Every number is a finding's that is known and as likely right as wrong at least; a line without one is left
+  out, and the next takes its place. The table of all findings (`--why`) and the report have the others.
 - The numbers are those of the report's sentences (`skylight.report.expectations`), never rounded otherwise.
 
 Source: Skylight (FAST '15) section 6, for what matters of a shingled disk.
@@ -33,6 +34,8 @@ __all__ = ["MOST_LINES", "brief"]
 
 MOST_LINES = 5
 """Lines under the verdict: chosen, because these, the verdict and the report are taken in at a glance."""
+EVEN = 0.5
+"""The least confidence of a number in them: one that is likelier wrong is none of what matters most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,11 @@ def brief(known: Known) -> tuple[tuple[str, str], ...]:
     lines = _ZONED
     if known.word("zone_model") is None:
         lines = _SHINGLED if known.word("drive_type") == "smr" else _ANY_DISK
+    likely = Known(found for found in known if found.confidence >= EVEN)
     said = (
-        (line.title, line.words(known) + (f" ({doubt})" if (doubt := doubted(known, line.findings)) else ""))
+        (line.title, words + (f" ({doubt})" if (doubt := doubted(likely, line.findings)) else ""))
         for line in lines
-        if line.words(known)
+        if (words := line.words(likely))
     )
     return tuple(itertools.islice(said, MOST_LINES))
 
