@@ -29,14 +29,14 @@ Ints = I64
 Mask = NDArray[np.bool_]
 
 MOST_HEADS = 20
-STROKES = "strokes on one surface"
+STROKES = "strokes, each on one surface"
 FEWEST_PAIRS = 12
 LEAST_NOISE = 0.03  # of the times: the arm takes a little longer over two or three cylinders than over one
 CAP = 16.0  # a pair counts no more than four standard deviations
 PLAINLY = 20.0  # twice the log of how much likelier a way must be than one that says something else
 ALIKE = 0.06  # arm times so close say the same
 FAR_APART = 0.13  # times of likely ways farther apart leave the arm's open
-OPEN = "by cylinders or strokes"
+OPEN = "cylinders or strokes"
 MOST_OFF = 0.1  # the part of pairs that may be off the way that fits best by more than the cap
 
 

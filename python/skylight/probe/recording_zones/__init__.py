@@ -38,6 +38,8 @@ SPARE_PLACES = 2
 LEAST_BYTES = 1 << 30
 MOST_S, LIKELY_S = 3_600.0, 150.0
 PROFILE = "profile"
+FINEST = 0.001
+"""The least spread that is named: the times of no host are worth more digits."""
 
 
 def step_name(number: int) -> str:
@@ -195,7 +197,7 @@ def _throughput(profile: Profile | None, *, turns: bool) -> Finding:
     why = (
         f"Sequential 1 MiB reads with look-ahead on, in {len(profile.speed)} bursts of {BURST_READS}: "
         + ", ".join(f"{speed / 1e6:.0f} MB/s at the {key.upper()}" for key, speed in profile.ends.items())
-        + f"; commands of a burst agree to {100 * profile.spread:.1g} %."
+        + f"; commands of a burst agree to {100 * max(profile.spread, FINEST):.1g} %."
     )
     return THROUGHPUT.found(value, max(0.0, 1.0 - profile.spread), why, (PROFILE,))
 

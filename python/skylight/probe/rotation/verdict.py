@@ -191,7 +191,7 @@ def _seeks(found: Analysis) -> Finding:
 
 def _seek_words(found: Analysis, value: dict[str, int | float | bool | str]) -> str:
     near, same = found.neighbours, found.same
-    walk = "" if near is None else f"; neighbouring tracks are walked as {near.walk}"
+    walk = "" if near is None else f"; addresses fill the platters in {near.walk}"
     if near is not None and near.switch_ns is not None:
         walk += f" with a head switch of {format_duration(near.switch_ns)}"
     overhead = 0.0 if same is None else same.ns

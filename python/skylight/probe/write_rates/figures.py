@@ -14,11 +14,12 @@ from skylight.probe import Figure
 from skylight.units import format_rate
 
 WAYS = {
-    "one_at_a_time": "one at a time,\ncache off",
-    "31_waiting": "31 waiting,\ncache off",
-    "write_cache_on": "one at a time,\ncache on",
+    "one_at_a_time": "one at\na time,\ncache off",
+    "31_waiting": "31\nwaiting,\ncache off",
+    "write_cache_on": "one at\na time,\ncache on",
 }
-CLIFF = "one at a time,\npersistent cache full"
+CLIFF = "one at\na time,\npersistent\ncache full"
+"""In lines that four of them have room for beside each other on a phone."""
 
 
 def draw(findings: Sequence[Finding]) -> list[Figure]:
