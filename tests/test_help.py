@@ -87,14 +87,26 @@ def test_the_script_of_a_shell_is_one(shell: str) -> None:
         subprocess.run([program, "-n"], input=script.output, text=True, check=True)
 
 
-def test_bash_completes_a_verb_with_the_script(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("skylight geo", ["geometry"]),
+        ("skylight probe sim : st5", ["st5000as0011"]),  # as bash splits sim:st5, and keeps "sim:"
+        ("skylight serve st4", ["st4000nc001"]),  # files are right there too
+        ("skylight probe --only rotation,b", ["rotation,band_size"]),
+    ],
+)
+def test_bash_completes_with_the_script(words: str, expected: list[str], tmp_path: Path) -> None:
     script = CliRunner().invoke(cli, ["completion", "bash"], prog_name="skylight").output
     program = tmp_path / "skylight"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m skylight "$@"\n')
     program.chmod(0o755)
-    asked = f"COMP_WORDS=(skylight geo); COMP_CWORD=1; _skylight_completion {program}; echo ${{COMPREPLY[@]}}"
+    index = len(words.split()) - 1
+    # Only while bash completes for a user is there anything for compopt to change.
+    asked = f"COMP_WORDS=({words}); COMP_CWORD={index}; compopt() {{ :; }}; _skylight_completion {program}"
+    asked += "; echo ${COMPREPLY[@]}"
     done = subprocess.run(["bash", "-c", f"{script}\n{asked}"], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["geometry"], done.stderr
+    assert done.stdout.split() == expected, done.stderr
 
 
 def script_of(shell: str, folder: Path) -> tuple[Path, dict[str, str]]:

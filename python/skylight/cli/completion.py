@@ -19,7 +19,27 @@ __all__ = ["answer_shell", "completion", "drive_names", "files", "suite_tests", 
 PROGRAM = "skylight"
 VARIABLE = "_SKYLIGHT_COMPLETE"
 SHELLS = ("bash", "zsh", "fish")
+_BASH_WORDS = """\
+    local words=() word
+    for word in "${COMP_WORDS[@]:0:COMP_CWORD+1}"; do
+        if [[ ${#words[@]} -gt 0 && ( $word == :* || ${words[-1]} == *: ) ]]; then
+            words[-1]+=$word
+        else
+            words+=("$word")
+        fi
+    done
+    local begun="${words[-1]%"${words[-1]##*:}"}"
+    [[ $COMP_WORDBREAKS == *:* ]] || begun=""
+
+    response=$(env COMP_WORDS="${words[*]}" COMP_CWORD=$((${#words[@]} - 1))"""
 _CORRECTIONS = {
+    "bash": [
+        # A word such as sim:NAME is three to bash, and it replaces what follows the colon.
+        ('    response=$(env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD', _BASH_WORDS),
+        ("COMPREPLY+=($value)", 'COMPREPLY+=("${value#"$begun"}")'),
+        # Where words of ours and files are both right, bash completes files only if none of the words is.
+        ("            COMPREPLY=()\n            compopt -o default", "            compopt -o default"),
+    ],
     # A zsh without a configuration has no compdef.
     "zsh": [
         (
