@@ -51,8 +51,8 @@ from skylight.evidence import TargetFacts
 from skylight.findings import Finding
 from skylight.probe.scoring import SCORED, Mark, holds, score
 from skylight.probe.suite import Account, SuiteOptions, accounts, left_out, run_suite
-from skylight.probe.truth import true_findings
 from skylight.probe.zoned import model_of
+from skylight.truth import true_findings
 
 RIGHT, WRONG = 0.98, 0.005
 RIGHT_IN_CONDITIONS = 0.95

@@ -46,9 +46,9 @@ from skylight.engines.sim import read_profile
 from skylight.findings import Finding
 from skylight.probe.scoring import Mark, score
 from skylight.probe.suite import TESTS
-from skylight.probe.truth import true_findings
 from skylight.reproduce.rows import NotMeasured
 from skylight.reproduce.swd.device import SKYLIGHT, disk
+from skylight.truth import true_findings
 
 DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")
 FINDINGS = ("drive_type", "cache_medium")

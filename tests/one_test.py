@@ -13,9 +13,9 @@ from skylight.engines.sim import SimEngine
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.session import Session
-from skylight.probe.truth import true_findings
 from skylight.probe.zoned import zones_of
 from skylight.recording import Recording
+from skylight.truth import true_findings
 
 GIVEN = (
     "drive_type", "cleaning_type", "rotation_ns", "cleaning_start_ns", "cleaning_band_ns",

@@ -38,8 +38,8 @@ from skylight.probe.cleaning.verdict import Seen, _band, _waited
 from skylight.probe.known_state import State
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
-from skylight.probe.truth import true_findings
 from skylight.recording import Recording
+from skylight.truth import true_findings
 
 PROFILES = ("emulated-smr-1", "emulated-smr-2", "emulated-smr-3", "st5000as0011", "st8000as0011")
 # 1018, 1084 and 1095 are lazy, with a journal; a zone of 1065 ends amid a test, one of 1302 at the middle.

@@ -17,8 +17,8 @@ from skylight.probe.cleaning.trials import Ground
 from skylight.probe.cleaning_order import CleaningOrder, _judge, in_two_queues, strays
 from skylight.probe.cleaning_order.measure import DOWN, MARKS, UP, CacheBands, Parade, _home, marks
 from skylight.probe.session import Session
-from skylight.probe.truth import true_findings
 from skylight.recording import Recording
+from skylight.truth import true_findings
 
 KNOWN = ("drive_type", "cache_medium", "cleaning_type", "cleaning_start_ns", "cleaning_band_ns")
 

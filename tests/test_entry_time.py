@@ -15,7 +15,7 @@ from skylight.probe.cache_size.entry_lengths import advances, entries_of, fits
 from skylight.probe.cache_size.entry_time import CYCLES, MISSED_CYCLES, PAIRS, entry_ns
 from skylight.probe.journal.out_of_band import SETTLE_NS
 from skylight.probe.suite import SuiteOptions, run_suite
-from skylight.probe.truth import true_findings
+from skylight.truth import true_findings
 
 TURN_NS = 8_000_000
 WAITS = np.random.default_rng(1).permutation(CYCLES) / CYCLES * TURN_NS

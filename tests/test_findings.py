@@ -15,8 +15,8 @@ from skylight.findings import Property
 from skylight.probe import film_findings
 from skylight.probe.scoring import SCORED
 from skylight.probe.suite import ALL_TESTS, PROPERTIES
-from skylight.probe.truth import true_findings
 from skylight.report.findings_page import findings_page
+from skylight.truth import true_findings
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs/tests/findings.md"

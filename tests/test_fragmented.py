@@ -17,7 +17,7 @@ from skylight.infer import fragmented
 from skylight.probe.fragmented_reads import FragmentedReads
 from skylight.probe.fragmented_reads.analysis import capacity_bytes, place_names, places_of
 from skylight.probe.fragmented_reads.verdict import _place_of_cache
-from skylight.probe.truth import true_findings
+from skylight.truth import true_findings
 
 TEST = FragmentedReads()
 PROFILES = Path(__file__).parent.parent / "python/skylight/profiles"

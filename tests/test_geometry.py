@@ -29,7 +29,7 @@ from skylight.geometry.result import Geometry, Zone, read_geometry, text_of
 from skylight.geometry.run import measure, of_recording
 from skylight.geometry.scoring import Score, duration_ns, score, truth_of
 from skylight.geometry.track_size import Grid
-from skylight.probe.truth import true_findings
+from skylight.truth import true_findings
 
 # One of each layout, several heads, jitter on; 5044 has surfaces that differ in density and a size of tracks
 # that comes again where an earlier run foretells it; groups of 1064 are cylinders but for one hop in 100, and

@@ -35,8 +35,8 @@ from skylight.probe.procedure import Steps
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
-from skylight.probe.truth import true_findings
 from skylight.recording import Recording
+from skylight.truth import true_findings
 
 NAMES = (
     "journal_quantum_bytes",

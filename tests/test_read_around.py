@@ -19,8 +19,8 @@ from skylight.probe.flushed import FlushedSteps
 from skylight.probe.journal.write_through import written_through
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
-from skylight.probe.truth import true_findings
 from skylight.recording import Recording
+from skylight.truth import true_findings
 
 BLOCK, SIZE, TURN_NS = 4096, 1 << 30, 8_000_000
 CACHED_NS, HOME_NS = 50_000, 6_000_000

@@ -19,8 +19,8 @@ from skylight.findings import Finding, Known
 from skylight.probe.known_state import Means, State
 from skylight.probe.procedure import Replay
 from skylight.probe.session import Session
-from skylight.probe.truth import true_findings
 from skylight.recording import Recording
+from skylight.truth import true_findings
 
 LAZY, AGGRESSIVE = "emulated-smr-1", "st5000as0011"
 LAZY_JOURNAL = "1018"  # a random drive

@@ -25,8 +25,8 @@ from skylight.probe.rotation.analysis import BEHIND, TOWARDS, Analysis
 from skylight.probe.rotation.verdict import _seeks
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
-from skylight.probe.truth import true_findings
 from skylight.recording import Recording
+from skylight.truth import true_findings
 
 PROFILES = ("emulated-smr-1", "st5000as0011", "st8000as0011", "st4000nc001")
 # Cylinders whose switch of heads is faster or slower than the arm, there and back, one surface, short turns.

@@ -24,7 +24,7 @@ from skylight.probe.suite import (
     no_surer_than_type,
     run_suite,
 )
-from skylight.probe.truth import true_findings
+from skylight.truth import true_findings
 
 SOURCES = Path(__file__).parent.parent / "python/skylight"
 

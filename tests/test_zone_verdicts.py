@@ -24,9 +24,9 @@ from skylight.probe.open_zones import measure as opened
 from skylight.probe.open_zones.measure import Burst, Comparison
 from skylight.probe.scoring import score
 from skylight.probe.suite import SuiteOptions, run_suite
-from skylight.probe.truth import true_findings
 from skylight.probe.zone_cleaning import measure as cleaning
 from skylight.probe.zoned import ZonesSeen
+from skylight.truth import true_findings
 
 MS = 1_000_000
 ZONES = ZonesSeen("host-aware", 64 << 20, 64 << 20, 512, 0, 0, 512, 100, None, None, 0, 0)

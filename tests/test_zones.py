@@ -19,8 +19,8 @@ from skylight.probe.recording_zones.stroke_search import Walk, _without_one_alik
 from skylight.probe.recording_zones.track_sizes import FEWEST_STROKES, Pattern, Size, mirrored
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
-from skylight.probe.truth import true_findings
 from skylight.recording import Recording
+from skylight.truth import true_findings
 
 Sizes = list[tuple[float, float, float]]  # begin, end, bytes of a track
 

@@ -19,7 +19,7 @@ from typing import Any
 from devices.base import Device, Disk
 from skylight.findings import Finding
 from skylight.probe.scoring import score
-from skylight.probe.truth import true_findings
+from skylight.truth import true_findings
 
 CMR, SMR, SMALL_SMR = "st4000nc001", "st5000as0011", "emulated-smr-1"
 NETWORK_BYTES = 2_000_000_000_000

@@ -165,7 +165,7 @@ def _unit_of(name: str, unit: str | None) -> str | None:
 def truth(name: str, as_json: bool, conditions: str | None) -> None:
     """Print the truth of a drive: the findings that a probe of it should yield."""
     from skylight import _native
-    from skylight.probe.truth import truth_document
+    from skylight.truth import truth_document
 
     if conditions == DRAWN:
         raise UsageError(

@@ -104,9 +104,9 @@ def lies_in(target: Target, page: Path) -> bool:
 def check_out(page: Path, jobs: Sequence[Job], resume: bool) -> None:
     """Refuses a directory that is not empty, unless this run continues the one in it."""
     live = [job for job in jobs if job.target.kind not in ("recording", "fio-log")]
-    if resume and not live:
+    if resume and all(job.target.kind == "recording" for job in jobs):
         raise UsageError("--resume: a recording is read again whole; omit --resume")
-    if resume and not any(Recording.is_begun(job.recording) for job in live):
+    if resume and live and not any(Recording.is_begun(job.recording) for job in live):
         where = " and ".join(str(job.folder) for job in live)
         raise UsageError(f"{where}: holds no run to resume; name its folder with --out, or omit --resume")
     if not _taken(page) or (resume and page.is_dir()):

@@ -31,8 +31,8 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.scoring import score
 from skylight.probe.suite import IN_THE_RANGE, SuiteResult
-from skylight.probe.truth import true_findings
 from skylight.report.values import DASH, finding_row
+from skylight.truth import true_findings
 from skylight.units import format_capacity, format_count, format_size
 
 __all__ = ["AGREES", "DIFFERS", "NOT_MEASURED", "Claim", "Claims", "claims_of", "is_raw_shingled"]

@@ -1,5 +1,5 @@
 //! The form of a true finding. Its unit and how near a reported value must come are declared with the test that finds
-//! it (`skylight.findings`), and added where a truth is read (`skylight.probe.truth`).
+//! it (`skylight.findings`), and added where a truth is read (`skylight.truth`).
 
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
