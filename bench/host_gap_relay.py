@@ -43,7 +43,7 @@ class Ended(Exception):
 
 
 def exactly(come: socket.socket, count: int) -> bytes:
-    """So many bytes. Raises `Ended`."""
+    """The next `count` bytes. Raises `Ended`."""
     got = bytearray()
     while len(got) < count:
         piece = come.recv(count - len(got))

@@ -313,14 +313,19 @@ def _deep_fill(
         on = steps.run(f"{name}-deep-on", io.part(len(log), len(log) + 2 * DEPTH), depth=DEPTH)
         logs.append(on)
         at += len(on)
-        whole = IoLog.joined(logs)
-        if len(on) and np.median(on.latency_ns) < until.latency_ns:
-            found = change_of_pace(whole.submit_ns, whole.complete_ns) if _slowed(logs) else None
-            if found is None:
-                slow_after = None
-                continue
-        else:
-            found = change_point(whole.submit_ns, whole.complete_ns, pace.entry_ns, turn_ns(steps))
+        is_quick = len(on) > 0 and np.median(on.latency_ns) < until.latency_ns
+        found = None
+        if not is_quick or _slowed(logs):
+            whole = IoLog.joined(logs)
+            submit_ns, complete_ns = whole.submit_ns, whole.complete_ns
+            found = (
+                change_of_pace(submit_ns, complete_ns)
+                if is_quick
+                else change_point(submit_ns, complete_ns, pace.entry_ns, turn_ns(steps))
+            )
+        if is_quick and found is None:
+            slow_after = None
+            continue
         slow_after = max(stopped - whole_groups, 0) if slow_after is None else slow_after
         an_entry = found.writes_an_entry if found else 0.0
         if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
