@@ -6,8 +6,9 @@ the same.
 
 With --whole every test but `write_rates` (whose writes past the cliff take hours) is run, both ways, on the
 same drives with a small persistent cache, and each finding is marked against the truth of the profile: the
-marks must be the same. Half an hour a drive, nearly all of it waiting, so
-drives may be probed side by side by several runs.
+marks must be the same. A loop device erases nothing, and switches neither look-ahead nor a volatile cache,
+so the drive in virtual time meets the same conditions (docs/conditions.md), and so does its truth. Half an
+hour a drive, nearly all of it waiting, so drives may be probed side by side by several runs.
 
 With --host-gap the host waits before each command, evenly drawn from a range: a relay between nbdfuse and the
 server (host_gap_relay.py) holds it back. The answers must be the same as those in virtual time without.
@@ -62,6 +63,9 @@ SMALL = {
     "st8000as0011": {"places": "303", "map_entries": "2500"},
 }
 LEFT_OUT = "write_rates"
+# What a loop device over nbdfuse is, beside what the profile says of caches. Chosen: times near those of
+# reads of one block of a served drive on two cores.
+ATTACHED = {"erase": "none", "queue_depth": 31, "host_gap": "5 us", "transport": "150 us"}
 # Chosen: above all that has no such priority, and below the kernel's threads of interrupts, which have 50.
 REAL_TIME_PRIORITY = 20
 RELAY = Path(__file__).parent / "host_gap_relay.py"
@@ -113,10 +117,26 @@ def probed(target: str, folder: Path, *more: str) -> dict[str, Any]:
     return findings
 
 
+def interface_of(profile: Path) -> dict[str, bool]:
+    """What a profile says of its drive's caches."""
+    interface: dict[str, bool] = tomllib.loads(profile.read_text("utf-8")).get("interface", {})
+    return interface
+
+
+def attached(profile: Path) -> str:
+    """The conditions of a loop device over the served drive, as a file has them."""
+    interface = interface_of(profile)
+    conditions = {
+        **ATTACHED,
+        "volatile_cache": "on" if interface.get("write_cache_on") else "off",
+        "look_ahead": "stays-on" if interface.get("look_ahead") else "obeys",
+    }
+    return json.dumps({"conditions": conditions})
+
+
 def served(profile: Path, folder: Path, host: Host, *more: str) -> dict[str, Any]:
     """The same for the drive behind NBD, a file and a loop device."""
-    interface = tomllib.loads(profile.read_text("utf-8")).get("interface", {})
-    volatile = bool(interface.get("write_cache_on", False))
+    volatile = interface_of(profile).get("write_cache_on", False)
     options = ("--timing", "model", "--write-cache", "on" if volatile else "off")
     between = (sys.executable, str(RELAY), host.gap) if host.gap else ()
     with (
@@ -158,10 +178,11 @@ def marked(findings: dict[str, Any], truth: dict[str, Any]) -> dict[str, Mark]:
 def whole(profile: Path, folder: Path, host: Host, only: str) -> tuple[bool, str]:
     """Whether probes with these tests have the same marks both ways, and how many of each kind; a line
     more for each finding that has not."""
-    tests = ("--only", only)
-    virtual = probed(f"sim:{profile}", folder / "virtual", *tests)
+    tests, conditions = ("--only", only), folder / "attached.json"
+    conditions.write_text(attached(profile), encoding="utf-8")
+    virtual = probed(f"sim:{profile}", folder / "virtual", *tests, "--conditions", str(conditions))
     through = served(profile, folder, host, *tests)
-    truth = true_findings(profile.read_text("utf-8"), profile.name)
+    truth = true_findings(profile.read_text("utf-8"), profile.name, conditions.read_text("utf-8"))
     here, there = marked(virtual, truth), marked(through, truth)
     names = list(here | there)
     differing = [name for name in names if name not in here or name not in there]

@@ -30,7 +30,9 @@ VISITS, PLACES_PER_ROUND, ROUNDS = 4, 16, 2
 ROUND_IOS = VISITS * PLACES_PER_ROUND
 SAME_PIECES, SAME_READS = 16, 256
 NEXT_READS, APART_READS = 48, 40
-AGAIN_PAIRS, AGAIN_READS = 16, 384
+TURN_PAIRS, TURN_READS = 16, 24
+"""Stretches of hops within a track and to the next, which take turns, and reads of each stretch: a quarter of
+a second. Chosen: in that time a busy host hardly changes, and one read in 24 is lost to the way there."""
 PLACE_READS, STAR_READS, FULL_READS = 128, 40, 240
 FEWEST_PLACES, FEWEST_ORDERED = 8, 12
 HUB_PIECES = 3
@@ -87,6 +89,7 @@ range of sizes below which there is none to be seen. A file in random pieces pas
 100."""
 END = ("id", "id-before")
 """The steps that show tracks up to the last address, and before."""
+IN_TURNS = "in-turns"
 STARS = ("from-first", "from-far", "from-back", "from-there")
 FINE = "-fine"
 BEHIND = "first-behind"  # instead of the step `first`, where other tests have written there
@@ -365,7 +368,7 @@ class Analysis:
     def _pooled(self, name: str, pairs: int, reads: int) -> Reach | None:
         if self.near is None or self.turn is None:
             return None
-        return seeks.pooled_reach(self._log(name), self.near, self.turn, reads // pairs)
+        return seeks.pooled_reaches(self._log(name), self.near, self.turn, reads // pairs)[0]
 
     @cached_property
     def same_wide(self) -> Reach | None:
@@ -434,9 +437,14 @@ class Analysis:
         return replace(found, pairs=tuple((by_number[pair][0], by_number[pair][1]) for pair in found.pairs))
 
     @cached_property
-    def again(self) -> Reach | None:
-        """The reach between those, measured again and more finely."""
-        return self._pooled("again", AGAIN_PAIRS, AGAIN_READS * self.times)
+    def in_turns(self) -> tuple[Reach, Reach] | None:
+        """The reach within a track and that between those, measured in turns and more finely: how late the
+        host is counts in both alike, though it may be later in one minute than in another."""
+        if self.near is None or self.turn is None:
+            return None
+        count = TURN_READS * self.times
+        same, other = seeks.pooled_reaches(self._log(IN_TURNS), self.near, self.turn, count, 2)
+        return None if same is None or other is None else (same, other)
 
     @cached_property
     def places(self) -> list[Tracks]:

@@ -20,14 +20,13 @@ from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 from skylight.probe.rotation import seeks
 from skylight.probe.rotation.analysis import (
-    AGAIN_PAIRS,
-    AGAIN_READS,
     APART_READS,
     BEHIND,
     END,
     FEWEST_PLACES,
     FINE,
     FULL_READS,
+    IN_TURNS,
     MOST_MOVED,
     NEXT_READS,
     OTHERS,
@@ -41,6 +40,8 @@ from skylight.probe.rotation.analysis import (
     TOWARDS,
     TOWARDS_END,
     TOWARDS_READS,
+    TURN_PAIRS,
+    TURN_READS,
     VISITS,
     Analysis,
 )
@@ -331,10 +332,12 @@ def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:
             return True
         plan.hops(name + FINE, near, hops, reads * found.times, same + rough - earlier, narrow)
     if found.neighbours is not None and found.neighbours.pairs:
-        again = (list(found.neighbours.pairs) * AGAIN_PAIRS)[:AGAIN_PAIRS]
-        soonest = same + found.neighbours.ns / turn.period_ns - earlier
-        reads = AGAIN_READS * found.times // AGAIN_PAIRS
-        plan.hops("again", near, again, reads, np.full(AGAIN_PAIRS, soonest), narrow)
+        others = (list(found.neighbours.pairs) * TURN_PAIRS)[:TURN_PAIRS]
+        in_turns = [pair for same_pair in zip(pairs, others, strict=True) for pair in same_pair]
+        edges = np.array([same, same + found.neighbours.ns / turn.period_ns])
+        plan.hops(
+            IN_TURNS, near, in_turns, TURN_READS * found.times, np.tile(edges - earlier, TURN_PAIRS), narrow
+        )
     return True
 
 

@@ -77,14 +77,15 @@ def hop_reaches(log: IoLog, tracks: Tracks, turn: Turn, count: int) -> list[Reac
     return reaches(ideal, key, len(log) // count, turn.period_ns)
 
 
-def pooled_reach(log: IoLog, tracks: Tracks, turn: Turn, count: int) -> Reach | None:
-    """The reach of all hops of a step together."""
+def pooled_reaches(log: IoLog, tracks: Tracks, turn: Turn, count: int, kinds: int = 1) -> list[Reach | None]:
+    """The reach of all hops of each kind together; kinds take turns, `count` reads each."""
     if len(log) == 0:
-        return None
+        return [None] * kinds
     model = tracks.phase(log.offset.astype(np.float64))
     ideal = ideals(log, model, in_chunks(len(log)), turn)
-    key = np.where(np.arange(len(log)) % count == 0, -1, 0)
-    return reaches(ideal, key, 1, turn.period_ns)[0]
+    rows = np.arange(len(log))
+    key = np.where(rows % count == 0, -1, rows // count % kinds)
+    return reaches(ideal, key, kinds, turn.period_ns)
 
 
 def star_reaches(log: IoLog, hub: Tracks, others: list[Tracks], turn: Turn, count: int) -> list[Reach | None]:

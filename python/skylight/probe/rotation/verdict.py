@@ -16,7 +16,7 @@ import numpy as np
 from skylight.findings import Finding, Known
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.track_phases import Tracks
-from skylight.probe.rotation.analysis import Analysis
+from skylight.probe.rotation.analysis import IN_TURNS, Analysis
 from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
 from skylight.units import format_duration, format_rotation, format_size
 
@@ -27,7 +27,7 @@ TWO_SIDED_95 = 1.96  # standard errors
 MOST_TRACK_ERROR = 0.01
 MOST_THIRD = 0.08  # half the range of fits, of the third itself
 ROWS = ("turn", "first")
-SEEK_ROWS = ("same", "next-fine", "apart-fine", "again", "from-first", "from-far", "full")
+SEEK_ROWS = ("same", "next-fine", "apart-fine", IN_TURNS, "from-first", "from-far", "full")
 
 _START_ELSEWHERE = (
     "Tracks behind the first addresses are larger: the start was moved,"
@@ -136,11 +136,12 @@ def _size_words(tracks: Tracks) -> str:
 
 def track_seek(found: Analysis) -> tuple[float, float] | None:
     """Arm time to the next track and its error, ns."""
-    near, same = found.neighbours, found.same
-    if near is None or same is None:
+    near = found.neighbours
+    if near is None or found.same is None:
         return None
-    if near.pairs and found.again is not None:
-        ns, error = found.again.ns - same.ns, found.again.half_ns + same.half_ns
+    if near.pairs and found.in_turns is not None:
+        same, other = found.in_turns
+        ns, error = other.ns - same.ns, other.half_ns + same.half_ns
     else:
         ns, error = near.ns, near.open_ns
     return (ns, error + 0.01 * ns) if ns > 0 else None
