@@ -317,6 +317,17 @@ def test_a_rotation_that_parts_of_the_addresses_do_not_follow_is_that_of_one_dis
     assert one_spindle.is_by_parts(reads_of(where, turns), TURN_NS) == other
 
 
+def test_blocks_that_lie_together_in_a_cache_are_of_no_other_disk(rng: np.random.Generator) -> None:
+    """As of emulated-smr-2, which keeps in flash what was written where reads begin."""
+    where = np.asarray(rng.permutation(1024) * 8192.0, np.float64)
+    cached = where < 512 << 10
+    turns, now = np.empty(1024), 0.0
+    for row, address in enumerate(where):
+        now = now + 0.05 if cached[row] else np.ceil(now - address / 1e6 + 0.02) + address / 1e6
+        turns[row] = now
+    assert not one_spindle.is_by_parts(reads_of(where, turns), TURN_NS)
+
+
 def test_reads_of_another_disk_follow_another_rotation(rng: np.random.Generator) -> None:
     where = np.asarray(rng.permutation(400) * 8192.0, np.float64)
     turns = 3.0 * np.arange(400) + where / 1e6

@@ -27,6 +27,9 @@ LEAST_RUNS_SIGMA = 5.0
 """How far below its mean, in standard deviations, the number of runs may be by chance: 3 in ten million. Of
 12 random drives and eight foreign devices it was 2.4 below at most, and 11.7 of stripes over disks of two
 speeds."""
+WAITED_TURNS = 0.1
+"""A read that takes less than this more than the quickest may come from a cache, and says nothing of a
+rotation: blocks that were written before lie side by side in one. Chosen: what flash takes, at most."""
 WAITS_TURNS = 0.25
 """Reads that take less on average are none of a disk: they say nothing of its rotation."""
 BY_CHANCE, SURE = 0.01, 20.0
@@ -35,13 +38,16 @@ they should have been, had they followed it as well as elsewhere."""
 
 
 def _pairs(log: IoLog, period_ns: float) -> F64:
-    """How far neighbours of a step of reads in random order are apart in phase, revolutions, by address."""
+    """How far neighbours of a step of reads in random order, both of which waited for the platters, are apart
+    in phase, revolutions, by address."""
     order = np.argsort(log.offset, kind="stable")
     where, at_ns = log.offset[order].astype(np.int64), log.complete_ns[order].astype(np.int64)
+    waited_ns = log.latency_ns[order].astype(np.float64)
+    waited = waited_ns - waited_ns.min(initial=np.inf) >= WAITED_TURNS * period_ns
     count = len(log) // 2 * 2
     gap = where[1:count:2] - where[0:count:2]
-    apart = (at_ns[1:count:2] - at_ns[0:count:2])[(gap > 0) & (gap < NEAR_BYTES)]
-    return centred(apart / period_ns)
+    kept = (gap > 0) & (gap < NEAR_BYTES) & waited[1:count:2] & waited[0:count:2]
+    return centred((at_ns[1:count:2] - at_ns[0:count:2])[kept] / period_ns)
 
 
 def is_by_parts(log: IoLog, period_ns: float) -> bool:

@@ -9,7 +9,7 @@ Source: docs/tests/rotation.md; the widths are those that are declared (`finding
 
 from __future__ import annotations
 
-from math import erf, sqrt
+from math import erf, hypot, sqrt
 
 import numpy as np
 
@@ -141,7 +141,7 @@ def track_seek(found: Analysis) -> tuple[float, float] | None:
         return None
     if near.pairs and found.in_turns is not None:
         same, other = found.in_turns
-        ns, error = other.ns - same.ns, other.half_ns + same.half_ns
+        ns, error = other.ns - same.ns, hypot(other.half_ns, same.half_ns)
     else:
         ns, error = near.ns, near.open_ns
     return (ns, error + 0.01 * ns) if ns > 0 else None
