@@ -17,7 +17,8 @@ A loop device does not report a volatile cache. A drive whose profile has it off
 queue/write_cache of the loop device is set accordingly; for the others FLUSH must suffice.
 
 Invalid results: another load on the machine, but for --real-time, which gives the server, nbdfuse, the probe
-and the kernel's workers processors before all others (SCHED_FIFO). Needs root, for the loop device.
+and workers of loop devices processors before all others (SCHED_FIFO). A virtual machine that uses all of its
+processors may be held back as a whole, which no priority helps. Needs root, for the loop device.
 
 ``bench/served_probe.py [--drives A,B] [--engine fio] [--whole [--only TESTS]] [--host-gap 50-300]
 [--real-time] [--keep FOLDER]``; exit code 1 when a verdict differs.
@@ -71,7 +72,9 @@ CUT = "FUSE takes 1 MiB at a time, and an entry is longer"
 HIDDEN = {drive: {"journal_entry_max_bytes": CUT} for drive in ("st5000as0011", "st8000as0011")}
 # Chosen: above all that has no such priority, and below the kernel's threads of interrupts, which have 50.
 REAL_TIME_PRIORITY = 20
-WORKER = "kworker/"
+# The kernel's workers while they work for a loop device. They do other things as well, for long at times, and
+# may not hold up a server by these.
+WORKER, LOOP, WORKER_PRIORITY = "kworker/", "loop", 10
 RELAY = Path(__file__).parent / "host_gap_relay.py"
 # Folder of the images: a disk that syncs more slowly than the model's drive writes would distort results.
 MEMORY = Path("/dev/shm")
@@ -116,10 +119,11 @@ def raise_workers(over: threading.Event, raised: set[int]) -> None:
     while not over.wait(1.0):
         for folder in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                is_worker = (folder / "comm").read_text("ascii").startswith(WORKER)
-                if is_worker and os.sched_getscheduler(int(folder.name)) == os.SCHED_OTHER:
-                    os.sched_setscheduler(int(folder.name), os.SCHED_FIFO, os.sched_param(REAL_TIME_PRIORITY))
-                    raised.add(int(folder.name))
+                name, pid = (folder / "comm").read_text("ascii"), int(folder.name)
+                is_ours = name.startswith(WORKER) and LOOP in name
+                if is_ours and os.sched_getscheduler(pid) == os.SCHED_OTHER:
+                    os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(WORKER_PRIORITY))
+                    raised.add(pid)
 
 
 @dataclass(frozen=True)
