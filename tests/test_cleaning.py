@@ -19,7 +19,7 @@ from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe import forced_writes
-from skylight.probe.cleaning import CleaningTest, cache_bands, free_bands, half_band
+from skylight.probe.cleaning import CleaningTest, cache_bands, half_band, zone_log_stalls
 from skylight.probe.cleaning.band_time import BEGUN, ORDER, Round, places
 from skylight.probe.cleaning.half_band import MOST_OUT_PAUSES, Span
 from skylight.probe.cleaning.idle_by_bands import fit
@@ -300,16 +300,16 @@ def test_marks_never_share_a_band_and_begin_and_end_in_the_middle() -> None:
     assert abs(int(blocks[0]) - 10**12 / 2) < 2 << 20
 
 
-def waits(*stalls: tuple[int, float, int, int]) -> free_bands.Watched:
+def waits(*stalls: tuple[int, float, int, int]) -> zone_log_stalls.Watched:
     """Writes of 1 MiB, the last of which waited: how many, how long (s), marks and cells home after it."""
-    seen = free_bands.Watched()
+    seen = zone_log_stalls.Watched()
     for count, waited_s, marks, cells in stalls:
         submit = np.arange(count, dtype=np.uint64) * np.uint64(10**10)
         took = np.full(count, 10**7, np.uint64)
         took[-1] += np.uint64(waited_s * 1e9)
         writes = IoBatch.writes(np.arange(count, dtype=np.uint64) << np.uint64(20), 1 << 20)
-        home = np.arange(free_bands.MARKS + 40) - free_bands.MARKS < cells
-        home[: free_bands.MARKS] = np.arange(free_bands.MARKS) < marks
+        home = np.arange(zone_log_stalls.MARKS + 40) - zone_log_stalls.MARKS < cells
+        home[: zone_log_stalls.MARKS] = np.arange(zone_log_stalls.MARKS) < marks
         seen.add(IoLog.of(writes, submit, submit + took), home, 10**7)
     return seen
 
@@ -336,7 +336,7 @@ class TestFreeBands:
     @pytest.mark.parametrize("waited_s", [0.4, 3.0, 12.0])
     def test_writes_that_other_clients_delay_wait_for_no_band(self, waited_s: float) -> None:
         """They take 90 ms longer; of two bands in a row one alone is half as long."""
-        least_ns = free_bands.told_from(waited_s * 1e9)
+        least_ns = zone_log_stalls.told_from(waited_s * 1e9)
         assert least_ns < waited_s / 2 * 1e9
         assert (least_ns > 90e6) is (waited_s > 0.9)
 
@@ -344,7 +344,7 @@ class TestFreeBands:
     def test_marks_at_home_are_looked_at_until_they_show_it(self, delayed: float) -> None:
         """The last stays in the cache, and a fifth of the looks take half a revolution more than they do."""
         turn_ns = 11_000_000
-        layout, rng = free_bands.Layout(0, 64 << 20, 1 << 30), np.random.default_rng(3)
+        layout, rng = zone_log_stalls.Layout(0, 64 << 20, 1 << 30), np.random.default_rng(3)
 
         def run(name: str, io: IoBatch, **_: object) -> IoLog:
             del name
@@ -362,22 +362,22 @@ class TestFreeBands:
         )
         first = ground.home(run("", ground.looks(layout.marks)))
         assert bool(first[:5].all()) is (delayed == 0.0)
-        home = free_bands._marks_home(ground, "look", first, layout)
+        home = zone_log_stalls._marks_home(ground, "look", first, layout)
         assert home.tolist() == [True] * 5 + [False]
 
     def test_nothing_lies_in_two_bands_or_beyond_the_drive(self) -> None:
         """At all places and attempts, with and without an idea of a band."""
         # The second is a drive of which the last attempt once wrote past the end.
         for size in (100 * 10**9, 248_999_997_440, 30 * 10**12):
-            for attempt in range(len(free_bands.SHIFTS)):
+            for attempt in range(len(zone_log_stalls.SHIFTS)):
                 for band in (None, 4 << 20, 40 << 20, 256 << 20):
-                    layout = free_bands.Layout.at(size, 5, attempt, band)
+                    layout = zone_log_stalls.Layout.at(size, 5, attempt, band)
                     steps = np.diff([*layout.marks.astype(np.int64), layout.over, layout.stretch.start])
                     assert steps.min() > (band or 256 << 20)
                     assert layout.stretch.start + layout.length < size
                     assert layout.length >= 8 * (band or 256 << 20)
                     for part in layout.parts(size, 4096):
-                        assert len(part) > free_bands.FIRST_PIECE
+                        assert len(part) > zone_log_stalls.FIRST_PIECE
                         assert int((part.offset + part.size).max()) <= size
 
 

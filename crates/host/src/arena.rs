@@ -4,9 +4,9 @@
 //! every 512-byte sector of a write starts with [`MAGIC`] and its own byte offset, and the rest is
 //! pseudo-random, so that a drive can neither compress nor deduplicate it.
 //!
-//! Large I/Os get huge pages where the kernel has them: it cuts a command at so many separate pieces of memory
-//! (`queue/max_segments`: 168 behind AHCI, 128 of a loop device), which are single pages otherwise, and then a
-//! write of 864 KiB reaches the drive as two.
+//! Large I/Os get huge pages where the kernel has them. A command may consist of at most `queue/max_segments`
+//! separate pieces of memory (168 behind AHCI, 128 of a loop device), and without huge pages each piece is one
+//! page, so the kernel would split a write of 864 KiB into two commands.
 
 use std::io;
 use std::ptr::NonNull;

@@ -1,7 +1,7 @@
 //! Ranges of a medium: those that a recovery may still need, and which access wrote what lies where.
 //!
 //! Invariants: ranges of one set do not overlap, and neighbours are one; rooms do not overlap, and a room that
-//! is cut keeps its place in the order of writes.
+//! is cut keeps its place in the order of writes; `newest` is one of the rooms.
 
 use std::collections::BTreeMap;
 
@@ -74,6 +74,8 @@ impl Room {
 #[derive(Clone, Debug, Default)]
 pub struct Rooms {
     by_start: BTreeMap<u64, (u64, u64)>,
+    /// The room that was added last, which commits ask for next.
+    newest: Option<Room>,
 }
 
 impl Rooms {
@@ -87,6 +89,9 @@ impl Rooms {
 
     /// The room that holds a sector.
     pub fn of(&self, pba: Pba) -> Option<Room> {
+        if let Some(room) = self.newest.filter(|room| room.access.start <= pba && pba < room.access.end()) {
+            return Some(room);
+        }
         let (&start, &(len, taken)) = self.by_start.range(..=pba.get()).next_back()?;
         let room = Room { access: PbaExtent::new(Pba(start), Sectors(len)), taken };
         (pba < room.access.end()).then_some(room)
@@ -116,6 +121,7 @@ impl Rooms {
             }
         }
         self.put(room);
+        self.newest = Some(room);
     }
 
     fn put(&mut self, room: Room) {
@@ -125,6 +131,7 @@ impl Rooms {
     /// Forgets rooms of which nothing is live: `live` are the first sectors of those that stay.
     pub fn keep(&mut self, live: &std::collections::BTreeSet<u64>) {
         self.by_start.retain(|start, _| live.contains(start));
+        self.newest = None;
     }
 }
 

@@ -108,8 +108,10 @@ pub struct Connection {
     busy: AtomicBool,
     /// Whether it has commands outstanding in an asynchronous backend.
     has_outstanding: AtomicBool,
-    /// Since when the server has been waiting for the rest of a request or for a reply to be read.
+    /// Since when the server has been waiting for the rest of a request, or for what the receiving thread sends to be read.
     waiting_since_ms: AtomicU64,
+    /// Since when another thread has been waiting for a reply to be read.
+    sending_since_ms: AtomicU64,
 }
 
 impl Connection {
@@ -124,6 +126,7 @@ impl Connection {
             busy: AtomicBool::new(false),
             has_outstanding: AtomicBool::new(false),
             waiting_since_ms: AtomicU64::new(NEVER),
+            sending_since_ms: AtomicU64::new(NEVER),
         }
     }
 
@@ -164,15 +167,25 @@ impl Connection {
         }
     }
 
-    /// Records whether the server is waiting for the client in the middle of a request or reply.
+    /// Records whether the receiving thread is waiting for the client in the middle of a request or reply.
     pub fn set_waiting_on_client(&self, waiting: bool) {
-        let since = if waiting { self.shared.now_ms() } else { NEVER };
-        self.waiting_since_ms.store(since, Ordering::Relaxed);
+        self.record_wait(&self.waiting_since_ms, waiting);
+    }
+
+    /// Records whether another thread is sending a reply.
+    pub fn set_sending(&self, sending: bool) {
+        self.record_wait(&self.sending_since_ms, sending);
+    }
+
+    fn record_wait(&self, since_ms: &AtomicU64, waits: bool) {
+        since_ms.store(if waits { self.shared.now_ms() } else { NEVER }, Ordering::Relaxed);
     }
 
     /// Whether the server has been waiting for the client for at least this long.
     pub fn has_stalled(&self, time: Duration) -> bool {
-        let since = self.waiting_since_ms.load(Ordering::Relaxed);
+        let waits =
+            [&self.waiting_since_ms, &self.sending_since_ms].map(|since| since.load(Ordering::Relaxed));
+        let since = waits[0].min(waits[1]);
         since != NEVER && u128::from(self.shared.now_ms().saturating_sub(since)) >= time.as_millis()
     }
 

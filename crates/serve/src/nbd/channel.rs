@@ -48,6 +48,11 @@ pub trait Channel: Send + Sync {
         false
     }
 
+    /// Whether bytes are known to have arrived. Does not block.
+    fn has_input(&self) -> bool {
+        false
+    }
+
     /// Sends all bytes.
     ///
     /// # Errors
@@ -102,6 +107,11 @@ where
         // that the peer has gone.
         let hung_up = events.intersects(PollFlags::HUP | PollFlags::ERR);
         hung_up || rustix::net::sockopt::socket_domain(self).is_ok_and(|domain| domain != AddressFamily::UNIX)
+    }
+
+    fn has_input(&self) -> bool {
+        let mut polled = [PollFd::new(self, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     fn send(&self, bytes: &[u8]) -> io::Result<()> {
@@ -246,6 +256,17 @@ impl Input {
     pub fn align(&mut self) {
         let start = (self.bytes.as_ptr().align_offset(PAGE_BYTES) + PAGE_BYTES - REQUEST_BYTES) % PAGE_BYTES;
         (self.start, self.end) = (start, start);
+    }
+
+    /// Replaces what is in the buffer, and positions it as [`Input::align`] does.
+    pub fn start_with(&mut self, bytes: &[u8]) {
+        self.align();
+        let end = self.start + bytes.len();
+        if self.bytes.len() < end {
+            self.bytes.resize(end, 0);
+        }
+        self.bytes[self.start..end].copy_from_slice(bytes);
+        self.end = end;
     }
 
     /// Releases memory beyond a capacity, if the buffer is empty.

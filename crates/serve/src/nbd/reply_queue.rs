@@ -270,9 +270,9 @@ impl ReplyQueue {
             };
             state.sending = true;
             drop(state);
-            self.connection.set_waiting_on_client(true);
+            self.connection.set_sending(true);
             let failed = self.channel.send(&bytes[sent..]).is_err();
-            self.connection.set_waiting_on_client(false);
+            self.connection.set_sending(false);
             let mut state = self.state();
             state.sending = false;
             state.queued_bytes -= bytes.len();

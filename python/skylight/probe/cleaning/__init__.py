@@ -4,7 +4,7 @@
 it does not within minutes. Of a drive that does, `band_time` lets many bands with one written block be
 cleaned and counts them, and `half_band` watches bands of which every other 64 KiB was written. Of a lazy
 drive with a journal, `journal` fills the cache behind such bands and times the writes that then wait;
-`free_bands` does so in single zones of a drive that has free bands everywhere. Of a drive that may be
+`zone_log_stalls` does so in single zones of a drive that has free bands everywhere. Of a drive that may be
 set-associative, for it shows no journal, `cache_bands` fills one cache band over and over and times the
 writes that wait.
 
@@ -24,11 +24,11 @@ from skylight.probe import Axis, Cost, Figure
 from skylight.probe.cleaning import (
     band_time,
     cache_bands,
-    free_bands,
     half_band,
     journal,
     short_pauses,
     trials,
+    zone_log_stalls,
 )
 from skylight.probe.cleaning.figures import draw
 from skylight.probe.cleaning.findings import FINDINGS
@@ -90,7 +90,7 @@ class CleaningTest(ProcedureTest[Seen]):
             elif quantum is not None and quantum >= ground.block:
                 journal.measure(ground, int(quantum), seen.waits)
             elif steps.known.word("cache_location") == "many":
-                free_bands.measure(ground, seen.zones)
+                zone_log_stalls.measure(ground, seen.zones)
 
     def _bands(self, search: trials.Search, idle_s: float, seen: Seen) -> None:
         """Where late anchors do not count, the idle time includes the cleaning of a first band."""

@@ -21,11 +21,11 @@ from skylight.infer.robust import share
 from skylight.probe.cleaning import (
     band_time,
     cache_bands,
-    free_bands,
     half_band,
     idle_by_bands,
     journal,
     trials,
+    zone_log_stalls,
 )
 from skylight.probe.cleaning.findings import BAND, BAND_RIGHT, CACHE_BANDS, START, START_RIGHT, TYPE
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
@@ -76,7 +76,7 @@ class Seen:
     rounds: list[band_time.Round] = field(default_factory=list)
     halves: dict[int, half_band.Progress] = field(default_factory=dict)
     waits: journal.Seen = field(default_factory=journal.Seen)
-    zones: dict[int, free_bands.Place] = field(default_factory=dict)
+    zones: dict[int, zone_log_stalls.Place] = field(default_factory=dict)
 
 
 def judge(seen: Seen, known: Known, size: int, rows: Sequence[str]) -> list[Finding]:
@@ -304,7 +304,7 @@ def _waits(waits: journal.Seen, rows: Sequence[str]) -> Finding:
     return BAND.found(value, confidence, why, told)
 
 
-def _zones(places: list[free_bands.Place], rows: Sequence[str]) -> Finding:
+def _zones(places: list[zone_log_stalls.Place], rows: Sequence[str]) -> Finding:
     """Bands that a lazy drive with free bands everywhere cleaned while a write waited."""
     one_ns = float(np.mean([seen.one_ns for seen in places]))
     half_ns = float(np.mean([np.median(seen.half_ns) for seen in places]))
@@ -319,7 +319,7 @@ def _zones(places: list[free_bands.Place], rows: Sequence[str]) -> Finding:
     if confidence < LEAST_CONFIDENCE:
         return BAND.unknown(f"{why}, too unevenly")
     value: dict[str, int | float | bool | str] = {"one_block": round(one_ns), "half": round(half_ns)}
-    told = [name for name in rows if name.startswith(free_bands.ZONE)]
+    told = [name for name in rows if name.startswith(zone_log_stalls.ZONE)]
     return BAND.found(value, confidence, why, told)
 
 

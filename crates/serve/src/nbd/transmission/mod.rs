@@ -5,21 +5,22 @@
 //! ([`Backend::is_async`]) gets the requests as they arrive and completes them later; a thread of its own
 //! then sends the replies, so that a client that does not read its replies blocks no other.
 //!
-//! `execution.rs` handles commands whose data is held in memory whole, `large_transfers.rs` longer reads and
-//! writes, and `block_status.rs` block status.
+//! `execution.rs` handles commands whose data is held in memory whole, `overlap.rs` executes long writes of this kind beside
+//! the next receive, `large_transfers.rs` handles longer reads and writes, and `block_status.rs` block status.
 //!
 //! Invariants: memory per connection is bounded, whatever a client sends or leaves unread
-//! ([`crate::core::PIECE_BYTES`] of input, a little more of output, more of both with an asynchronous
-//! backend): longer requests are executed piece by piece. Every request that was received completely is
+//! ([`crate::core::PIECE_BYTES`] of input, twice that of a client that queues long writes, a little more of output,
+//! more of both with an asynchronous backend): longer requests are executed piece by piece. Every request that was received completely is
 //! answered once, unless the connection breaks.
 //! Source: the NBD protocol, "Transmission phase", "Structured reply".
 
 mod block_status;
 mod execution;
 mod large_transfers;
+mod overlap;
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::core::connection::{Connection, Phase};
@@ -31,6 +32,7 @@ use crate::nbd::handshake::Negotiated;
 use crate::nbd::reply_buffer::ReplyBuffer;
 use crate::nbd::reply_queue::ReplyQueue;
 use crate::nbd::splice_pipe::SplicePipe;
+use crate::nbd::transmission::overlap::{LongWrite, Overlap};
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES};
 
 /// Buffered replies are sent from this size on, bytes.
@@ -65,6 +67,8 @@ enum Parsed {
 }
 
 /// One connection in its transmission phase.
+///
+/// More than 15 fields: each of the files of this folder has its own, and all are needed while requests execute.
 struct Transmission<'a> {
     channel: Arc<dyn Channel>,
     connection: Arc<Connection>,
@@ -86,6 +90,10 @@ struct Transmission<'a> {
     checked_at: Instant,
     /// Bytes reserved from the shared budget for requests and for replies.
     reserved: (usize, usize),
+    /// With the thread that executes a long write, if any.
+    overlap: Arc<Overlap>,
+    /// The client has disconnected, or the connection has failed.
+    ended: bool,
 }
 
 /// Serves a client until it disconnects.
@@ -119,11 +127,15 @@ pub fn transmit(
         pipe: SplicePipe::default(),
         checked_at: Instant::now(),
         reserved: (0, 0),
+        overlap: Arc::default(),
+        ended: false,
     };
     if !backend.is_async() {
-        let result = transmission.run();
+        let transmission = Mutex::new(transmission);
+        let result = std::thread::scope(|scope| overlap::serve(&transmission, scope, true));
+        let mut transmission = transmission.into_inner().unwrap_or_else(PoisonError::into_inner);
         transmission.disconnect();
-        return result;
+        return result.and(transmission.overlap.failure());
     }
     let structured = transmission.session.structured;
     let (channel, connection) = (transmission.channel.clone(), transmission.connection.clone());
@@ -132,7 +144,7 @@ pub fn transmit(
     std::thread::scope(|scope| {
         let sender = std::thread::Builder::new().name("nbd-send".to_owned());
         sender.spawn_scoped(scope, || reply_queue.run_sender())?;
-        let result = transmission.run();
+        let result = transmission.run().map(drop);
         if result.is_ok() {
             reply_queue.drain();
         }
@@ -157,8 +169,9 @@ impl Transmission<'_> {
     fn disconnect(&mut self) {
         self.connection.disconnect();
         let (input, out) = std::mem::take(&mut self.reserved);
-        self.connection.shared.budget.release(input);
-        self.connection.shared.budget.release(out);
+        for bytes in [input, out, self.overlap.shrink()] {
+            self.connection.shared.budget.release(bytes);
+        }
     }
 
     /// Whether the client is still connected; checks the socket at intervals.
@@ -195,6 +208,7 @@ impl Transmission<'_> {
         if self.reserved == (0, 0) || !self.connection.shared.budget.is_low() {
             return;
         }
+        self.connection.shared.budget.release(self.overlap.shrink());
         if self.out.len() == 0 {
             self.out.shrink();
             self.connection.shared.budget.release(std::mem::take(&mut self.reserved.1));
@@ -205,28 +219,35 @@ impl Transmission<'_> {
         }
     }
 
-    fn run(&mut self) -> io::Result<()> {
+    /// Serves the client until it disconnects, or until a long write is to execute while the next request is received.
+    fn run(&mut self) -> io::Result<Option<LongWrite>> {
         loop {
             match self.parse_input()? {
                 Parsed::Requests(bytes) => {
+                    self.overlap.wait();
+                    if let Some(write) = self.take_long_write(bytes) {
+                        return Ok(Some(write));
+                    }
                     self.connection.set_busy(true);
                     let requested: usize = self.requests.iter().map(|request| request.raw.len as usize).sum();
                     self.small_batch = requested <= BUSY_POLL_BYTES;
                     let connected = self.execute_batch()?;
+                    self.note_queueing(bytes);
                     self.send()?;
                     self.connection.set_busy(false);
                     if !connected {
-                        return Ok(());
+                        return Ok(None);
                     }
                     self.input.consume(bytes);
                 }
                 Parsed::Streamed(raw) => {
+                    self.overlap.wait();
                     self.small_batch = false;
                     self.connection.set_busy(true);
                     self.input.set_busy_poll(false);
                     self.input.consume(wire::REQUEST_BYTES);
                     if !self.write_in_pieces(&raw)? {
-                        return Ok(());
+                        return Ok(None);
                     }
                     self.connection.set_busy(false);
                 }
@@ -238,7 +259,7 @@ impl Transmission<'_> {
                     }
                     self.input.set_busy_poll(between && self.small_batch);
                     if !self.reserve(bytes, 0) {
-                        return Ok(());
+                        return Ok(None);
                     }
                     // Between requests the client is not stalled.
                     if !between {
@@ -247,7 +268,10 @@ impl Transmission<'_> {
                     let filled = self.input.fill(self.channel.as_ref(), bytes)?;
                     self.connection.set_waiting_on_client(false);
                     if !filled {
-                        return Ok(());
+                        return Ok(None);
+                    }
+                    if between {
+                        self.overlap.note_request();
                     }
                 }
             }
