@@ -90,6 +90,11 @@ def print_ranges(facts: TargetFacts, can_write: bool, tests: Sequence[Test], opt
     if can_write and options.reset != "none":
         rows.append(("Reset", "none", where))
     table(("Bytes", "Read, at most", "Written, at most"), rows)
+    paragraph(
+        "a test goes anywhere within its bytes: the seed draws its places, and what it finds decides where it"
+        " looks next; nothing outside is read or written",
+        indent=2,
+    )
     paragraph("dry run: no test ran, and no results were made", indent=2)
 
 
