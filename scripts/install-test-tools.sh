@@ -24,6 +24,7 @@ tools=(
     mount:mount
     blockdev:util-linux
     modprobe:kmod
+    systemctl:systemd
     chromium:chromium
     qemu-system-x86_64:qemu-system-x86
     cpio:cpio

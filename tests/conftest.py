@@ -41,6 +41,7 @@ LONG_FILES_S = {
     "test_drive_type.py": 50,
     "test_serve_native.py": 45,
     "test_image_full.py": 40,
+    "test_systemd.py": 35,
 }
 
 # A loaded machine is no reason to fail, so no deadline; the long profile is for `make test-all`.

@@ -425,6 +425,8 @@ def test_a_dry_run_lists_the_ranges_and_touches_nothing(call: Call, here: Path) 
     assert ranges["Reset"] == ["none", inside]
     reads_only = call("probe", "disk.img", "--dry-run").out
     assert "0 to 201,326,591" in reads_only and "Reset" not in reads_only
+    quick = call("probe", "disk.img", "--dry-run", "--destroy-data", "--quick").out
+    assert "DATA IS LOST" in quick and "reset" not in quick.lower(), "a quick answer has no time for one"
     assert [path.name for path in here.iterdir()] == ["disk.img"]
     assert disk.stat().st_mtime_ns == stamp and disk.read_bytes() == b"x" * (192 << 20)
     for more in (["--json"], ["--preserve"], ["--resume"], ["--expect", "cmr"]):

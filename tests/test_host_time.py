@@ -75,7 +75,8 @@ def test_a_preemption_between_two_clocks_is_no_suspend(monkeypatch: pytest.Monke
     monotonic, boot = time.CLOCK_MONOTONIC, time.CLOCK_BOOTTIME
     apart = [(monotonic, 5 * S), (boot, 8 * S), (monotonic, 6 * S)]
     together = [(monotonic, 6 * S), (boot, 8 * S), (monotonic, 6 * S)]
-    told = iter([*apart, *together])
+    day = time.CLOCK_REALTIME
+    told = iter([*apart[:2], (day, 9 * S), apart[2], *together[:2], (day, 9 * S), together[2]])
 
     def reading(clock: int) -> int:
         asked, now = next(told)
@@ -84,6 +85,22 @@ def test_a_preemption_between_two_clocks_is_no_suspend(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(time, "clock_gettime_ns", reading)
     assert HostTime.now().suspended_ns == 2 * S
+
+
+@pytest.mark.parametrize(
+    ("hours", "name", "words"), [(5, "set_forward_ns", "forward by 5 h"), (-3, "set_back_ns", "back by 3 h")]
+)
+def test_a_clock_that_is_set_is_noticed_and_one_that_is_slewed_is_not(
+    hours: int, name: str, words: str
+) -> None:
+    before = HostTime(0, 0, 100 * S, 1_700_000_000 * S)
+    day_ns = before.day_ns + hours * 3600 * S
+    taken = replace(before, boot_ns=160 * S, day_ns=day_ns).since(before)
+    assert taken == {"suspended_ns": 0, "waited_ns": 0, name: abs(hours) * 3600 * S}
+    (said,) = host_notes(evidence({}, taken))
+    assert words in said and "during 'step-1'" in said and "findings stand" in said
+    slewed = replace(before, boot_ns=before.boot_ns + 7200 * S, day_ns=before.day_ns + round(3.6 * S))
+    assert set(slewed.since(before)) == {"suspended_ns", "waited_ns"}
 
 
 def evidence(*hosts: dict[str, int]) -> Evidence:

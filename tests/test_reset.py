@@ -184,9 +184,8 @@ def test_a_trim_that_fails_names_the_target_and_the_mend(tmp_path: Path) -> None
         device(tmp_path, Discards(errno.EIO)).trim()
 
 
-def test_the_plan_says_how_the_target_is_reset(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    arguments = ["probe", f"sim:{AGGRESSIVE}", "--quick", "--reset", "trim", "--out", str(out)]
+def test_the_plan_says_how_the_target_is_reset() -> None:
+    arguments = ["probe", f"sim:{AGGRESSIVE}", "--only", "drive_type", "--reset", "trim", "--dry-run"]
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0, done.output
     assert "reset: TRIM of the whole target" in done.output

@@ -92,7 +92,7 @@ def test_systemd_is_told_when_clients_can_connect(tmp_path: Path, monkeypatch: p
 
 
 def test_the_unit_is_one_that_systemd_takes(tmp_path: Path, need_tool: NeedTool) -> None:
-    text = (ROOT / "systemd/skylight@.service").read_text(encoding="utf-8")
+    text = (ROOT / "packaging/wheel/data/share/skylight/skylight@.service").read_text(encoding="utf-8")
     # systemd wants to see the program.
     unit = tmp_path / "skylight@.service"
     unit.write_text(text.replace("/usr/local/bin/skylight", "/bin/true"), encoding="utf-8")
@@ -178,7 +178,8 @@ def test_the_kernels_client_is_given_a_device_that_nobody_uses(tmp_path: Path) -
     assert attach._free_nbd(tmp_path) == expected
 
 
-def test_a_drive_becomes_a_block_device_and_goes(tmp_path: Path, need_tool: NeedTool) -> None:
+def attachable(need_tool: NeedTool) -> None:
+    """A machine on which a drive becomes a block device through FUSE."""
     need_tool("nbdfuse")
     need_fuse()
     if os.geteuid() != 0:
@@ -186,6 +187,57 @@ def test_a_drive_becomes_a_block_device_and_goes(tmp_path: Path, need_tool: Need
     free = subprocess.run([need_tool("losetup"), "-f"], capture_output=True, text=True, check=False)
     if not Path(free.stdout.strip()).is_block_device():
         lacking(f"no loop device can be had here: {free.stdout}{free.stderr}")
+
+
+@pytest.mark.parametrize("is_used", [False, True])
+def test_what_a_killed_server_left_is_taken_down_by_the_next(
+    is_used: bool, tmp_path: Path, need_tool: NeedTool
+) -> None:
+    """As systemd starts it again: unless the device is still in use, which is said, and then later."""
+    attachable(need_tool)
+    # Short: the path of a socket lies below it.
+    folder = Path(tempfile.mkdtemp(prefix="attach-"))
+    command = [*SKYLIGHT, "serve", str(small_profile(tmp_path, "journaled")), "--attach"]
+    command += ["--image", str(tmp_path / "d.img")]
+
+    def begun() -> tuple[subprocess.Popen[str], str]:
+        process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, "TMPDIR": str(folder)},
+        )  # fmt: skip
+        assert process.stdout is not None
+        return process, process.stdout.readline().strip()
+
+    first, left = begun()
+    assert left, first.communicate()[1]
+    user = os.open(left, os.O_RDONLY | os.O_EXCL) if is_used else None
+    first.kill()
+    first.communicate()
+    second, device = begun()
+    try:
+        assert device, second.communicate()[1]
+        if user is not None:
+            assert str(folder) in run([need_tool("losetup"), left])
+            os.close(user)
+    finally:
+        second.terminate()
+        said = second.communicate(timeout=PATIENCE_S)[1]
+    assert f"{left}: an earlier server was killed" in said
+    assert ("unmount it" in said) == is_used and ("has been taken down" in said) != is_used
+    third, device = begun()
+    assert device, third.communicate()[1]
+    third.terminate()
+    assert ("has been taken down" in third.communicate(timeout=PATIENCE_S)[1]) == is_used
+    assert str(folder) not in run([need_tool("losetup"), "-a"])
+    assert str(folder) not in Path("/proc/mounts").read_text(encoding="utf-8")
+    # nbdfuse leaves the folder of its socket to the server, which had no time; nothing else is left.
+    assert [path for path in folder.iterdir() if not (path / "nbd.sock").exists()] == []
+    assert not list(tmp_path.glob("*.attached.json"))
+    shutil.rmtree(folder)
+
+
+def test_a_drive_becomes_a_block_device_and_goes(tmp_path: Path, need_tool: NeedTool) -> None:
+    attachable(need_tool)
     # Short: the path of a socket lies below it.
     folder = Path(tempfile.mkdtemp(prefix="attach-"))
     profile = small_profile(tmp_path, "journaled")

@@ -39,6 +39,7 @@ def test_a_wheel_installed_alone_gives_a_verdict(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["findings"]["drive_type"]["value"] == "cmr"
     assert (tmp_path / "skylight-report/st4000nc001/report.html").exists()
+    assert (programs.parent / "share/skylight/skylight@.service").exists()
     _check_man_pages(programs, bare)
 
 

@@ -9,6 +9,7 @@ Invariants:
   installs it.
 - The device is taken down when the block ends, however it ends, and last in, first out. A device that is
   still in use is waited for, since taking its drive away loses what its file system has not written yet.
+- What a server of this image left when it was killed is taken down first (`left_attached`).
 - A drive without a volatile write cache is declared to the kernel as such, for as long as it is attached.
 
 Sources: nbdfuse(1), nbd-client(8), losetup(8); the kernel's Documentation/ABI/stable/sysfs-block for
@@ -23,13 +24,14 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 from typing import IO, TYPE_CHECKING
 
 from skylight.cli.console import Speaker
+from skylight.cli.left_attached import Left, backing_of, noted, take_down_left
 from skylight.errors import TargetError, UsageError
 
 if TYPE_CHECKING:
@@ -122,40 +124,64 @@ def check(*, tls: bool) -> None:
 
 
 @contextmanager
-def attached(server: DriveServer, say: Speaker) -> Iterator[Attached]:
-    """The drive of a server as a block device, until the block ends; after `check`.
+def attached(server: DriveServer, image: Path, say: Speaker) -> Iterator[Attached]:
+    """The drive of a server, which has its image to itself, as a block device, until the block ends; after
+    `check`.
 
     Raises TargetError and OSError where setting it up fails."""
+    take_down_left(image, _taken_down, say.warning)
     kernel = _kernel()
-    with _by_fuse(server, say) if kernel is None else _by_kernel(server, *kernel, say) as device:
+    with (
+        _by_fuse(server, image, say) if kernel is None else _by_kernel(server, image, *kernel, say) as device
+    ):
         yield device
 
 
+def _taken_down(left: Left) -> bool:
+    """Takes down what a killed server left; False where the device is in use."""
+    if left.is_there:
+        if _in_use(left.device) or _is_open(left.device):
+            return False
+        is_loop = Path(left.device).name.startswith("loop")
+        tool = "losetup" if is_loop else "nbd-client"
+        with suppress(TargetError):
+            _run(_tool(tool) or tool, "-d", left.device)
+    if left.is_mounted:
+        with suppress(TargetError):
+            _run(_tool("umount") or "umount", "--lazy", left.folder)
+        with suppress(OSError):
+            os.rmdir(left.folder)
+    return not left.is_there
+
+
 @contextmanager
-def _by_kernel(server: DriveServer, client: str, node: Path, say: Speaker) -> Iterator[Attached]:
+def _by_kernel(server: DriveServer, image: Path, client: str, node: Path, say: Speaker) -> Iterator[Attached]:
     """The drive through the kernel's NBD client."""
     kind, _, where = server.endpoints[0].partition(":")
     host, _, port = where.rpartition(":")
     place = ["-unix", os.path.abspath(where)] if kind == "unix" else [host.strip("[]"), port]
     device = str(node)
     _run(client, *place, device, "-b", str(BLOCK_BYTES))
-    try:
-        with _declared_cache(device, server.write_cache):
-            try:
-                yield Attached(device)
-            finally:
-                # It is disconnected at once, whoever has it open.
-                _wait_while(lambda: _in_use(device) or _is_open(device), device, say)
-    finally:
-        _run(client, "-d", device)
+    with noted(image, Left(device, backing_of(device))):
+        try:
+            with _declared_cache(device, server.write_cache):
+                try:
+                    yield Attached(device)
+                finally:
+                    # It is disconnected at once, whoever has it open.
+                    _wait_while(lambda: _in_use(device) or _is_open(device), device, say)
+        finally:
+            _run(client, "-d", device)
 
 
 @contextmanager
-def _by_fuse(server: DriveServer, say: Speaker) -> Iterator[Attached]:
+def _by_fuse(server: DriveServer, image: Path, say: Speaker) -> Iterator[Attached]:
     """The drive through nbdfuse and a loop device."""
     losetup = _tool("losetup") or "losetup"
-    with _shown(server.uris[0]) as (process, file):
+    with ExitStack() as stack:
+        process, file = stack.enter_context(_shown(server.uris[0]))
         made = _run(losetup, "-f", "--show", "--direct-io=on", "-b", str(BLOCK_BYTES), str(file))
+        stack.enter_context(noted(image, Left(made, backing_of(made), str(file.parent))))
         try:
             with _declared_cache(made, server.write_cache):
                 try:

@@ -16,7 +16,7 @@ from skylight.engines.preserve import MOST_BYTES
 from skylight.evidence import TargetFacts
 from skylight.probe import Cost, Test
 from skylight.probe.known_state import words
-from skylight.probe.suite import SuiteOptions, cost_of, left_out
+from skylight.probe.suite import SuiteOptions, cost_of, left_out, resets
 from skylight.probe.zoned import MOST_FILLED_BY_TEST_BYTES, MOST_FILLING_S
 from skylight.units import format_capacity, format_count, format_seconds, format_size
 
@@ -69,7 +69,8 @@ def print_plan(
         zoned = model is not None
         kept = part is not None or _keeps(facts)
         how = words(options.reset, virtual=facts.kind == "sim", zoned=zoned, offer=offer, kept=kept)
-        paragraph(f"reset: {how}", indent=2)
+        if resets(tests, quick=options.quick):
+            paragraph(f"reset: {how}", indent=2)
         if zoned:
             paragraph(f"zones: {_FILLED}", indent=2)
     beside = ", zones beside this" if model is not None else ""
@@ -87,9 +88,14 @@ def print_ranges(facts: TargetFacts, can_write: bool, tests: Sequence[Test], opt
         cost = cost_of(test, facts, writes=can_write, quick=options.quick)
         if cost.ios:
             rows.append((test.title, where, where if cost.bytes_written else "none"))
-    if can_write and options.reset != "none":
+    if can_write and options.reset != "none" and resets(tests, quick=options.quick):
         rows.append(("Reset", "none", where))
     table(("Bytes", "Read, at most", "Written, at most"), rows)
+    paragraph(
+        "a test goes anywhere within its bytes: the seed draws its places, and what it finds decides where it"
+        " looks next; nothing outside is read or written",
+        indent=2,
+    )
     paragraph("dry run: no test ran, and no results were made", indent=2)
 
 

@@ -472,7 +472,7 @@ def _run(
                 warn(f"{path}: was not switched off in order; what it holds was recovered")
             for mended in server.mended:
                 warn(f"{path}: {mended}; what is whole was used, and it was written again")
-            with use.begun(server, say) as used:
+            with use.begun(server, path, say) as used:
                 if not use.has_own_client:
                     _say_addresses(server, say, certified)
                 elif used.attached is not None and use.command is None:

@@ -45,7 +45,7 @@ class Note:
     trusted: tuple[int, ...]
 
 
-def _beside(image: Path, suffix: str) -> Path:
+def beside(image: Path, suffix: str) -> Path:
     """A name beside an image; for a device where restore notes are."""
     if not image.is_block_device():
         return image.with_name(image.name + suffix)
@@ -56,15 +56,16 @@ def _beside(image: Path, suffix: str) -> Path:
 
 def control_of(image: Path) -> Path:
     """Where the control socket of an image is unless somebody chose another place."""
-    return _beside(image, CONTROL_SUFFIX)
+    return beside(image, CONTROL_SUFFIX)
 
 
 def note_of(image: Path) -> Path:
     """Where it is noted that an image is served."""
-    return _beside(image, NOTE_SUFFIX)
+    return beside(image, NOTE_SUFFIX)
 
 
-def _write(note: Path, text: str) -> None:
+def write_private(note: Path, text: str) -> None:
+    """Writes a note that only its owner may read; see the invariants."""
     note.parent.mkdir(parents=True, exist_ok=True)
     # mkstemp uses O_EXCL, O_NOFOLLOW and mode 0600.
     descriptor, name = tempfile.mkstemp(prefix=f".{note.name}.", dir=note.parent)
@@ -78,7 +79,7 @@ def _write(note: Path, text: str) -> None:
         raise
 
 
-def _read(note: Path, trusted: set[int]) -> dict[str, Any]:
+def read_private(note: Path, trusted: set[int]) -> dict[str, Any]:
     """The content of a note; `trusted` are the user IDs that may own it."""
     descriptor = os.open(note, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, encoding="utf-8") as file:
@@ -99,7 +100,7 @@ def _trusted(image: Path) -> set[int]:
 
 
 def _parsed(note: Path, trusted: set[int]) -> Note:
-    said = _read(note, trusted)
+    said = read_private(note, trusted)
     endpoints, control = said["endpoints"], said["control"]
     if not isinstance(endpoints, list) or not all(isinstance(place, str) for place in endpoints):
         raise ValueError("its note names no places")
@@ -174,7 +175,7 @@ def noted(image: Path, endpoints: list[str], control: Path | None) -> Iterator[N
             "endpoints": [_whole(endpoint) for endpoint in endpoints],
             "control": None if control is None else os.path.abspath(control),
         }
-        _write(note, json.dumps(said) + "\n")
+        write_private(note, json.dumps(said) + "\n")
     except OSError as error:
         why = error.strerror
         line(f"{note}: cannot be written ({why}): name the control socket to skylight status, not the image")
@@ -182,5 +183,5 @@ def noted(image: Path, endpoints: list[str], control: Path | None) -> Iterator[N
         yield
     finally:
         with suppress(OSError, ValueError):
-            if _read(note, {os.geteuid()}).get("pid") == os.getpid():
+            if read_private(note, {os.geteuid()}).get("pid") == os.getpid():
                 note.unlink()

@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING
 
 from skylight.cli.attach import Attached, attached, check
 from skylight.cli.console import Speaker
-from skylight.errors import KeepError, TargetError, UsageError
+from skylight.errors import KeepError, SkylightError, TargetError, UsageError
 
 if TYPE_CHECKING:
     from skylight._native import DriveServer
@@ -96,24 +96,26 @@ class Use:
     @contextmanager
     def places(self, given: Sequence[str], *, tls: bool) -> Iterator[list[str]]:
         """Where to listen: as given, or on a socket in a private folder that goes with the server. Raises
-        UsageError where there is nothing to listen for, or the drive cannot be attached."""
-        if self.attach:
-            check(tls=tls)
-        if given:
-            yield list(given)
-        elif self.has_own_client:
-            with tempfile.TemporaryDirectory(prefix="skylight-") as folder:
-                yield [f"unix:{folder}/nbd.sock"]
-        else:
-            raise UsageError("give --nbd unix:PATH or tcp:HOST:PORT, or --attach, or --run CMD")
+        UsageError where there is nothing to listen for, or the drive cannot be attached. systemd learns of
+        an error that ends the block."""
+        with _failure_notified():
+            if self.attach:
+                check(tls=tls)
+            if given:
+                yield list(given)
+            elif self.has_own_client:
+                with tempfile.TemporaryDirectory(prefix="skylight-") as folder:
+                    yield [f"unix:{folder}/nbd.sock"]
+            else:
+                raise UsageError("give --nbd unix:PATH or tcp:HOST:PORT, or --attach, or --run CMD")
 
     @contextmanager
-    def begun(self, server: DriveServer, say: Speaker) -> Iterator[Used]:
+    def begun(self, server: DriveServer, image: Path, say: Speaker) -> Iterator[Used]:
         """All of it, from when the drive is served until the block ends."""
         ready = False
         try:
             with ExitStack() as stack:
-                device = stack.enter_context(attached(server, say)) if self.attach else None
+                device = stack.enter_context(attached(server, image, say)) if self.attach else None
                 if self.pidfile is not None:
                     stack.enter_context(_pidfile(self.pidfile))
                 process = None
@@ -155,6 +157,17 @@ def notify(message: str) -> None:
     address = "\0" + name[1:] if name.startswith("@") else name
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
         channel.sendto(message.encode(), address)
+
+
+@contextmanager
+def _failure_notified() -> Iterator[None]:
+    """An error that ends the block is the status that systemd shows of the service: its last lines may be
+    those of systemd alone, once it has given up."""
+    try:
+        yield
+    except SkylightError as error:
+        notify(f"STATUS={' '.join(str(error).split())}")
+        raise
 
 
 @contextmanager

@@ -1,12 +1,15 @@
-"""Time that the host took and not the drive: the machine slept, or the probing thread waited for a processor.
+"""Time that the host took and not the drive: the machine slept, or the probing thread waited for a processor;
+and whether its time of day was set.
 
-What for: a session on a real drive reads both before and after each step and keeps the difference with it, so
-that a reader of the recording can tell these from delays of the drive.
+What for: a session on a real drive reads all three before and after each step and keeps the difference with
+it, so that a reader of the recording can tell these from delays of the drive, and does not believe times of
+day.
 
 Invariants: reading costs microseconds and never fails; what this kernel does not show is 0. Interrupts, and
 waits of other programs that complete the I/O, are not seen here.
 
-Sources: clock_gettime(2): CLOCK_BOOTTIME goes on while the machine is suspended, CLOCK_MONOTONIC does not;
+Sources: clock_gettime(2): CLOCK_BOOTTIME goes on while the machine is suspended, CLOCK_MONOTONIC does not,
+and both go on as before when CLOCK_REALTIME is set; adjtimex(2): that is slewed by at most 500 ppm otherwise;
 the kernel's Documentation/scheduler/sched-stats.rst, "/proc/<pid>/schedstat", for the second number there.
 """
 
@@ -22,16 +25,21 @@ __all__ = ["HostTime"]
 TOGETHER_NS = 1_000_000
 """Readings of the clocks that are further apart are repeated: the thread lost its processor between them, and
 that is no suspend. Chosen: above the microseconds that they take, below the pauses of a scheduler."""
+LEAST_SET_NS, MOST_SLEW = 1_000_000_000, 0.001
+"""The time of day was set if it moved against the clock of the machine by more than that and that share of
+the time between. Chosen: NTP sets it for no less than 0.128 s and slews it by half of the share."""
 _SCHEDSTAT = Path("/proc/thread-self/schedstat")
 
 
 @dataclass(frozen=True, slots=True)
 class HostTime:
     """Since the machine and the calling thread began: time suspended, and time ready to run without a
-    processor, ns."""
+    processor, ns; the time itself, suspended or not, and the time of day at which it began, ns."""
 
     suspended_ns: int
     waited_ns: int
+    boot_ns: int = 0
+    day_ns: int = 0
 
     @classmethod
     def now(cls) -> Self:
@@ -39,6 +47,7 @@ class HostTime:
         while True:
             before = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             boot = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
+            day = time.clock_gettime_ns(time.CLOCK_REALTIME)
             after = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
             if after - before <= TOGETHER_NS:
                 break
@@ -46,11 +55,16 @@ class HostTime:
             waited = int(_SCHEDSTAT.read_text(encoding="ascii").split()[1])
         except (OSError, ValueError, IndexError):
             waited = 0
-        return cls(boot - before, waited)
+        return cls(boot - before, waited, boot, day - boot)
 
     def since(self, before: Self) -> dict[str, int]:
-        """What has been added since: the numbers that a recording keeps of a step."""
-        return {
+        """What has been added since: the numbers that a recording keeps of a step. Those of a time of day
+        that was set are there only if it was."""
+        added = {
             "suspended_ns": max(self.suspended_ns - before.suspended_ns, 0),
             "waited_ns": max(self.waited_ns - before.waited_ns, 0),
         }
+        set_ns = self.day_ns - before.day_ns
+        if abs(set_ns) > LEAST_SET_NS + MOST_SLEW * (self.boot_ns - before.boot_ns):
+            added["set_forward_ns" if set_ns > 0 else "set_back_ns"] = abs(set_ns)
+        return added

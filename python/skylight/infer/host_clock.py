@@ -78,7 +78,8 @@ def host_of(log: IoLog) -> Host:
 
 
 def host_notes(evidence: Evidence) -> list[str]:
-    """What a reader has to know of the host while a test ran: that it slept, or kept the probe waiting."""
+    """What a reader has to know of the host while a test ran: that it slept, had its clock set, or kept the
+    probe waiting."""
     notes = []
     asleep = [step for step in evidence.done if step.host.get("suspended_ns", 0) >= LEAST_SUSPENDED_NS]
     if asleep:
@@ -87,6 +88,14 @@ def host_notes(evidence: Evidence) -> list[str]:
             f"{evidence.test}: this machine was suspended for {format_seconds(whole_s)} during"
             f" {_named(asleep)}: drives are switched off then, so what follows may be wrong; probe again"
         )
+    for name, words in (("set_forward_ns", "forward"), ("set_back_ns", "back")):
+        if moved := [step for step in evidence.done if name in step.host]:
+            whole_s = sum(step.host[name] for step in moved) / 1e9
+            notes.append(
+                f"{evidence.test}: the clock of this machine was set {words} by {format_seconds(whole_s)}"
+                f" during {_named(moved)}: findings stand, since their times come from a clock that this does"
+                " not move, but times of day in the recording are not of one clock"
+            )
     late = [step for step in evidence.steps if _waited(step) >= MUCH_WAITED]
     if late:
         most = max(late, key=_waited)

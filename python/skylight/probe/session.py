@@ -283,7 +283,7 @@ class Session(StepNames):
         if before is None:
             return None
         added = HostTime.now().since(before)
-        return added if self._jobs is None else {"suspended_ns": added["suspended_ns"]}
+        return {name: ns for name, ns in added.items() if self._jobs is None or name != "waited_ns"}
 
     def _end_at_bound(self, name: str) -> NoReturn:
         """Ends the test in the step of that name, or before it."""

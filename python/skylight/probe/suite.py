@@ -362,6 +362,11 @@ def cost_of(test: Test, facts: TargetFacts, *, writes: bool, quick: bool) -> Cos
     return replace(cost, device_seconds=QUICK_BOUND_SECONDS, likely_seconds=likely)
 
 
+def resets(tests: Sequence[Test], *, quick: bool) -> bool:
+    """Whether some tests may bring the target to a known state: a quick answer has no time for it."""
+    return not quick or any(test.name not in QUICK for test in tests)
+
+
 def _bound(cost: Cost, *, quick: bool) -> Bound:
     """What the session holds a test to. The device time of a quick answer is that of its budget."""
     return Bound(NEVER_NS if quick else round(cost.device_seconds * 1e9), cost.bytes_written)
