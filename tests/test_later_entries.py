@@ -9,6 +9,7 @@ import pytest
 from skylight.evidence import F64, IoLog, Op
 from skylight.infer.track_from_entry import tracks
 from skylight.infer.wait_edges import differences, in_tracks
+from skylight.probe.flushed import Rounds
 from skylight.probe.journal.findings import MERGE
 from skylight.probe.journal.later_entries import CYCLES, columns, cycles, far_places
 from skylight.probe.journal.later_verdict import judge_later
@@ -85,6 +86,21 @@ def test_without_tracks_or_cycles_nothing_is_said() -> None:
     for track in ({}, {"od": 2e6, "md": 1.5e6, "id": 1e6}):
         assert not any(each.known for each in judge_later([log], log, 1 << 20, 8e6, track))
     assert len(log) < CYCLES
+
+
+@pytest.mark.parametrize("writes_out", [True, False])
+def test_by_a_coarse_clock_the_mean_of_many_flushes_tells_what_the_first_wrote(writes_out: bool) -> None:
+    """Most differences of 0.3 ms are no tick of a millisecond, and an outlier is a hundred of them."""
+    rng = np.random.default_rng(SEED)
+    print("seed", SEED)
+    begin = np.cumsum(rng.uniform(5e6, 6e6, 512))
+    took = rng.uniform(1.2e6, 1.6e6, (3, 512)) + 8e7 * (rng.uniform(0, 1, (3, 512)) < 0.01)
+    took[1] += 3e5 * writes_out
+    ticks = [((begin + each) // 1e6 * 1e6 - begin // 1e6 * 1e6).astype(np.int64) for each in took]
+    seen = Rounds(*ticks)
+    assert seen.coarse and seen.wrote_out_on_average(5e6) == writes_out
+    assert not Rounds(*(each[:20] for each in ticks)).wrote_out_on_average(5e6)
+    assert not Rounds(*(each.astype(np.int64) for each in took)).coarse
 
 
 def test_a_revolution_that_may_be_lost_leaves_a_long_merge_known() -> None:

@@ -49,7 +49,7 @@ from skylight.probe.journal.measure import (
 )
 from skylight.probe.journal.out_of_band import FAST_CYCLES
 from skylight.probe.journal.verdict import judge, observe
-from skylight.probe.journal.write_through import written_through
+from skylight.probe.journal.write_through import COARSE_ROUNDS, written_through
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
 MOST_S, LIKELY_S = 3_600.0, 160.0
@@ -76,7 +76,7 @@ class Journal(ProcedureTest[Runs]):
         """At most this: the runs of a drive with a journal of large quanta."""
         single = 2 * MOST_LONE + 2 * APART
         sized = 60 * WRITES["flash"] + (QUEUE_RUNS + LADDER_STEPS) * 2 * DEPTH
-        cycles = max(4 * FAST_CYCLES, MOST_IOS)
+        cycles = max(4 * FAST_CYCLES, MOST_IOS) + 4 * COARSE_ROUNDS
         return Cost(single + sized + 2 * APART + cycles, MOST_S, MOST_BYTES, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Runs) -> None:
