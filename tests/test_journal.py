@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from pathlib import Path
 from typing import cast
@@ -174,7 +175,7 @@ def test_zones_are_filled_before_the_head_is_brought_to_the_far_block() -> None:
     """Filled by the write itself they leave the head elsewhere: of a random drive with 83 MiB zones 1.0 ms of
     out-of-band data were claimed that it has not."""
     steps = OrderOfSteps()
-    find_out_of_band(Bench(cast(Steps, steps), "disk", 1e7, Runs()))
+    find_out_of_band(Bench(cast(Steps, steps), "disk", 1e7, Runs()), 1 << 20)
     assert steps.asked[:5] == ["erase", "written", "first-far-write", "pause", "first-write"]
 
 
@@ -262,6 +263,31 @@ def test_the_quantum_is_found_under_conditions(conditions: str, tmp_path: Path) 
     _, outcomes = probed(1003, conditions, tmp_path / "r")
     assert outcomes["journal_quantum_bytes"] == "right"
     assert "wrong" not in outcomes.values()
+
+
+NOT_ERASED = (
+    'erase = "none"\nprior_use = "half-full"\nlook_ahead = "stays-on"\ntransport = "500 us"\nqueue_depth = 4'
+)
+
+
+@pytest.mark.parametrize(
+    ("seed", "conditions"),
+    [
+        (99416, 'clock = "1 ms"\nbusy_share = 0.1'),
+        (99448, 'volatile_cache = "said-off"\nhost_gap = "200 us"'),
+    ],
+)
+def test_a_drive_that_cannot_be_erased_shows_its_out_of_band_data(
+    seed: int, conditions: str, tmp_path: Path
+) -> None:
+    """Its bytes, wherever the log is; the time of the first entry is never wrong."""
+    found, outcomes = probed(seed, f"{NOT_ERASED}\n{conditions}", tmp_path / "r")
+    data = found["out_of_band_bytes"]
+    size = re.search(r'out_of_band = "(\d+) KiB"', _native.random_profile(seed, "journaled"))
+    assert size is not None and isinstance(data.value, int) and data.interval is not None
+    assert abs(data.value - int(size[1]) * 1024) < 0.04 * data.value
+    assert data.interval[0] < int(size[1]) * 1024 < data.interval[1]
+    assert outcomes["out_of_band_ns"] != "wrong"
 
 
 @pytest.mark.parametrize("conditions", ["one at a time", "a hidden cache"])

@@ -11,11 +11,13 @@
 | `cached_or_native` | is a written block in the persistent cache or at its native location |
 | `moved` | did blocks move while something else happened |
 | `stalls` | which writes stall, do they come at an even distance, from which on does a drive clean |
+| `track_from_entry` | how long tracks are under one entry of a log, from the angles of its blocks |
 | `track_phases` | the revolution to a few parts in a million; the angle of each block of a track, its size |
 | `minimum_access_time` | overhead and arm time from whether blocks were caught or missed |
 | `adjacent_tracks` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
 | `host_clock` | what a host adds to times: the tick of its clock, its gap between commands |
 | `fragmented` | revolution, tracks, way to a cache: from latencies of reads in address order alone |
+| `wait_edges` | the shortest of times that hold a wait for a place to come round |
 | `zone_writes` | how many zones a zoned drive serves at full speed, and when it blocks |
 
 Every random draw in here comes from a fixed seed: the same evidence gives the same finding to the last digit.

@@ -27,6 +27,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from skylight.evidence import I64, U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
+from skylight.infer.host_clock import COARSE_NS, tick_ns
 from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
@@ -38,6 +39,7 @@ IN_ROUNDS, BURST = "rounds", "burst"
 ROUNDS, LEAST_BLOCK = 32, 4096
 MOST_CHANCE = 1e-3
 """That two FLUSHes that do the same differ so often in one direction."""
+MOST_CHANCE_ERRORS = 3.1  # standard errors above none that a mean is by that chance
 TELLING_TURNS = 0.2
 """A FLUSH that takes so much of a revolution longer than the write before it waited for the platters, and a
 write that takes so much longer than the FLUSH behind it did: the mean wait is half a revolution or more."""
@@ -132,6 +134,20 @@ class Rounds:
             return False
         longer, differ = int(np.count_nonzero(apart > 0)), int(np.count_nonzero(apart))
         return bool(binomial_tail(longer, differ, 0.5) <= MOST_CHANCE)
+
+    @property
+    def coarse(self) -> bool:
+        """Whether the clock ticks so slowly that most differences are no tick or a whole one."""
+        return tick_ns(self.write_ns, self.first_ns, self.second_ns) >= COARSE_NS
+
+    def wrote_out_on_average(self, rotation_ns: float) -> bool:
+        """The same by a coarse clock, of which the mean of many differences is that of a fine one."""
+        apart = np.sort(self.first_ns - self.second_ns).astype(np.float64)
+        if len(apart) < ROUNDS:
+            return False
+        apart = apart[len(apart) // 20 : -(len(apart) // 20)]  # some met an outlier or another client
+        mean, error = float(apart.mean()), float(apart.std(ddof=1)) / len(apart) ** 0.5
+        return mean >= WROTE_OUT_TURNS * rotation_ns and mean > MOST_CHANCE_ERRORS * error
 
 
 def volatile(steps: Steps, *, reported: bool | None) -> Volatile:

@@ -354,7 +354,10 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     whole = time_ns is None
     if whole and journal.entries is not None:
         time_ns = journal.entries.whole_ns
-    if time_ns is not None:
+    data = known.get("out_of_band_bytes")
+    if data is not None and data.interval is not None:
+        entry = quantum + data.interval[0], quantum + data.interval[1]
+    elif time_ns is not None:
         entry = _on_flash(journal, time_ns) if on_flash else _on_disk(journal, known, time_ns, whole=whole)
     if entry is None:
         return RAW.unknown(

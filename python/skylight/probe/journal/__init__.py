@@ -15,6 +15,7 @@ and over in many phases of arrival, shows how long its *out-of-band data* is.
 | `entry_model` | the same from the times of all sizes at once |
 | `merges` | the stalls that are merges, and what one costs |
 | `out_of_band` | the first entry, again and again |
+| `later_entries`, `later_verdict` | entries wherever the log is, where the target cannot be erased |
 | `write_through` | writes that are flushed where a volatile cache stays on |
 | `findings`, `verdict` | what is reported, and how it is decided |
 | `figures` | the pictures |
@@ -34,6 +35,7 @@ from skylight.findings import Finding
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.journal.figures import draw
 from skylight.probe.journal.findings import FINDINGS
+from skylight.probe.journal.later_entries import MOST_IOS
 from skylight.probe.journal.measure import (
     APART,
     DEPTH,
@@ -47,10 +49,10 @@ from skylight.probe.journal.measure import (
 )
 from skylight.probe.journal.out_of_band import FAST_CYCLES
 from skylight.probe.journal.verdict import judge, observe
-from skylight.probe.journal.write_through import written_through
+from skylight.probe.journal.write_through import COARSE_ROUNDS, written_through
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
-MOST_S, LIKELY_S = 3_600.0, 120.0
+MOST_S, LIKELY_S = 3_600.0, 160.0
 MOST_BYTES = 40 << 30
 
 
@@ -74,7 +76,7 @@ class Journal(ProcedureTest[Runs]):
         """At most this: the runs of a drive with a journal of large quanta."""
         single = 2 * MOST_LONE + 2 * APART
         sized = 60 * WRITES["flash"] + (QUEUE_RUNS + LADDER_STEPS) * 2 * DEPTH
-        cycles = 4 * FAST_CYCLES
+        cycles = max(4 * FAST_CYCLES, MOST_IOS) + 4 * COARSE_ROUNDS
         return Cost(single + sized + 2 * APART + cycles, MOST_S, MOST_BYTES, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Runs) -> None:

@@ -12,6 +12,15 @@ QUANTUM = Property("journal_quantum_bytes", "Journal quantum", "bytes", Right(pa
 ENTRY_MAX = Property("journal_entry_max_bytes", "Largest journal entry", "bytes", ENTRY_MAX_RIGHT)
 PACKING = Property("queue_packing", "Waiting writes that share a journal entry", "writes")
 OUT_OF_BAND = Property("out_of_band_ns", "Out-of-band data of an entry", "ns", OUT_OF_BAND_RIGHT)
+OUT_OF_BAND_BYTES = Property("out_of_band_bytes", "Out-of-band data of an entry in bytes", "bytes")
 MERGE_EVERY = Property("map_merge_every", "Writes from map merge to map merge", "writes", EXACTLY)
 MERGE = Property("map_merge_ns", "Time of a map merge", "ns", MERGE_RIGHT)
-FINDINGS: tuple[Property, ...] = (QUANTUM, ENTRY_MAX, PACKING, OUT_OF_BAND, MERGE_EVERY, MERGE)
+FINDINGS: tuple[Property, ...] = (
+    QUANTUM,
+    ENTRY_MAX,
+    PACKING,
+    OUT_OF_BAND,
+    OUT_OF_BAND_BYTES,
+    MERGE_EVERY,
+    MERGE,
+)

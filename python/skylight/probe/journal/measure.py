@@ -29,6 +29,9 @@ from skylight.probe.journal.entries import (
 )
 from skylight.probe.journal.entry_model import measure_more
 from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
+from skylight.probe.journal.later_entries import CYCLES as CYCLES_LATER
+from skylight.probe.journal.later_entries import MOST_QUANTA, PLACES, cycles, far_places, read_back
+from skylight.probe.journal.later_entries import ROUNDS as LATER_ROUNDS
 from skylight.probe.journal.merges import LONG_QUANTA, Many, control_writes
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
 from skylight.probe.journal.splits import Splits, find_split
@@ -69,6 +72,9 @@ class Runs:
     many: list[Many] = field(default_factory=list)
     long: IoLog | None = None
     first: dict[str, list[IoLog]] = field(default_factory=lambda: {"write": [], "read": []})
+    later: list[IoLog] = field(default_factory=list)
+    long_entry: IoLog = EMPTY_LOG
+    entry_bytes: int = 0
     flushes: IoLog = EMPTY_LOG
     together: IoLog = EMPTY_LOG
     splits: Splits | None = None
@@ -214,7 +220,7 @@ def measure(bench: Bench) -> None:
         climb(bench, edge)
     else:
         split(bench, edge)
-    find_out_of_band(bench)
+    find_out_of_band(bench, edge)
     find_merges(bench, edge)  # last: it may fill the cache
     if isinstance(bench.steps, ForcedWrites) and any(
         each.until.reached(each.log) for each in bench.seen.many
@@ -255,6 +261,7 @@ def find_bound(bench: Bench, quantum: int) -> None:
         seen.queues.append((size, log))
         full = largest_full(log, seen.entry_ns, seen.way_ns)
         bound = bound.with_group(size, largest_group(log, seen.entry_ns), full)
+        seen.entry_bytes = bound.least
         size = next_queue_size(bound, size, bench.block, seen.depth)
         if size is not None and size > min(LARGEST_QUEUED_BYTES, bench.steps.size // (4 * DEPTH)):
             return
@@ -279,6 +286,7 @@ def split(bench: Bench, quantum: int) -> None:
     step_ns = bench.footprints.shift_ns(quantum + bench.block)
     splits = bench.seen.splits = Splits(bench.block, quantum, medium, bench.rotation_ns, step_ns)
     find_split(splits, measure, REPEATS["disk"], min(one_piece, bench.steps.size // 16))
+    bench.seen.entry_bytes = splits.whole
     if not splits.is_plain:
         measure_more(splits, measure, REPEATS["disk"])
 
@@ -313,7 +321,7 @@ def find_merges(bench: Bench, quantum: int) -> None:
         bench.seen.long = bench.steps.run("many-long", io, until=stop)
 
 
-def find_out_of_band(bench: Bench) -> None:
+def find_out_of_band(bench: Bench, quantum: int) -> None:
     """The first entry, written and read in many phases of arrival; on flash the overhead alone."""
     steps = bench.steps
     if bench.flash:
@@ -328,6 +336,7 @@ def find_out_of_band(bench: Bench) -> None:
     phases = steps.rng("phases").permutation(cycles) / cycles
     for number, phase in enumerate(phases, 1):
         if not steps.erase(f"first-erase-{number}"):
+            find_by_later_entries(bench, quantum)
             return
         # Zones filled between the far read and the write would leave the head elsewhere.
         if not steps.written(np.array([far.offset[0], write.offset[0]], np.uint64), bench.block):
@@ -336,6 +345,22 @@ def find_out_of_band(bench: Bench) -> None:
             steps.run(f"first-far-{name}-{number}", far)
             steps.pause(f"first-pause-{name}-{number}", float(phase * bench.rotation_ns / 1e9))
             bench.seen.first[name].append(steps.run(f"first-{name}-{number}", io))
+
+
+def find_by_later_entries(bench: Bench, quantum: int) -> None:
+    """Entries wherever the log has come to, written and read back; then a long one, read block by block."""
+    steps, block, seen = bench.steps, bench.block, bench.seen
+    if steps.zones("later-zones") is not None:
+        return  # far reads all over would have to fill zones first
+    far = far_places(steps.size, block, steps.rng("later"))
+    for number in range(LATER_ROUNDS):
+        part = far[2 * CYCLES_LATER * number : 2 * CYCLES_LATER * (number + 1)]
+        io = cycles(part, block, flushed=seen.volatile == "flushed")
+        seen.later.append(steps.run(f"later-{number + 1}", io))
+    length = quantum * min(max(seen.entry_bytes // quantum, 1), MOST_QUANTA)
+    begin = int(bench.offsets(1, length)[0])
+    steps.run("long-entry", IoBatch.writes([begin], length))
+    seen.long_entry = steps.run("long-entry-read", read_back(far[-PLACES:], begin, length, block))
 
 
 def apart(bench: Bench) -> None:

@@ -29,6 +29,7 @@ from skylight.probe.journal.findings import (
     PACKING,
     QUANTUM,
 )
+from skylight.probe.journal.later_verdict import judge_later
 from skylight.probe.journal.measure import DEPTH, Runs, at_a_stripe
 from skylight.probe.journal.merges import (
     CLOSE,
@@ -174,7 +175,7 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen, runs.splits)]
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
-    return [*findings, _out_of_band(seen, seen.quantum, runs, known), *_merge_findings(seen)]
+    return [*findings, *_out_of_band(seen, seen.quantum, runs, known), *_merge_findings(seen)]
 
 
 def _may_be_a_stripe(low: int, footprints: Footprints, shifted: Sequence[Run]) -> bool:
@@ -195,17 +196,20 @@ def _too_long(quantum: Quantum, footprints: Footprints, known: Known) -> float |
     return turns[1] if quantum.step_ns > (LONGER * turns[1] + LOST) * footprints.rotation_ns else None
 
 
-def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> Finding:
+def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> list[Finding]:
     rotation_ns = seen.footprints.rotation_ns
     if rotation_ns is None:
-        return OUT_OF_BAND.unknown("the rotation is not known")
+        return [OUT_OF_BAND.unknown("the rotation is not known")]
+    if runs.later:
+        track = {at: size for at in ("od", "md", "id") if (size := known.part("track_bytes", at))}
+        return judge_later(runs.later, runs.long_entry, quantum.low, rotation_ns, track)
     if not seen.footprints.flash:
         turns = _quantum_turns(quantum.low, known)
         by_tracks = None if turns is None else (turns[0] * rotation_ns, turns[1] * rotation_ns)
         time = QuantumTime(quantum.step_ns, by_tracks)
-        return judge_disk(runs.first["write"], runs.first["read"], rotation_ns, time)
+        return [judge_disk(runs.first["write"], runs.first["read"], rotation_ns, time)]
     lone_ns = seen.footprints.fastest_ns(seen.footprints.block)
-    return judge_flash(runs.flushes, lone_ns - quantum.step_ns, quantum.noise_ns, rotation_ns)
+    return [judge_flash(runs.flushes, lone_ns - quantum.step_ns, quantum.noise_ns, rotation_ns)]
 
 
 def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
@@ -293,11 +297,14 @@ def _packing(seen: Seen, packed: int) -> Finding:
     return PACKING.found(packed, agreed, why, ("together-written",))
 
 
+MANY_ROWS = ("many-1", "many-2", "many-again")
+
+
 def _merge_findings(seen: Seen) -> list[Finding]:
     merges = seen.merges
     if merges is None:
         return []
-    rows = ("many-1", "many-2", "many-again")
+    rows = MANY_ROWS
     if merges.period is None:
         slow = merges.slow
         if slow < 3:
@@ -334,18 +341,9 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             f" {format_duration(int(spread_ns))} (one standard deviation)"
         )
         return [every, MERGE.unknown(why, rows)]
-    if merges.late and turn_ns > CLOSE * cost_ns:
-        why = (
-            f"{count} merges took {format_duration(int(cost_ns))} more on average than writes that this host"
-            " or its link may have made to lose a revolution, which one with a merge does not"
-        )
-        return [every, MERGE.unknown(why, rows, (cost_ns - 2 * error_ns, cost_ns + turn_ns))]
-    if turn_ns > CLOSE * cost_ns and not caught_level_ns(merges, turn_ns)[1]:
-        why = (
-            f"{count} merges took {format_duration(int(cost_ns))} more on average than writes of which a few"
-            " complete a revolution sooner, and whether the others lose it to delays is not known"
-        )
-        return [every, MERGE.unknown(why, rows, (cost_ns - 2 * error_ns, cost_ns + turn_ns))]
+    caught = turn_ns <= CLOSE * cost_ns or (not merges.late and caught_level_ns(merges, turn_ns)[1])
+    if not caught:
+        return [every, _either_way(cost_ns, error_ns, turn_ns, confidence, count, late=merges.late)]
     # Behind the merge the write waits for its place to come round, which is no part of the merge; and what a
     # command takes longer grows with the command, so that of the merges the shortest is nearest to the drive.
     least_ns = min(cost_ns - 2 * error_ns, shortest_ns) - (seen.footprints.rotation_ns or 0.0)
@@ -355,6 +353,25 @@ def _merge_findings(seen: Seen) -> list[Finding]:
     )
     interval = (least_ns, cost_ns + 2 * error_ns)
     return [every, MERGE.found(round(cost_ns), confidence, why, rows, interval)]
+
+
+def _either_way(
+    cost_ns: float, error_ns: float, turn_ns: float, confidence: float, count: int, *, late: bool
+) -> Finding:
+    """The cost of a merge where the writes beside it lost a revolution or did not: the middle of both, if
+    each is as near to it as a merge has to be known."""
+    lost = (
+        "that this host or its link may have made to lose a revolution, which one with a merge does not"
+        if late
+        else "of which a few complete a revolution sooner; whether the others lose it to delays is not known"
+    )
+    why = f"{count} merges took {format_duration(int(cost_ns))} more on average than writes {lost}"
+    interval = (cost_ns - 2 * error_ns, cost_ns + turn_ns + 2 * error_ns)
+    middle = sum(interval) / 2
+    if interval[1] - middle > CLOSE * middle:
+        return MERGE.unknown(why, MANY_ROWS, interval)
+    why = f"{why}; the middle of both is near enough to either"
+    return MERGE.found(round(middle), confidence, why, MANY_ROWS, interval)
 
 
 __all__ = ["Merges", "Quantum", "Seen", "groups", "judge", "observe"]

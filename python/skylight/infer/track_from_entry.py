@@ -1,0 +1,86 @@
+"""The tracks under one entry of a log: how many bytes are on each, and what a switch between them takes.
+
+Blocks of an entry that is written in one go are read back at known distances from its beginning. The angle at
+which a block passes grows by a revolution a track, and by a switch at each end of one. All blocks together
+say how long the tracks are, and where they end.
+
+Invariant: a pure function of angles. Blocks at angles of their own, outliers, weigh no more than others.
+Source: as for `skylight.infer.track_phases`; the mean phase vector is the likelihood of a von Mises
+distribution (Mardia and Jupp, "Directional Statistics", 2000, section 5.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skylight.evidence import F64
+
+LENGTHS, ENDS = 160, 24
+SWITCH_STEPS = tuple(np.arange(0.04, 0.68, 0.04).round(2))
+REFINED, FINE_ENDS = 3, 96
+OUTLIER = 0.25  # of a revolution: an angle that is off by more met something
+LEAST_AGREEMENT = 0.75
+"""Chosen: angles off by a ninth of a revolution agree so far, and more hide the switches."""
+FEWEST = 48
+
+
+@dataclass(frozen=True, slots=True)
+class Tracks:
+    """Bytes on a track, give or take a standard error, and a switch in revolutions."""
+
+    bytes: float
+    error_bytes: float
+    switch: float
+
+
+def _agreements(kept: NDArray[np.complex128], place: F64, length: F64, switches: F64) -> F64:
+    """How far the angles agree: for each switch, each length, and each end of the first track (a part of
+    one)."""
+    tracks_in = place / length[:, None]
+    ends = np.floor(tracks_in[:, None, :] + (np.arange(ENDS) / ENDS)[None, :, None]).astype(np.int64)
+    turned = (kept * np.exp(-2j * np.pi * tracks_in))[:, None, :]
+    count = np.arange(int(ends.max()) + 1)
+    each = [np.abs(np.mean(turned * np.exp(-2j * np.pi * one * count)[ends], axis=2)) for one in switches]
+    return np.array(each)
+
+
+def tracks(place: F64, turns: F64, shortest: float, longest: float) -> Tracks | None:
+    """The tracks under an entry of which the blocks at these places, bytes, pass at these angles. None where
+    they are longer or shorter, or the angles do not agree on any."""
+    if len(place) < FEWEST:
+        return None
+    kept = np.exp(2j * np.pi * turns)
+    length, switches = np.linspace(shortest, longest, LENGTHS), np.array(SWITCH_STEPS)
+    fits = _agreements(kept, place, length, switches)
+    at = np.unravel_index(int(np.argmax(fits)), fits.shape)
+    found = Tracks(float(length[at[1]]), longest - shortest, float(switches[at[0]]))
+    agreement = 0.0
+    for _ in range(REFINED):
+        tried = [_straight(place, turns, found, end) for end in np.arange(FINE_ENDS) / FINE_ENDS]
+        agreement, found = max(tried, key=lambda each: each[0])
+    within = shortest <= found.bytes <= longest and found.switch > 0
+    return found if within and agreement >= LEAST_AGREEMENT else None
+
+
+def _straight(place: F64, turns: F64, about: Tracks, end: float) -> tuple[float, Tracks]:
+    """How far the angles agree with the tracks that fit them best, the first of which ends there (a part of
+    one); these are near the ones given."""
+    passed = place / about.bytes
+    ends = np.floor(passed + end)
+    off = turns - passed - about.switch * ends
+    middle = np.angle(np.mean(np.exp(2j * np.pi * off))) / (2 * np.pi)
+    off = np.mod(off - middle + 0.5, 1.0) - 0.5
+    near = np.abs(off) < OUTLIER
+    columns = np.stack([np.ones(len(place)), passed, ends], axis=1)[near]
+    more, _, rank, _ = np.linalg.lstsq(columns, off[near], rcond=None)
+    if rank < columns.shape[1] or 1 + more[1] <= 0:
+        return 0.0, about
+    left = off - np.stack([np.ones(len(place)), passed, ends], axis=1) @ more
+    scatter = np.square(left[near]).sum() / max(int(near.sum()) - 3, 1)
+    error = float(np.sqrt(scatter * np.linalg.inv(columns.T @ columns)[1, 1]))
+    length = about.bytes / (1 + float(more[1]))
+    found = Tracks(length, length * error, about.switch + float(more[2]))
+    return float(np.abs(np.mean(np.exp(2j * np.pi * left)))), found
