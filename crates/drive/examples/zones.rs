@@ -107,12 +107,26 @@ fn rate(
     Ok(COMMANDS as f64 / best / 1e6)
 }
 
+/// Memory of a host-aware drive of 30 TB whose volatile cache is full of writes anywhere, MiB.
+fn full_cache_mib() -> Result<f64, Box<dyn Error>> {
+    let profile = profile("host-aware")?;
+    let offset = anywhere(30_000_000_000_000);
+    let offset = &offset[..2 * (256 << 20) / BLOCK as usize];
+    let (op, size) = (vec![code::WRITE; offset.len()], vec![BLOCK as u32; offset.len()]);
+    let (mut submit, mut complete) = (vec![1; offset.len()], vec![1; offset.len()]);
+    let before = resident_bytes()?;
+    let mut drive = Drive::new(&profile, 1)?;
+    drive.run(&Batch { op: &op, offset, size: &size }, 1, &mut submit, &mut complete)?;
+    Ok((resident_bytes()? - before) as f64 / f64::from(1 << 20))
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let before = resident_bytes()?;
     let layout = ZoneLayout::new(ZoneModel::HostManaged, Sectors(120_000 * ZONE / 512), Sectors(ZONE / 512));
     let layer = ZonedLayer::new(ZonedSpec { layout, start: Pba(0), aware: None });
     println!("120,000 zones: {:.2} MiB", (resident_bytes()? - before) as f64 / f64::from(1 << 20));
     drop(layer);
+    println!("host-aware, 30 TB, a full volatile cache: {:.2} MiB", full_cache_mib()?);
     for model in ["conventional", "host-managed", "host-aware"] {
         let profile = profile(model)?;
         let start = cpu_seconds()?;

@@ -65,10 +65,11 @@ impl Footprint {
         Self { counters: Box::new([0; COUNTERS]), wide: 0, reads: 0, zones }
     }
 
-    /// Adds a command on submission; returns whether one that was outstanding may conflict with it.
+    /// Adds a command on submission; returns whether one that was outstanding may conflict with it. By value: see
+    /// [`crate::pending::Pending::submit`].
     #[inline]
-    pub(crate) fn add(&mut self, command: &Command) -> bool {
-        let granules = Granules::of(command, self.zones.as_ref());
+    pub(crate) fn add(&mut self, command: Command) -> bool {
+        let granules = Granules::of(&command, self.zones.as_ref());
         let is_ordered = command.op.is_ordered();
         let touched = match granules {
             Granules::One(one) => self.counters[one] > 0,
@@ -125,8 +126,8 @@ mod tests {
             (command(Write, 1 << 30, 8), command(Append, 0, 8)),
         ] {
             let mut footprint = Footprint::new(None);
-            footprint.add(&outstanding);
-            assert!(footprint.add(&asked), "{outstanding:?} and {asked:?}");
+            footprint.add(outstanding);
+            assert!(footprint.add(asked), "{outstanding:?} and {asked:?}");
             footprint.remove(&outstanding);
             footprint.remove(&asked);
             assert!(footprint.counters.iter().all(|&counter| counter == 0));
@@ -137,9 +138,9 @@ mod tests {
     #[test]
     fn distant_extents_and_concurrent_reads_do_not_conflict() {
         let mut footprint = Footprint::new(None);
-        footprint.add(&command(Op::Write, 0, 8));
-        assert!(!footprint.add(&command(Op::Write, 2048, 8)), "another granule");
-        assert!(!footprint.add(&command(Op::Read, 4096, 8)), "another granule");
-        assert!(!footprint.add(&command(Op::Read, 4096, 8)), "both are reads");
+        footprint.add(command(Op::Write, 0, 8));
+        assert!(!footprint.add(command(Op::Write, 2048, 8)), "another granule");
+        assert!(!footprint.add(command(Op::Read, 4096, 8)), "another granule");
+        assert!(!footprint.add(command(Op::Read, 4096, 8)), "both are reads");
     }
 }

@@ -49,6 +49,9 @@ pub use interface::HostInterface;
 /// How many commands ahead the layer gets a hint: far enough to hide the memory latency.
 const HINT_COMMANDS: usize = 24;
 
+/// On a drive with zones, how many cached writes ahead of those among which the next one to leave is chosen it gets a hint.
+const HINT_WRITES: usize = 8;
+
 /// A read that continues into the buffer: its next host address, and since when it has been reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadAhead {
@@ -338,6 +341,7 @@ impl Drive {
         };
         if let Some(ahead) = host.ahead_of(index, HINT_COMMANDS) {
             self.layer.hint(ahead);
+            self.cache.hint(ahead);
         }
         if self.is_idle_before(at) {
             self.idle_until(at, host);

@@ -232,13 +232,13 @@ impl Pending {
         }
     }
 
-    /// Takes a command that the host submits at `at`. Always inlined: a command passed in memory would be read in wider
-    /// words than it was just written in, which takes a processor longer than all else here.
+    /// Takes a command that the host submits at `at`. Always inlined, and what it calls takes the command by value: one in
+    /// memory would be read in wider words than it was just written in, which takes a processor longer than all else here.
     #[inline(always)]
     pub(crate) fn submit(&mut self, served: Served, command: Command, at: Time) {
         self.dependents += usize::from(is_dependent(&command));
         self.last_queued_at = self.last_queued_at.max(at);
-        let blocked = self.conflicts(&command);
+        let blocked = self.conflicts(command);
         self.blocked += usize::from(blocked);
         self.commands.push(command);
         self.arrivals.push(Arrival { submitted_at: at, queued_at: at, served, blocked });
@@ -247,17 +247,23 @@ impl Pending {
 
     /// Whether a command that comes now conflicts with an outstanding one; counts it as outstanding.
     #[inline]
-    fn conflicts(&mut self, command: &Command) -> bool {
+    fn conflicts(&mut self, command: Command) -> bool {
         if self.is_empty() {
             self.lone = true;
             return false;
         }
         if std::mem::take(&mut self.lone) {
-            self.footprint.add(&self.commands[self.first]);
+            self.footprint.add(self.commands[self.first]);
         }
         self.footprint.add(command)
-            && Order::of(self.zones.as_ref(), command).matters_to_any(self.commands())
+            && self.conflicts_with_any(command)
             && !self.plants.has(Planted::NoConflicts)
+    }
+
+    /// The same by comparing it with each; out of line and by value, see [`Pending::submit`].
+    #[inline(never)]
+    fn conflicts_with_any(&self, command: Command) -> bool {
+        Order::of(self.zones.as_ref(), &command).matters_to_any(self.commands())
     }
 
     /// Removes a command that completes at `at`, which lets another one into the queue.

@@ -24,10 +24,10 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use skylight_command::{Command, CommandId, Op};
-use skylight_disk::{LbaExtent, Pba, Sectors, Time};
+use skylight_disk::{Lba, LbaExtent, Pba, Sectors, Time};
 use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan, ZoneLayout};
 
-use crate::cached_zone_writes::ZoneWrites;
+use crate::cached_zone_writes::{ZoneWrites, no_writes};
 use crate::media_timing::Media;
 use crate::planted::{Planted, Plants};
 use crate::schedule::{SptfQueue, Target};
@@ -335,10 +335,28 @@ impl WriteCache {
         next
     }
 
+    /// Prefetches what is known of the zone of a sector, in which a write is accepted soon.
+    #[inline]
+    pub(crate) fn hint(&mut self, address: Lba) {
+        if let Some(zones) = &mut self.zones {
+            zones.prefetch(address);
+        }
+    }
+
+    /// As [`WriteCache::hint`] for the cached write at an index, which leaves soon. Returns where it begins, on a drive with
+    /// zones.
+    #[inline]
+    pub(crate) fn hint_leaving(&mut self, index: usize) -> Option<Lba> {
+        let zones = self.zones.as_mut()?;
+        let start = self.writes.get(self.first + index)?.extent.start;
+        zones.prefetch(start);
+        Some(start)
+    }
+
     /// The writes to the zone in which the write at index `next` begins, oldest first; none on a drive without zones.
     pub(crate) fn of_zone_of(&self, next: usize) -> impl Iterator<Item = Command> {
         let start = self.dirty()[next].extent.start;
-        self.zones.as_ref().into_iter().flat_map(move |zones| zones.of_zone(start))
+        self.zones.as_ref().map_or_else(no_writes, |zones| zones.of_zone(start))
     }
 
     /// Marks writes that will be on a medium at `at`.

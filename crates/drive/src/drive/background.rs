@@ -8,7 +8,7 @@ use skylight_command::Command;
 use skylight_disk::{Direction, Head, LbaExtent, Nanos, SectorPosition, Time, splitmix64};
 use skylight_layer::{Idle, Queue};
 
-use super::{Drive, Event, Planted};
+use super::{Drive, Event, HINT_WRITES, Planted};
 use crate::profile::{Schedule, WriteBack};
 use crate::submitter::{ExecutionResult, NoHost, Observer, Origin};
 
@@ -77,6 +77,9 @@ impl Drive {
         if window.len() > 1 && self.interface.positioning_error > 0.0 {
             let expected = self.expected_move(&self.start_of_write(self.cache.dirty()[next].extent));
             self.busy_until = start + self.positioning_error(expected);
+        }
+        if let Some(start) = self.cache.hint_leaving(window.end + HINT_WRITES) {
+            self.layer.hint(start);
         }
         self.destage_from(next, false, observer);
     }

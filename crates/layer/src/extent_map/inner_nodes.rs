@@ -75,7 +75,7 @@ impl Inner {
 
 /// Prefetches the first `bytes` bytes of a value into the processor's cache.
 #[inline]
-pub(crate) fn prefetch<T: ?Sized>(value: &T, bytes: usize) {
+pub fn prefetch<T: ?Sized>(value: &T, bytes: usize) {
     #[cfg(target_arch = "x86_64")]
     for line in (0..bytes).step_by(64) {
         let address = std::ptr::from_ref(value).cast::<i8>().wrapping_add(line);

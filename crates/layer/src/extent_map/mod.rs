@@ -21,7 +21,7 @@ use std::ops::Range;
 
 use skylight_disk::{Lba, LbaExtent, Pba, SPLITMIX64_STEP, Sectors};
 
-pub(crate) use self::inner_nodes::prefetch;
+pub use self::inner_nodes::prefetch;
 use self::inner_nodes::{Inners, MAX_HEIGHT, Parent, granule, granule_start};
 pub(crate) use self::leaves::ENTRY_MAX_SECTORS;
 pub use self::leaves::Mapped;

@@ -90,6 +90,8 @@ pub struct ZonedLayer {
     table: ZoneTable,
     aware: Option<Aware>,
     spec: ZonedSpec,
+    /// Scratch space: the commands of a run.
+    taken: Vec<CommandId>,
 }
 
 impl ZonedLayer {
@@ -99,7 +101,7 @@ impl ZonedLayer {
         let aware = spec.aware.clone().map(|aware| Aware::new(aware, places, spec.layout.zones));
         let pointer_moves = aware.as_ref().map_or(PointerMoves::AtOnce, Aware::pointer_moves);
         let table = ZoneTable::new(spec.layout, pointer_moves);
-        Self { places, table, aware, spec }
+        Self { places, table, aware, spec, taken: Vec::new() }
     }
 
     /// The place of a part of one zone on the platters; shorter, or empty, where the zone has no capacity for it.
@@ -207,7 +209,9 @@ impl ZonedLayer {
         let end_of_zone = layout.extent_of(zone).end();
         let next = queue.next_command();
         let start = next.extent.start;
-        let (mut staying, mut taken, mut end) = (Vec::<LbaExtent>::new(), vec![next.id], next.extent.end());
+        let (mut staying, mut end) = (Vec::<LbaExtent>::new(), next.extent.end());
+        let mut taken = std::mem::take(&mut self.taken);
+        taken.push(next.id);
         staying.extend(of_zone.map_while(|command| (command.id != next.id).then_some(command.extent)));
         for command in of_zone {
             let continues = command.extent.start == end && command.extent.end() <= end_of_zone;
@@ -218,7 +222,8 @@ impl ZonedLayer {
             taken.push(command.id);
         }
         self.place(LbaExtent::new(start, end - start), plan);
-        taken.into_iter().for_each(|id| plan.complete(id));
+        taken.drain(..).for_each(|id| plan.complete(id));
+        self.taken = taken;
     }
 
     /// Places waiting writes that are out of order in one journal entry, oldest first: the next one to serve, and others
@@ -401,6 +406,10 @@ impl Layer for ZonedLayer {
         offset < self.table.written(zone)
             || command.extent.end() > self.table.layout().extent_of(zone).end()
             || self.aware.as_ref().is_some_and(is_cached)
+    }
+
+    fn hint(&mut self, address: Lba) {
+        self.table.hint(address);
     }
 
     fn zoned(&mut self) -> Option<&mut dyn Zoned> {

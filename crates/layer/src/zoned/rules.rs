@@ -63,6 +63,12 @@ impl ZoneTable {
         &self.layout
     }
 
+    /// A command to the zone of a sector comes soon.
+    #[inline]
+    pub fn hint(&mut self, address: Lba) {
+        self.states.hint(self.layout.zone_of(address));
+    }
+
     /// The condition of a zone.
     #[inline]
     pub fn condition(&self, zone: u32) -> ZoneCondition {

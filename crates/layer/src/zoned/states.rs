@@ -6,6 +6,11 @@
 //! Invariants: a zone is in the list of its condition, if that has one, and in no other; counts are those of the zones.
 
 use crate::capabilities::zoned::{ZoneCondition, ZoneLayout};
+use crate::extent_map::prefetch;
+
+/// After how many more hints the state of a hinted zone is in the processor's cache. Chosen: a third of those that a drive
+/// gives ahead, some microseconds.
+const HINTS: usize = 8;
 
 /// No zone, at the end of a list.
 const NONE: u32 = u32::MAX;
@@ -76,6 +81,9 @@ pub(super) struct States {
     pub(super) reset_recommended: u32,
     /// Zones with [`CHANGED`].
     changed: Vec<u32>,
+    /// The last zones that were hinted, as a ring.
+    hinted: [u32; HINTS],
+    hint: usize,
 }
 
 impl States {
@@ -102,6 +110,22 @@ impl States {
             non_sequential: 0,
             reset_recommended: 0,
             changed: Vec::new(),
+            hinted: [0; HINTS],
+            hint: 0,
+        }
+    }
+
+    /// Prefetches the state of a zone, and the neighbours of the zone that was hinted some hints ago, whose state is there
+    /// by now: they are written when it changes lists.
+    #[inline]
+    pub(super) fn hint(&mut self, zone: u32) {
+        let before = std::mem::replace(&mut self.hinted[self.hint], zone);
+        self.hint = (self.hint + 1) % HINTS;
+        let Zone { previous, next, .. } = self.zones[before as usize];
+        for zone in [zone, previous, next] {
+            if let Some(state) = self.zones.get(zone as usize) {
+                prefetch(state, size_of::<Zone>());
+            }
         }
     }
 
