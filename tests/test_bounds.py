@@ -13,7 +13,7 @@ import pytest
 
 from skylight import _native
 from skylight.engines.sim import SimEngine
-from skylight.evidence import Evidence, IoBatch, IoLog, Stop, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import Known
 from skylight.probe import Cost
 from skylight.probe.procedure import CutShort, Replay
@@ -100,11 +100,12 @@ class TestSession:
         steps = kept(tmp_path / "r").steps
         assert [steps[-1].kind, steps[-1].params["why"]] == ["bound", "6 min 40 s of device time"]
 
-    def test_bytes_written_are_held_to_the_byte(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("op", [Op.WRITE, Op.WRITE_FUA])
+    def test_bytes_written_are_held_to_the_byte(self, op: Op, tmp_path: Path) -> None:
         with session(Bound(10**6 * S, 10 * 4096 + 1), tmp_path / "r") as (one, engine):
             one.run("reads", IoBatch.reads(np.arange(5) * 4096, 4096))
             with pytest.raises(BoundReached):
-                one.run("writes", WRITES)
+                one.run("writes", IoBatch.make(op, WRITES.offset, 4096))
             assert engine.sent == 5 + 10
         assert kept(tmp_path / "r").steps[-1].params["why"] == "40 KiB written"
 

@@ -162,7 +162,7 @@ def test_fillings_of_a_test_share_one_bound(
     assert done == ["one", "two", "three"] * 2, "a reset does not begin anew"
     evidence = recording.evidence("any")
     assert evidence is not None and evidence.steps[-1].kind == "bound"
-    filled = sum(step.bytes_of(Op.WRITE) for step in evidence.steps if step.name.startswith("zones-filled"))
+    filled = sum(step.written_bytes for step in evidence.steps if step.name.startswith("zones-filled"))
     assert 3 * ZONE < filled <= 3 * ZONE + (ZONE >> 1)
 
 

@@ -53,6 +53,19 @@ class Op(IntEnum):
     APPEND = 9
 
 
+WRITES = (int(Op.WRITE), int(Op.WRITE_FUA))
+"""What a probe writes with."""
+
+
+def are_writes(op: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """Which rows of an `op` column write.
+
+    >>> are_writes(np.array([Op.READ, Op.WRITE, Op.FLUSH, Op.WRITE_FUA])).tolist()
+    [False, True, False, True]
+    """
+    return np.isin(op, WRITES)
+
+
 FAILURES: dict[int, str] = {
     1: "unsupported",
     2: "overwritten",
@@ -336,9 +349,15 @@ class Step:
             return round(float(seconds) * 1e9) if isinstance(seconds, int | float) else 0
         return self.rows.span_ns
 
-    def bytes_of(self, op: Op) -> int:
-        """Bytes that it moved with one operation."""
-        return int(self.rows.size[self.rows.op == int(op)].sum(dtype=np.uint64))
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that it read."""
+        return int(self.rows.size[self.rows.op == int(Op.READ)].sum(dtype=np.uint64))
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that it wrote."""
+        return int(self.rows.size[are_writes(self.rows.op)].sum(dtype=np.uint64))
 
     def number(self, name: str, most: float) -> float | None:
         """A parameter from 0 to `most`; None if it is absent. Refuses the recording otherwise."""

@@ -48,13 +48,12 @@ from skylight.engines.undo_log import (
 )
 from skylight.engines.watchdog import Guard
 from skylight.errors import KeepError, TargetError, UsageError, reason_of
-from skylight.evidence import EMPTY_LOG, IoBatch, IoLog, Op
+from skylight.evidence import EMPTY_LOG, WRITES, IoBatch, IoLog, Op, are_writes
 
 JOURNAL = "preserved.journal"
 """The journal's name, in the folder of the results."""
 MOST_BYTES = 4 << 30
 """What a test may write, if it is to be kept. Chosen: read in minutes, and space that a home has."""
-_WRITES = (int(Op.WRITE), int(Op.WRITE_FUA))
 _HARMLESS = (int(Op.READ), int(Op.FLUSH))
 
 
@@ -106,8 +105,8 @@ class PreservingEngine(DeviceEngine):
         return engine
 
     def _run(self, io: IoBatch, depth: int) -> IoLog:
-        writes = np.isin(io.op, _WRITES)
-        if not np.isin(io.op, (*_WRITES, *_HARMLESS)).all():
+        writes = are_writes(io.op)
+        if not np.isin(io.op, (*WRITES, *_HARMLESS)).all():
             raise UsageError(
                 f"{self._path}: what TRIM and zone commands do cannot be put back; omit --preserve"
             )
@@ -117,7 +116,7 @@ class PreservingEngine(DeviceEngine):
         try:
             return super()._run(io, depth)
         except BaseException as error:
-            done = np.isin(getattr(error, "log", EMPTY_LOG).op, _WRITES).sum()
+            done = are_writes(getattr(error, "log", EMPTY_LOG).op).sum()
             failed = isinstance(error, DeviceFailed)  # one has ended without a row in the log
             self._in_flight |= self.counters()["writes"] - before > done + failed
             raise

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import I64, U64, IoBatch, IoLog, Op, Stop
+from skylight.evidence import I64, U64, IoBatch, IoLog, Op, Stop, are_writes
 from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.flushed import (
     LEAST_BLOCK,
@@ -123,7 +123,7 @@ def _paired(steps: Steps, name: str, count: int, size: int) -> Pairs:
     where = np.arange(1, 2 * count + 1, dtype=np.uint64) * np.uint64(pitch)
     io = pairs(where, elsewhere(steps, name, 2 * count, block), block)
     if size > block:
-        wrote = (io.op == int(Op.WRITE)) | (io.op == int(Op.WRITE_FUA))
+        wrote = are_writes(io.op)
         io = IoBatch(io.op, io.offset, np.where(wrote, np.uint32(min(size, pitch)), io.size))
     return Pairs.of(steps.run(name, io))
 

@@ -210,7 +210,7 @@ class Session(StepNames):
         for cut in before.cut:
             if cut.name in self._cut_fillings:
                 self._filling_bound.spend(cut.rows, cut.depth)
-                self._filling.filled_bytes += cut.bytes_of(Op.WRITE)
+                self._filling.filled_bytes += cut.written_bytes
             elif bound is not None:
                 bound.spend(cut.rows, cut.depth)
 

@@ -23,7 +23,7 @@ from skylight.byte_range import ByteRange
 from skylight.engines import Engine
 from skylight.engines.preserve import MOST_BYTES as MOST_KEPT_BYTES
 from skylight.errors import KeepError, UsageError
-from skylight.evidence import Evidence, JsonScalar, Op, Step, TargetFacts
+from skylight.evidence import Evidence, JsonScalar, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
 from skylight.infer.host_clock import host_notes
 from skylight.probe import Cost, Figure, Test, film_findings
@@ -429,7 +429,7 @@ def accounts(result: SuiteResult) -> list[Account]:
 
 def _account(name: str, planned: Cost, steps: Sequence[Step]) -> Account:
     seconds = sum(step.device_ns for step in steps) / 1e9
-    return Account(name, planned, seconds, sum(step.bytes_of(Op.WRITE) for step in steps))
+    return Account(name, planned, seconds, sum(step.written_bytes for step in steps))
 
 
 def nothing_known(recording: Recording) -> Known:

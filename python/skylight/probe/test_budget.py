@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skylight.evidence import IoBatch, IoLog, Op, Stop
+from skylight.evidence import IoBatch, IoLog, Op, Stop, are_writes
 from skylight.units import format_seconds, format_size
 
 SLOWEST_NS = 10_000_000_000
@@ -82,7 +82,7 @@ class Bound:
             return 0
         slow = round(self._left_ns // (growth * self._worst_ns(depth, until)))
         io = io.part(0, max(1 if depth > 1 else LONE_PIECE, slow))
-        written = np.cumsum(np.where(io.op == int(Op.WRITE), io.size, 0), dtype=np.int64)
+        written = np.cumsum(np.where(are_writes(io.op), io.size, 0), dtype=np.int64)
         count = int(np.searchsorted(written, self._left_bytes, side="right"))
         if count == 0:
             self.why = f"{format_size(self.bytes_written)} written"
@@ -123,7 +123,7 @@ class Bound:
 
     def spend(self, log: IoLog, depth: int = 1) -> None:
         """Subtracts what was done at that depth."""
-        self._left_bytes -= int(log.size[log.op == int(Op.WRITE)].sum(dtype=np.int64))
+        self._left_bytes -= int(log.size[are_writes(log.op)].sum(dtype=np.int64))
         self.spend_ns(log.span_ns)
         slowest_ns, together = int(log.latency_ns.max(initial=0)), max(1, min(depth, len(log)))
         self._slowest_ns[together] = max(self._slowest_ns.get(together, 0), slowest_ns)

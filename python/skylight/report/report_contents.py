@@ -207,7 +207,7 @@ def _settings_words(params: Mapping[str, JsonScalar]) -> str:
 def _step_row(step: Step) -> StepRow:
     """A step as a line of "what was done"."""
     log = step.rows
-    read, written = step.bytes_of(Op.READ), step.bytes_of(Op.WRITE)
+    read, written = step.read_bytes, step.written_bytes
     if step.kind == "pause":
         what = "left alone"
     elif step.kind == "settings":
@@ -243,7 +243,7 @@ def _series_row(name: str, steps: Sequence[Step]) -> StepRow:
     first = _step_row(steps[0])
     if len(steps) == 1:
         return first
-    read, written = (sum(step.bytes_of(op) for step in steps) for op in (Op.READ, Op.WRITE))
+    read, written = sum(step.read_bytes for step in steps), sum(step.written_bytes for step in steps)
     requests, time_ns = sum(len(step.rows) for step in steps), sum(step.device_ns for step in steps)
     return StepRow(
         name,
@@ -289,8 +289,8 @@ def _totals(evidence: Sequence[Evidence]) -> tuple[int, int, int, int]:
     steps = [step for kept in evidence for step in kept.done]
     return (
         sum(len(step.rows) for step in steps),
-        sum(step.bytes_of(Op.READ) for step in steps),
-        sum(step.bytes_of(Op.WRITE) for step in steps),
+        sum(step.read_bytes for step in steps),
+        sum(step.written_bytes for step in steps),
         sum(step.device_ns for step in steps),
     )
 
