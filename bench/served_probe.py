@@ -205,8 +205,9 @@ def marked(findings: dict[str, Any], truth: dict[str, Any]) -> dict[str, Mark]:
 
 
 def outcome(marks: dict[str, Mark], name: str) -> str:
-    """What came of a finding; what was not looked for is as unknown as what was not found."""
-    return marks[name].outcome if name in marks else "unknown"
+    """What came of a finding; what was not looked for is as unknown as what was not found, also where that
+    is right."""
+    return marks[name].outcome if name in marks and marks[name].found is not None else "unknown"
 
 
 def whole(profile: Path, folder: Path, host: Host, only: str) -> tuple[bool, str]:
