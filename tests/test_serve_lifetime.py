@@ -208,8 +208,11 @@ def test_what_a_killed_server_left_is_taken_down_by_the_next(
         assert process.stdout is not None
         return process, process.stdout.readline().strip()
 
+    assumed = {path: path.read_text() for path in Path("/sys/block").glob("loop*/queue/write_cache")}
     first, left = begun()
     assert left, first.communicate()[1]
+    cache = Path("/sys/block", Path(left).name, "queue/write_cache")
+    assert cache.read_text() == "write through\n"
     user = os.open(left, os.O_RDONLY | os.O_EXCL) if is_used else None
     first.kill()
     first.communicate()
@@ -233,6 +236,7 @@ def test_what_a_killed_server_left_is_taken_down_by_the_next(
     # nbdfuse leaves the folder of its socket to the server, which had no time; nothing else is left.
     assert [path for path in folder.iterdir() if not (path / "nbd.sock").exists()] == []
     assert not list(tmp_path.glob("*.attached.json"))
+    assert cache.read_text() == assumed.get(cache, "write back\n")
     shutil.rmtree(folder)
 
 

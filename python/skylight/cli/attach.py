@@ -146,6 +146,9 @@ def _taken_down(left: Left) -> bool:
         tool = "losetup" if is_loop else "nbd-client"
         with suppress(TargetError):
             _run(_tool(tool) or tool, "-d", left.device)
+        if left.cache:
+            with suppress(OSError):
+                _cache_setting(left.device).write_text(left.cache, encoding="ascii")
     if left.is_mounted:
         with suppress(TargetError):
             _run(_tool("umount") or "umount", "--lazy", left.folder)
@@ -162,7 +165,7 @@ def _by_kernel(server: DriveServer, image: Path, client: str, node: Path, say: S
     place = ["-unix", os.path.abspath(where)] if kind == "unix" else [host.strip("[]"), port]
     device = str(node)
     _run(client, *place, device, "-b", str(BLOCK_BYTES))
-    with noted(image, Left(device, backing_of(device))):
+    with noted(image, Left(device, backing_of(device), cache=_assumed_cache(device))):
         try:
             with _declared_cache(device, server.write_cache):
                 try:
@@ -181,7 +184,9 @@ def _by_fuse(server: DriveServer, image: Path, say: Speaker) -> Iterator[Attache
     with ExitStack() as stack:
         process, file = stack.enter_context(_shown(server.uris[0]))
         made = _run(losetup, "-f", "--show", "--direct-io=on", "-b", str(BLOCK_BYTES), str(file))
-        stack.enter_context(noted(image, Left(made, backing_of(made), str(file.parent))))
+        stack.enter_context(
+            noted(image, Left(made, backing_of(made), str(file.parent), _assumed_cache(made)))
+        )
         try:
             with _declared_cache(made, server.write_cache):
                 try:
@@ -237,11 +242,22 @@ def _wait_for_file(process: subprocess.Popen[bytes], file: Path, errors: IO[byte
         time.sleep(_LOOK_UP_S / 10)
 
 
+def _cache_setting(device: str) -> Path:
+    return Path("/sys/block", Path(device).name, "queue/write_cache")
+
+
+def _assumed_cache(device: str) -> str:
+    """What the kernel assumes of a device's volatile cache; empty where it does not say."""
+    with suppress(OSError):
+        return _cache_setting(device).read_text(encoding="ascii").strip()
+    return ""
+
+
 @contextmanager
 def _declared_cache(device: str, write_cache: bool) -> Iterator[None]:
     """A device whose drive takes flushes claims a volatile cache: one over a drive without claims none. The
     setting outlives the connection, so it is put back."""
-    setting = Path("/sys/block", Path(device).name, "queue/write_cache")
+    setting = _cache_setting(device)
     if write_cache:
         yield
         return

@@ -33,12 +33,13 @@ _SYSFS = Path("/sys/block")
 
 @dataclass(frozen=True)
 class Left:
-    """An attached device: what the kernel says is behind it, and the folder in which nbdfuse shows it, if it
-    does."""
+    """An attached device: what the kernel says is behind it; the folder in which nbdfuse shows it, if it
+    does; what the kernel assumed of its volatile cache before, for what a server declares outlives it."""
 
     device: str
     backing: str
     folder: str = ""
+    cache: str = ""
 
     @property
     def is_there(self) -> bool:
