@@ -63,7 +63,9 @@ def are_writes(op: NDArray[np.integer]) -> NDArray[np.bool_]:
     >>> are_writes(np.array([Op.READ, Op.WRITE, Op.FLUSH, Op.WRITE_FUA])).tolist()
     [False, True, False, True]
     """
-    return np.isin(op, WRITES)
+    plain, forced = WRITES
+    # Not isin, which takes ten times as long: a bound is looked at between any two commands of a run.
+    return np.asarray((op == plain) | (op == forced))
 
 
 FAILURES: dict[int, str] = {
