@@ -11,9 +11,7 @@ use std::time::Duration;
 use common::TestServer;
 use common::encode::request_bytes;
 use common::memory::Memory;
-use skylight_serve::core::{
-    Backend, BlockState, Command, Errno, Extent, Op, Shape, StatusQuery, push_extent,
-};
+use skylight_serve::core::{Backend, Command, Errno, Extent, Op, Shape, StatusQuery};
 use skylight_serve::nbd::server::Options;
 use skylight_serve::nbd::wire::{RawRequest, command};
 
@@ -60,14 +58,13 @@ impl Backend for Slow {
 
     fn block_status(
         &self,
-        _offset: u64,
+        offset: u64,
         len: u64,
-        _query: StatusQuery,
-        _limit: usize,
+        query: StatusQuery,
+        limit: usize,
         extents: &mut Vec<Extent>,
     ) -> Result<(), Errno> {
-        push_extent(extents, len, BlockState::Ordinary);
-        Ok(())
+        self.memory.block_status(offset, len, query, limit, extents)
     }
 }
 

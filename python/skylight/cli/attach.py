@@ -171,7 +171,7 @@ def _by_kernel(server: DriveServer, image: Path, client: str, node: Path, say: S
                 try:
                     yield Attached(device)
                 finally:
-                    # It is disconnected at once, whoever has it open.
+                    # It is disconnected at once, also while programs have it open.
                     _wait_while(lambda: _in_use(device) or _is_open(device), device, say)
         finally:
             _run(client, "-d", device)

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64
+from skylight.infer.track_phases import centred, phasors
 
 LENGTHS, ENDS = 160, 24
 SWITCH_STEPS = tuple(np.arange(0.04, 0.68, 0.04).round(2))
@@ -41,9 +42,9 @@ def _agreements(kept: NDArray[np.complex128], place: F64, length: F64, switches:
     one)."""
     tracks_in = place / length[:, None]
     ends = np.floor(tracks_in[:, None, :] + (np.arange(ENDS) / ENDS)[None, :, None]).astype(np.int64)
-    turned = (kept * np.exp(-2j * np.pi * tracks_in))[:, None, :]
+    turned = (kept * phasors(-tracks_in))[:, None, :]
     count = np.arange(int(ends.max()) + 1)
-    each = [np.abs(np.mean(turned * np.exp(-2j * np.pi * one * count)[ends], axis=2)) for one in switches]
+    each = [np.abs(np.mean(turned * phasors(-one * count)[ends], axis=2)) for one in switches]
     return np.array(each)
 
 
@@ -52,7 +53,7 @@ def tracks(place: F64, turns: F64, shortest: float, longest: float) -> Tracks | 
     they are longer or shorter, or the angles do not agree on any."""
     if len(place) < FEWEST:
         return None
-    kept = np.exp(2j * np.pi * turns)
+    kept = phasors(turns)
     length, switches = np.linspace(shortest, longest, LENGTHS), np.array(SWITCH_STEPS)
     fits = _agreements(kept, place, length, switches)
     at = np.unravel_index(int(np.argmax(fits)), fits.shape)
@@ -71,16 +72,17 @@ def _straight(place: F64, turns: F64, about: Tracks, end: float) -> tuple[float,
     passed = place / about.bytes
     ends = np.floor(passed + end)
     off = turns - passed - about.switch * ends
-    middle = np.angle(np.mean(np.exp(2j * np.pi * off))) / (2 * np.pi)
-    off = np.mod(off - middle + 0.5, 1.0) - 0.5
+    middle = np.angle(np.mean(phasors(off))) / (2 * np.pi)
+    off = centred(off - middle)
     near = np.abs(off) < OUTLIER
-    columns = np.stack([np.ones(len(place)), passed, ends], axis=1)[near]
+    every = np.stack([np.ones(len(place)), passed, ends], axis=1)
+    columns = every[near]
     more, _, rank, _ = np.linalg.lstsq(columns, off[near], rcond=None)
     if rank < columns.shape[1] or 1 + more[1] <= 0:
         return 0.0, about
-    left = off - np.stack([np.ones(len(place)), passed, ends], axis=1) @ more
+    left = off - every @ more
     scatter = np.square(left[near]).sum() / max(int(near.sum()) - 3, 1)
     error = float(np.sqrt(scatter * np.linalg.inv(columns.T @ columns)[1, 1]))
     length = about.bytes / (1 + float(more[1]))
     found = Tracks(length, length * error, about.switch + float(more[2]))
-    return float(np.abs(np.mean(np.exp(2j * np.pi * left)))), found
+    return float(np.abs(np.mean(phasors(left)))), found

@@ -29,7 +29,7 @@ STEP = 0.005
 SPREADS = (0.002, 0.01, 0.02, 0.04, 0.08)
 """Deviations of a half-normal delay that are tried, revolutions: no jitter, to 3 % of a long access."""
 STRAY, EARLY, LATE = 0.004, 2.0, 5.0
-"""Chance of a time that nothing explains, from so many revolutions before the edge to so many behind it;
+"""Chance of a time that nothing explains, from `EARLY` revolutions before the edge to `LATE` behind it;
 chosen: outliers, and blocks that a cache answered."""
 BELOW, ABOVE = 0.5, 0.4  # revolutions around the lowest times in which the edge is sought
 LOWEST_PART = 0.05
@@ -104,7 +104,7 @@ def _of_two(times: F64, tick: float, spread: float, less: float, extra: float, s
 
 
 def in_tracks(taken: F64, switch: float) -> F64:
-    """How many tracks are passed in so many revolutions, with the fewest switches that can be in them.
+    """How many tracks are passed in some revolutions, with the fewest switches that can be in them.
 
     >>> in_tracks(np.array([0.5, 1.0, 1.1, 2.5]), 0.2).round(2)
     array([0.5, 1. , 1. , 2.1])
