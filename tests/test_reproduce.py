@@ -286,6 +286,7 @@ def test_without_recordings_row_r1_is_skipped_and_says_where_they_are_from(
     assert (tmp_path / "st8000as0022-fragmented-reads").exists() is False
     row = json.loads(call("fast15", "--only", "R1", "--json").out)["rows"][0]
     assert row["pass"] is None and "SKYLIGHT_DATA" in row["skipped"]
+    assert "Nothing of the paper was measured: 1 row skipped." in call("fast15", "--only", "R1").out
 
 
 def test_what_a_tool_says_on_several_lines_is_one_note() -> None:

@@ -211,6 +211,8 @@ def document(rows: Sequence[Row]) -> dict[str, object]:
 def headline(rows: Sequence[Row]) -> str:
     """The result as a sentence."""
     measured = [row for row in rows if not row.measured.skipped]
+    if rows and not measured:
+        return f"Nothing of the paper was measured: {format_counted(len(rows), 'row')} skipped."
     checks = [check for row in measured for check in row.checks]
     passed, passed_rows = sum(check.passed for check in checks), sum(row.passed for row in measured)
     of = f"{passed_rows} of {format_counted(len(measured), 'row')}"
