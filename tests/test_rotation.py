@@ -220,11 +220,11 @@ def test_larger_tracks_behind_the_start_show_that_it_was_moved(
 
 
 def tracks_of(size: float, turns: list[float]) -> track_phases.Tracks:
-    """Tracks of a size, in pieces of so many revolutions."""
-    end = size * np.cumsum(turns)
-    none = np.zeros(len(turns))
+    """Tracks of a size, in pieces of these parts of a revolution, 30 reads each; of one without length: 1."""
+    end, parts = size * np.cumsum(turns), np.array(turns)
+    reads = np.maximum(30 * parts, 1).astype(np.intp)
     return track_phases.Tracks(
-        1 / size, 1e-4 / size, end - size * np.array(turns), end, none, none.astype(np.intp), 0.01
+        1 / size, 1e-4 / size, end - size * parts, end, np.zeros(len(turns)), reads, 0.01
     )
 
 
@@ -242,11 +242,20 @@ def test_larger_tracks_all_over_the_drive_show_that_the_start_was_moved(
 
 
 WHOLE, CUT = [0.4, *[1.0] * 9, 0.3], [0.4, 0.5, 0.4, 1.0, 1.0, 0.6, 0.3, 1.0, 1.0, 0.3]
+LATE = [0.4, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.3]
+"""Whole tracks, and three reads that the host made late: each begins a piece of its own."""
 
 
 @pytest.mark.parametrize(
     ("middle", "last", "at_home", "logged"),
-    [(WHOLE, WHOLE, 0, False), (WHOLE, CUT, 0, True), (CUT, CUT, 0, False), (WHOLE, CUT, 1, False)],
+    [
+        (WHOLE, WHOLE, 0, False),
+        (WHOLE, CUT, 0, True),
+        (CUT, CUT, 0, False),
+        (WHOLE, CUT, 1, False),
+        (WHOLE, LATE, 0, False),
+        (LATE, CUT, 0, True),
+    ],  # fmt: skip
 )
 def test_tracks_that_are_cut_up_at_the_end_alone_lie_in_a_log(
     middle: list[float], last: list[float], at_home: float, logged: bool

@@ -560,8 +560,10 @@ def _whole_share(tracks: Tracks) -> float:
 
 
 def _parts(tracks: Tracks) -> int:
-    """Pieces, but the first and the last, that are no whole track."""
-    return int(np.count_nonzero(tracks.turns()[1:-1] < PART_TURNS))
+    """Pieces, but the first and the last, that are no whole track. One read alone is no piece: the host, or
+    another command, made it late."""
+    is_part = (tracks.turns() < PART_TURNS) & (tracks.count > 1)
+    return int(np.count_nonzero(is_part[1:-1]))
 
 
 def first_pieces(tracks: Tracks, count: int) -> Tracks:
