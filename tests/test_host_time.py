@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from skylight.engines import host_time
 from skylight.engines.host_time import HostTime
 from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
 from skylight.evidence import Evidence, IoBatch, IoLog, Step, TargetFacts
 from skylight.infer.host_clock import LEAST_SUSPENDED_NS, host_notes
-from skylight.probe import session
 from skylight.probe.session import Session
 from skylight.recording import Recording
 
@@ -45,19 +45,21 @@ def recorded(folder: Path, *, real: bool) -> Evidence:
 def test_what_the_host_takes_is_kept_with_each_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock: Iterator[HostTime] = iter(
         [
+            HostTime(5 * S, 6 * MS),
             HostTime(5 * S, 7 * MS),
             HostTime(5 * S, 10 * MS),
-            HostTime(5 * S, 10 * MS),
-            HostTime(65 * S, 10 * MS),
+            HostTime(35 * S, 12 * MS),
+            HostTime(65 * S, 12 * MS),
         ]
     )
-    monkeypatch.setattr(session, "HostTime", type("Fake", (), {"now": staticmethod(lambda: next(clock))}))
+    monkeypatch.setattr(host_time, "HostTime", type("Fake", (), {"now": staticmethod(lambda: next(clock))}))
     reads, idle = recorded(tmp_path / "real", real=True).steps
     assert reads.host == {"suspended_ns": 0, "waited_ns": 3 * MS}
+    # 30 s of them before it began: the drive was off, and has forgotten its settings.
     assert idle.host == {"suspended_ns": 60 * S, "waited_ns": 0}
     # The thread of this process that waits for jobs is not the one that does the I/O.
     monkeypatch.setattr(_RealTime, "name_jobs", lambda _, __: None, raising=False)
-    clock = iter([HostTime(5 * S, 7 * MS), HostTime(6 * S, 9 * MS)] * 2)
+    clock = iter([HostTime(second * S, 7 * MS) for second in (5, 5, 6, 6, 7)])
     steps = recorded(tmp_path / "jobs", real=True).steps
     assert [step.host for step in steps] == [{"suspended_ns": S}] * 2
     # Virtual time has no host: its recordings stay the same bytes.
@@ -98,7 +100,7 @@ def test_a_clock_that_is_set_is_noticed_and_one_that_is_slewed_is_not(
     taken = replace(before, boot_ns=160 * S, day_ns=day_ns).since(before)
     assert taken == {"suspended_ns": 0, "waited_ns": 0, name: abs(hours) * 3600 * S}
     (said,) = host_notes(evidence({}, taken))
-    assert words in said and "during 'step-1'" in said and "findings stand" in said
+    assert words in said and "right before 'step-1'" in said and "findings stand" in said
     slewed = replace(before, boot_ns=before.boot_ns + 7200 * S, day_ns=before.day_ns + round(3.6 * S))
     assert set(slewed.since(before)) == {"suspended_ns", "waited_ns"}
 
@@ -114,7 +116,7 @@ def evidence(*hosts: dict[str, int]) -> Evidence:
 def test_a_suspend_and_a_busy_host_are_said_and_a_quiet_one_is_not() -> None:
     assert host_notes(evidence({}, {"suspended_ns": 9 * MS, "waited_ns": 49 * MS})) == []
     (asleep,) = host_notes(evidence({}, {"suspended_ns": 120 * S}))
-    assert "suspended for 2 min during 'step-1'" in asleep
+    assert "suspended for 2 min in or right before 'step-1'" in asleep
     (late,) = host_notes(evidence({"waited_ns": 60 * MS}, {}, {"waited_ns": 400 * MS}))
     assert "40 % of the time of 'step-2'" in late and "2 of 3 steps" in late and "of the host" in late
 

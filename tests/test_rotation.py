@@ -255,7 +255,7 @@ LATE = [0.4, 1.0, 0.0, 1.0, 1.0, 0.0, 1.0, 0.0, 1.0, 1.0, 0.3]
         (WHOLE, CUT, 1, False),
         (WHOLE, LATE, 0, False),
         (LATE, CUT, 0, True),
-    ],  # fmt: skip
+    ],
 )
 def test_tracks_that_are_cut_up_at_the_end_alone_lie_in_a_log(
     middle: list[float], last: list[float], at_home: float, logged: bool

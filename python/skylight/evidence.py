@@ -323,8 +323,8 @@ class SettingsReport:
 class Step:
     """One action on the target: a run of I/O (with its log), a pause, a settings report, an erase, a report
     of zones; or the bound that ended the test. `host` is what the host added to its time, ns, where that is
-    known: `suspended_ns` and `waited_ns`; and by how much its time of day was set, `set_forward_ns` or
-    `set_back_ns`."""
+    known: `waited_ns` while it ran; since the step before ended `suspended_ns`, and by how much its time of
+    day was set, `set_forward_ns` or `set_back_ns`."""
 
     name: str
     kind: StepKind

@@ -3,7 +3,7 @@ and whether its time of day was set.
 
 What for: a session on a real drive reads all three before and after each step and keeps the difference with
 it, so that a reader of the recording can tell these from delays of the drive, and does not believe times of
-day.
+day. A suspend between two steps switches the drive off as one within a step does: it counts with the later.
 
 Invariants: reading costs microseconds and never fails; what this kernel does not show is 0. Interrupts, and
 waits of other programs that complete the I/O, are not seen here.
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-__all__ = ["HostTime"]
+__all__ = ["HostTime", "HostWatch"]
 
 TOGETHER_NS = 1_000_000
 """Readings of the clocks that are further apart are repeated: the thread lost its processor between them, and
@@ -68,3 +68,24 @@ class HostTime:
         if abs(set_ns) > LEAST_SET_NS + MOST_SLEW * (self.boot_ns - before.boot_ns):
             added["set_forward_ns" if set_ns > 0 else "set_back_ns"] = abs(set_ns)
         return added
+
+
+class HostWatch:
+    """What the host takes of each step of a test, and of the time between."""
+
+    def __init__(self) -> None:
+        """The test begins now."""
+        self._ended = self._began = HostTime.now()
+
+    def begin(self) -> None:
+        """A step begins now."""
+        self._began = HostTime.now()
+
+    def end(self, *, waits: bool) -> dict[str, int]:
+        """The numbers of the step that ends now: what its thread waited for, if that `waits` for the I/O
+        itself; all else since the step before."""
+        now = HostTime.now()
+        since_the_last, within = now.since(self._ended), now.since(self._began)
+        self._ended = now
+        taken = since_the_last | {"waited_ns": within["waited_ns"]}
+        return taken if waits else {name: ns for name, ns in taken.items() if name != "waited_ns"}

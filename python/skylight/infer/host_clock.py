@@ -85,7 +85,7 @@ def host_notes(evidence: Evidence) -> list[str]:
     if asleep:
         whole_s = sum(step.host["suspended_ns"] for step in asleep) / 1e9
         notes.append(
-            f"{evidence.test}: this machine was suspended for {format_seconds(whole_s)} during"
+            f"{evidence.test}: this machine was suspended for {format_seconds(whole_s)} in or right before"
             f" {_named(asleep)}: drives are switched off then, so what follows may be wrong; probe again"
         )
     for name, words in (("set_forward_ns", "forward"), ("set_back_ns", "back")):
@@ -93,8 +93,8 @@ def host_notes(evidence: Evidence) -> list[str]:
             whole_s = sum(step.host[name] for step in moved) / 1e9
             notes.append(
                 f"{evidence.test}: the clock of this machine was set {words} by {format_seconds(whole_s)}"
-                f" during {_named(moved)}: findings stand, since their times come from a clock that this does"
-                " not move, but times of day in the recording are not of one clock"
+                f" in or right before {_named(moved)}: findings stand, since their times come from a clock"
+                " that this does not move, but times of day in the recording are not of one clock"
             )
     late = [step for step in evidence.steps if _waited(step) >= MUCH_WAITED]
     if late:

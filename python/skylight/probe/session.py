@@ -34,7 +34,7 @@ from typing import NoReturn
 import numpy as np
 
 from skylight.engines import Engine, RunsJobs, TellsHoles, Trims, ZonedEngine
-from skylight.engines.host_time import HostTime
+from skylight.engines.host_time import HostWatch
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError
 from skylight.evidence import (
     EMPTY_LOG,
@@ -180,6 +180,7 @@ class Session(StepNames):
         self._part = part
         self._engine = engine = engine if part is None else UsablePart(engine, part)
         self._jobs = engine if isinstance(engine, RunsJobs) else None
+        self._host = None if engine.repeatable else HostWatch()
         self._writer = writer
         self._before = [] if before is None else list(before.steps)
         self._done_steps = 0
@@ -267,23 +268,22 @@ class Session(StepNames):
         else:
             left: dict[str, JsonScalar] = {} if limit_ns is None else {"left_ns": limit_ns}
             self._writer.begin(name, "run", {"depth": depth, **(params or {}), **left})
-            before = self._host_time()
+            self._begin_host()
             log = self._execute(_Order(name, io, depth, until, self._writer, limit_ns))
-            self._writer.end(self._host_since(before))
+            self._writer.end(self._end_host())
         if self._at_bound:
             self._end_at_bound(name)
         return log
 
-    def _host_time(self) -> HostTime | None:
-        """The time of the host so far; None for virtual time, to which no host adds."""
-        return None if self._engine.repeatable else HostTime.now()
+    def _begin_host(self) -> None:
+        """From now on what the host takes counts for a step."""
+        if self._host is not None:
+            self._host.begin()
 
-    def _host_since(self, before: HostTime | None) -> dict[str, int] | None:
-        """What the host has added since; where jobs do the I/O, without waits of this process's thread."""
-        if before is None:
-            return None
-        added = HostTime.now().since(before)
-        return {name: ns for name, ns in added.items() if self._jobs is None or name != "waited_ns"}
+    def _end_host(self) -> dict[str, int] | None:
+        """What the host has taken of it, without waits of this process's thread where jobs do the I/O; None
+        for virtual time, to which no host adds."""
+        return None if self._host is None else self._host.end(waits=self._jobs is None)
 
     def _end_at_bound(self, name: str) -> NoReturn:
         """Ends the test in the step of that name, or before it."""
@@ -455,9 +455,9 @@ class Session(StepNames):
             self._bound.spend_ns(pause_ns)
         if kept is None:
             self._writer.begin(name, "pause", {"seconds": seconds})
-            before = self._host_time()
+            self._begin_host()
             self._engine.pause(seconds)
-            self._writer.end(self._host_since(before))
+            self._writer.end(self._end_host())
         elif self._engine.repeatable:
             self._engine.pause(seconds)
 
