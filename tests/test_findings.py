@@ -11,9 +11,9 @@ import pytest
 
 from skylight import _native
 from skylight.engines.sim import profile_names, read_profile
-from skylight.findings import Property
+from skylight.findings import Finding, Property
 from skylight.probe import film_findings
-from skylight.probe.scoring import SCORED
+from skylight.probe.scoring import SCORED, holds, score
 from skylight.probe.suite import ALL_TESTS, PROPERTIES
 from skylight.report.findings_page import findings_page
 from skylight.truth import true_findings
@@ -70,6 +70,22 @@ def test_an_answer_is_right_as_near_as_its_declaration_says() -> None:
     assert isinstance(plateaus, dict) and isinstance(near, dict)
     assert near.keys() == {"count", "first_bytes", "last_bytes"}
     assert near["count"] == [plateaus["count"]] * 2 and near["first_bytes"][0] < plateaus["first_bytes"]
+
+
+def test_a_log_that_no_erase_puts_back_has_a_range() -> None:
+    """Right is what is as near as declared to some place of it; an interval holds it that holds one."""
+    text, origin = read_profile("st5000as0011")
+    erased = true_findings(text, origin)["out_of_band_ns"]
+    kept = true_findings(text, origin, '[conditions]\nerase = "trim"\n')
+    row, off = kept["out_of_band_ns"], kept["rotation_ns"]["value"] // 20
+    least, most = row["range"]
+    assert "range" not in erased and least < row["value"] < most
+    assert row["interval"] == [least - off, most + off]
+    far = Finding("out_of_band_ns", most + off, "ns", (most, most + off), 0.9, "measured")
+    assert score([far], {far.name: row})[0].outcome == "right" and holds([far], {far.name: row})[far.name]
+    farther = Finding("out_of_band_ns", most + off + 1, "ns", (most + 1, most + off), 0.9, "measured")
+    assert score([farther], {far.name: row})[0].outcome == "wrong"
+    assert not holds([farther], {far.name: row})[far.name]
 
 
 def test_the_table_of_random_drives_says_the_same() -> None:

@@ -188,6 +188,30 @@ def test_two_waits_of_minutes_are_enough_where_each_entry_from_volatile_memory_w
     assert all(account.within for account in accounts(result))
 
 
+def test_a_full_cache_behind_a_volatile_one_shows_by_what_each_flush_waits_for(tmp_path: Path) -> None:
+    """Writes alone are quick there, and those with a FLUSH are neither in place nor alike: of such a drive
+    nothing was known, though it is emptied by TRIM. Cleaning the newest first, it clears 160 ms each time."""
+    seed = 99451
+    drive = _native.SimDrive(
+        _native.random_profile(seed, None), "drive.toml", seed, conditions_text(DRAWN, seed) or ""
+    )
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    findings = {finding.name: finding.value for finding in result.findings}
+    assert findings["drive_type"] == "smr" and findings["cache_medium"] == "disk"
+    names = [step.name for step in result.evidence[0].steps]
+    assert names.index("writes-narrowest-flushed") < names.index("emptied")
+
+
+def test_writes_with_a_flush_wait_for_bands_only_if_many_take_longer_than_any_disk() -> None:
+    quick, band, retry = 15 * 10**6, 160 * 10**6, 40 * 10**9
+    assert full_cache.waits_for_bands(np.array([quick, band, band] * 85))
+    assert not full_cache.waits_for_bands(np.array([quick] * 256))
+    assert not full_cache.waits_for_bands(np.array([quick] * 255 + [retry]))
+    assert not full_cache.waits_for_bands(np.array(([quick] * 15 + [band]) * 16)), "all together are not slow"
+    assert not full_cache.waits_for_bands(np.array([6 * quick] * 256)), "none is as long as a band"
+
+
 def test_what_a_full_cache_showed_stands_where_the_bound_ends_what_came_after_it_was_emptied() -> None:
     reads_ns = np.array([14 * 10**6] * 64)
     crowded = Observed(reads_ns=reads_ns, reads=TURNING, wide=WIDE, crowded_ns=WIDE.latency_ns)

@@ -1,7 +1,8 @@
 """The truth about the drive of a profile: what a probe should find, in the form of findings.
 
 The drive's values are worked out from its profile (`crates/drive/src/truth`). Units, and how near an answer
-must come, are those of the declarations (`skylight.findings.Property`).
+must come, are those of the declarations (`skylight.findings.Property`). A number that differs from place to
+place has a `range`, from the least to the most that is true: each of these may be found.
 
 Source: docs/random-drives.md, "The truth".
 """
@@ -38,6 +39,9 @@ def truth_document(text: str, origin: str, conditions: str | None = None) -> dic
         found = PROPERTIES[name]
         of = rows[found.right.of]["value"] if found.right is not None and found.right.of else None
         interval = None if found.right is None else _interval(found.right, row["value"], of)
+        if found.right is not None and "range" in row:
+            least, most = (found.right.interval(number, of) for number in row["range"])
+            interval = [least[0], most[1]]
         rows[name] = {"value": row["value"], "unit": found.unit, "interval": interval, **row}
     return document
 

@@ -68,7 +68,8 @@ def score(findings: Iterable[Finding], truth: Mapping[str, Any]) -> list[Mark]:
 
 def holds(findings: Iterable[Finding], truth: Mapping[str, Any]) -> dict[str, bool]:
     """Of each number that was found with an interval and is true of the drive: does its interval hold the
-    truth? What is out of reach is left out, as is a value that is a table: its interval is of one number.
+    truth, or some of one that has a range? What is out of reach is left out, as is a value that is a table:
+    its interval is of one number.
 
     >>> found = Finding("rotation_ns", 100, "ns", (99, 101), 0.9, "measured")
     >>> holds([found], {"rotation_ns": {"value": 102, "interval": [90, 110], "measurable": True}})
@@ -81,7 +82,8 @@ def holds(findings: Iterable[Finding], truth: Mapping[str, Any]) -> dict[str, bo
             continue
         true = row["value"]
         if isinstance(true, int | float):
-            held[finding.name] = finding.interval[0] <= true <= finding.interval[1]
+            least, most = row.get("range", (true, true))
+            held[finding.name] = finding.interval[0] <= most and least <= finding.interval[1]
     return held
 
 

@@ -17,7 +17,7 @@ mod prior_use;
 mod regions;
 
 use skylight_disk::layout::RecordingZone;
-use skylight_disk::{Disk, Mechanics, Nanos, Rotation, SECTOR_BYTES, Sectors, SeekCurve};
+use skylight_disk::{Disk, Mechanics, Nanos, PbaExtent, Rotation, SECTOR_BYTES, Sectors, SeekCurve};
 use skylight_layer::Layer;
 
 use crate::drive::{Drive, HostInterface};
@@ -59,6 +59,15 @@ pub fn layer(profile: &Profile) -> Result<Box<dyn Layer>, ProfileError> {
     let mechanics = mechanics(profile);
     let (geometry, tracks) = geometry::build(profile, &mechanics)?;
     layers::build(profile, &mechanics, &geometry, &tracks)
+}
+
+/// The region of the medium that the log of a journaled drive goes round in.
+pub(crate) fn journal_region(
+    profile: &Profile,
+    keys: &profile::Journaled,
+) -> Result<PbaExtent, ProfileError> {
+    let (_, tracks) = geometry::build(profile, &mechanics(profile))?;
+    Ok(layers::journaled(profile, keys, &tracks)?.journal.region)
 }
 
 /// The recording zones of a profile, from the outer diameter inwards, with the tracks of each surface.

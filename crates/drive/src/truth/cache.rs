@@ -18,14 +18,12 @@
 //! two drives of the same layout that differ only in the latency differ in what a host observes. A suite that
 //! considers only entries reports *unknown*, and is scored accordingly.
 
-use skylight_disk::{Direction, Head, Lba, LbaExtent, Pba, PbaExtent, Sectors, Time};
-use skylight_layer::Medium;
-
 use super::finding::TrueFinding;
+use super::out_of_band;
 use super::watermarks::{self, isolated_writes, usable_entries, usable_slots};
 use super::zones;
 use crate::drive::Drive;
-use crate::profile::{Bytes, CacheMedium, Journaled, Layer, Profile, Zoned};
+use crate::profile::{Bytes, Conditions, Journaled, Layer, Profile, ProfileError, Zoned};
 
 /// A limit is measurable only if it is below this fraction of what a test can reach before the other limit.
 const REACHABLE_FRACTION: f64 = 0.95;
@@ -213,48 +211,15 @@ pub(super) fn bands(profile: &Profile) -> Option<TrueFinding> {
     Some(TrueFinding::table("band_bytes", bands, why))
 }
 
-/// Time to write the first out-of-band data of a journal, once the head is at its first sector. Starting
-/// there matters because a zero-latency drive that arrives inside the extent takes a whole revolution.
-fn out_of_band_ns(drive: &Drive, profile: &Profile, keys: &Journaled) -> u64 {
-    let sectors = Sectors(keys.out_of_band.get() / 512);
-    let write = LbaExtent::new(Lba(0), Sectors(8));
-    let (medium, start) = drive.layer().locate_first(write, true);
-    match (medium, &profile.flash) {
-        (Medium::Platter, _) => {
-            let disk = drive.disk();
-            let position = disk.geometry().position_of(Pba(start.get()));
-            let there = Head { surface: position.surface, track: position.track };
-            let begin = Time(disk.mechanics().rotation.wait_for(position.angle, Time(0)).get());
-            let extent = PbaExtent::new(Pba(start.get()), sectors);
-            let timing = disk.access(there, begin, extent, Direction::Write);
-            (timing.end - timing.transfer_start).get()
-        }
-        (Medium::Flash, Some(flash)) => {
-            let transfer = keys.out_of_band.get() as f64 * 1e9 / flash.bandwidth.get() as f64;
-            flash.write.nanos().get() + transfer as u64
-        }
-        (Medium::Flash, None) => 0,
-    }
-}
-
 /// Quantum, entry and out-of-band data.
-pub(super) fn journal(drive: &Drive, profile: &Profile, keys: &Journaled) -> Vec<TrueFinding> {
-    let none = keys.out_of_band.get() == 0;
-    let out_of_band = if none { 0 } else { out_of_band_ns(drive, profile, keys) };
-    let medium = match keys.cache_medium {
-        CacheMedium::Disk => "track by track at the cache",
-        CacheMedium::Flash => "on flash",
-    };
-    let mut findings = vec![quantum(keys.quantum), entry_max(keys.entry_max)];
-    findings.push(
-        TrueFinding::number(
-            "out_of_band_ns",
-            out_of_band,
-            format!("time of {} before an entry, {medium}", keys.out_of_band),
-        )
-        .unless(none.then(|| "the drive writes no out-of-band data".to_owned())),
-    );
-    findings
+pub(super) fn journal(
+    drive: &Drive,
+    profile: &Profile,
+    keys: &Journaled,
+    conditions: &Conditions,
+) -> Result<Vec<TrueFinding>, ProfileError> {
+    let out_of_band = out_of_band::finding(drive, profile, keys, conditions)?;
+    Ok(vec![quantum(keys.quantum), entry_max(keys.entry_max), out_of_band])
 }
 
 /// Quantum of a journal.

@@ -34,6 +34,8 @@ pub struct TrueFinding {
     pub name: &'static str,
     /// Its value.
     pub value: Value,
+    /// The least and the most that is true, of a number that differs from place to place; else `value` alone is.
+    pub range: Option<(u64, u64)>,
     /// The origin of the value, or why no test can measure it.
     pub why: String,
     /// Whether a test can measure it; otherwise *unknown* is the right answer.
@@ -43,7 +45,7 @@ pub struct TrueFinding {
 impl TrueFinding {
     /// A finding that can be measured.
     pub(super) fn new(name: &'static str, value: Value, why: impl Into<String>) -> Self {
-        Self { name, value, why: why.into(), measurable: true }
+        Self { name, value, range: None, why: why.into(), measurable: true }
     }
 
     /// A finding whose value is a word.
@@ -82,8 +84,11 @@ fn named<S: Serializer>(numbers: &[(&'static str, u64)], serializer: S) -> Resul
 
 impl Serialize for TrueFinding {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
+        let mut map = serializer.serialize_map(Some(4 + usize::from(self.range.is_some())))?;
         map.serialize_entry("value", &self.value)?;
+        if let Some(range) = self.range {
+            map.serialize_entry("range", &range)?;
+        }
         map.serialize_entry("confidence", &1.0)?;
         map.serialize_entry("why", &self.why)?;
         map.serialize_entry("measurable", &self.measurable)?;

@@ -292,6 +292,8 @@ class DriveType(ProcedureTest[Observed]):
                 seen.mixed = self._mix(plan, turning, flushed=True, share=MIXED_SHARE)
             if seen.mixed is None or not seen.mixed.level:
                 self._narrow(plan, seen.flushed_narrow, turning, FLUSHED_NARROW, flushed=True)
+                if not plan.quick and turning is not None:
+                    self._doubt_flushed(plan, seen, turning, log)
         elif plan.quick:
             if (mixed is None or not mixed.outlasts) and turning is not None:
                 self._outlast(plan, seen, wide, turning)
@@ -304,6 +306,17 @@ class DriveType(ProcedureTest[Observed]):
         seen.crowded_ns, turning = crowded_ns, rotation(seen)
         if turning is not None:
             seen.looked = full_cache.look(plan, wide, turning.period_ns)
+
+    @classmethod
+    def _doubt_flushed(cls, plan: Plan, seen: Observed, turning: Coherence, wide: IoLog) -> None:
+        """Writes with a FLUSH each that neither follow the address nor are alike may wait for bands to be
+        cleaned: behind a volatile cache the FLUSH waits, where writes alone look quick."""
+        if any(writes.fixed(turning) or in_place(writes, turning) for writes in seen.flushed_narrow):
+            return
+        for writes in seen.flushed_narrow:
+            if full_cache.waits_for_bands(writes.latency_ns):
+                cls._crowd(plan, seen, writes.latency_ns, wide)
+                return
 
     def _empty(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         """Empties a cache so full that writes do not show where it is, and writes once more. Not where zones

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import U64, IoLog, Op, Stop
+from skylight.evidence import I64, U64, IoLog, Op, Stop
 from skylight.infer import cached_or_native
 from skylight.infer.tail_probability import hypergeometric_tail
-from skylight.probe.drive_type.plan import Plan
-from skylight.probe.drive_type.writes import LONGEST_RETRY_NS
+from skylight.probe.drive_type.plan import STALLING, Plan
+from skylight.probe.drive_type.write_after_read import STALL_NS
+from skylight.probe.drive_type.writes import LONGEST_RETRY_NS, took_too_long
 
 NAME = "written-looked-at"
 MOST_LOOKS, CONTROLS = 24, 32
@@ -53,6 +54,14 @@ class Looked:
     def on_platter(self) -> bool:
         """Whether what was written lies elsewhere on a platter."""
         return self.away >= LEAST_SHARE * self.written > 0 and self.p_value <= MOST_CHANCE
+
+
+def waits_for_bands(flushed_ns: I64) -> bool:
+    """Whether writes with a FLUSH each wait for bands to be cleaned: many, close to each other, as long as
+    for no place on a disk, and all together longer than they take any disk. Behind the first, which may be
+    the slowest that does not count, nothing is left in a volatile cache."""
+    stalls = np.convolve(flushed_ns >= STALL_NS, np.ones(STALLING.within, np.int64))
+    return took_too_long(flushed_ns, cached=0) and int(stalls.max()) >= STALLING.count
 
 
 def look(plan: Plan, writes: IoLog, rotation_ns: float) -> Looked:

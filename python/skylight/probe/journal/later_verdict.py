@@ -5,17 +5,11 @@ that moment holds the command overhead, the arm's way, a wait and, for the write
 the settling of the head. Commands come in all phases, so the shortest of each kind has no wait in it
 (`skylight.infer.wait_edges`), and the difference of the two is the out-of-band data.
 
-Here it has switches of track in it: as many as there are ends of tracks in it. One long entry, read back
-block by block, shows how long tracks are where the log is, and what a switch takes
-(`skylight.infer.track_from_entry`). So what is written becomes a part of a track, and the time that it takes
-in the first entry of the journal follows, which begins with a track, as a region that firmware sets aside
-does.
-
-The journal begins on other tracks, of which no more is known than that they lie between those where the log
-is and those that the host's addresses have next to the journal: behind the last address where the log's
-tracks are shorter than any of the host's, in the middle where they are of a size between. Before the first
-address there are none next to it, and tracks grow on for an eighth of the drive at most, the largest cache
-that is known. The interval holds all of that, so of long data the time is not given, but the bytes are.
+It has switches of track in it: as many as there are ends of tracks in it. One long entry, read back block
+by block, shows how long tracks are where the log is, and what a switch takes
+(`skylight.infer.track_from_entry`). So what is written becomes a part of a track, and its time follows in the
+mean of entries, which begin anywhere on a track: that of its bytes, and a switch for each track that these
+fill.
 
 Invariant: a value is given only if its 95 % interval is no wider than a twentieth of a revolution to each
 side; the confidence is the weight of what lies so near the value, `MOST_SURE` at most.
@@ -42,8 +36,7 @@ from skylight.units import format_duration, format_size
 DRAWS = 8000
 INTERVAL = (0.025, 0.5, 0.975)
 LONGER, SHORTER = 1.25, 0.75  # tracks beyond those of the host's addresses, on either end: chosen
-SAME = 0.01  # of a track: how well the host's tracks are known
-LARGEST_CACHE = 1 / 8  # of the drive, as `ProcedureTest.bytes_of_cache` has it
+SAME = 0.01  # of a track: what those under the long entry and the others differ by
 BYTES_RIGHT = 0.1  # of it: as of the sizes that rest on it (`cache_raw_bytes`)
 MOST_SURE = 0.95
 """No finding is surer: on 10 of 11 random drives that this was made with the 95 % interval held the bytes."""
@@ -68,7 +61,7 @@ def judge_later(
     to_read = (read - asked) / rotation_ns
     apart = differences(to_block, to_read, tick, here.switch, SETTLE_NS / 2 / rotation_ns)
     parts, rng = _parts(apart, here, rotation_ns)
-    times = _times(parts, here, _first_track(here, track), rng)
+    times = parts * np.where(parts > 0, 1 + here.switch, 1.0)
     return [_finding(times, len(wrote), here, rotation_ns), _bytes(parts, here, rng)]
 
 
@@ -98,18 +91,6 @@ def _to_block(wrote: F64, written: F64, read: F64, rest: float, rotation_ns: flo
     return (written - wrote) / rotation_ns - behind
 
 
-def _first_track(here: Tracks, track: Mapping[str, float]) -> tuple[float, float]:
-    """The shortest and the longest tracks that the journal may begin on, bytes, with those under the log."""
-    outer, middle, inner = track["od"], track["md"], track["id"]
-    if here.bytes > (outer + middle) / 2:
-        more = 2 * (outer - middle) * LARGEST_CACHE
-        beside = outer + more
-    else:
-        beside = middle if here.bytes > inner * (1 + SAME) else inner
-    off = max(SAME / 2, here.error_bytes / here.bytes)
-    return min(here.bytes, beside) * (1 - off), max(here.bytes, beside) * (1 + off)
-
-
 def _parts(apart: Weighed, here: Tracks, rotation_ns: float) -> tuple[F64, np.random.Generator]:
     """Draws of how many tracks the out-of-band data takes where the log is, less than none as well; and the
     generator for further draws."""
@@ -117,13 +98,6 @@ def _parts(apart: Weighed, here: Tracks, rotation_ns: float) -> tuple[F64, np.ra
     taken = rng.choice(apart.at, DRAWS, p=apart.weight / apart.weight.sum())
     taken = taken + rng.uniform(-STEP / 2, STEP / 2, DRAWS) - rng.uniform(0, SETTLE_NS / rotation_ns, DRAWS)
     return np.where(taken > 0, in_tracks(taken, here.switch), taken), rng
-
-
-def _times(parts: F64, here: Tracks, first: tuple[float, float], rng: np.random.Generator) -> F64:
-    """Draws of the time of the first entry's out-of-band data, revolutions."""
-    # The bytes are known better than the tracks: longer ones with a longer switch hold as much in that time.
-    parts = parts * np.where(parts > 0, here.bytes / rng.uniform(*first, DRAWS), 1.0)
-    return np.asarray(parts + np.maximum(np.ceil(parts) - 1, 0) * here.switch)
 
 
 def _bytes(parts: F64, here: Tracks, rng: np.random.Generator) -> Finding:
@@ -154,9 +128,10 @@ def _finding(times: F64, cycles: int, here: Tracks, rotation_ns: float) -> Findi
         why = f"{words} to within {half}, more than a twentieth of a revolution"
         return OUT_OF_BAND.unknown(why, ROWS, within)
     sure = min(float(np.mean(np.abs(times - value) <= RIGHT_TURNS)), MOST_SURE)
+    settle = format_duration(int(SETTLE_NS))
     why = (
-        f"the shortest of {cycles} writes takes longer than the shortest read of what it wrote by"
-        f" {here.switch:.2f} of a revolution at each switch of track, and by {words} on tracks like those at"
-        f" the journal's beginning; up to {format_duration(int(SETTLE_NS))} of it may be settling"
+        f"the shortest of {cycles} writes takes longer than the shortest read of what it wrote, as if {words}"
+        f" passed in the mean of entries where the log is, on tracks of {format_size(round(here.bytes))} with"
+        f" {here.switch:.2f} of a revolution at each switch; up to {settle} of it may be settling"
     )
     return OUT_OF_BAND.found(round(value * rotation_ns), sure, why, ROWS, within)
