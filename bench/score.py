@@ -307,10 +307,11 @@ def show_intervals(results: Sequence[Scored]) -> bool:
     return HOLD[0] <= hits / total <= HOLD[1]
 
 
-def as_json(results: Sequence[Scored]) -> str:
+def as_json(results: Sequence[Scored], *, quick: bool) -> str:
     """The results as JSON."""
     document = {
         "schema": 1,
+        "quick": quick,
         "drives": [
             {
                 "drive": result.drive,
@@ -396,7 +397,7 @@ def main() -> int:
         with ProcessPoolExecutor(arguments.jobs) as pool:
             results = gathered(pool.map(work, arguments.drives), arguments.json)
     if arguments.json:
-        print(as_json(results))
+        print(as_json(results, quick=arguments.quick))
         with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere):
             return 0 if shown(results, arguments) else 1
     return 0 if shown(results, arguments) else 1

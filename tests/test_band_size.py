@@ -15,6 +15,7 @@ from skylight.engines.sim import read_profile
 from skylight.evidence import F64, I64, Evidence, IoBatch, IoLog
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import stalls
+from skylight.infer.chances import CHOSEN
 from skylight.probe.band_size import (
     BandSize,
     cache_parts,
@@ -141,7 +142,7 @@ def test_distances_that_are_multiples_of_anything_show_no_log() -> None:
     assert stalls.refills(latency_ns) is None
 
 
-@pytest.mark.parametrize(("last", "confidence"), [(28, verdict.ONE_BAND), (24, 0.0)])
+@pytest.mark.parametrize(("last", "confidence"), [(28, CHOSEN["one band"]), (24, 0.0)])
 def test_what_older_data_gives_back_may_be_several_bands(last: int, confidence: float) -> None:
     bands = [
         cache_parts.PartBand(place, size * MIB, 12, None, older=True)

@@ -12,11 +12,11 @@ from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.engines.sim import SimEngine
 from skylight.evidence import TargetFacts
 from skylight.findings import Finding
+from skylight.infer.chances import CHOSEN
 from skylight.infer.phase import NONE, Coherence
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type import full_cache
 from skylight.probe.drive_type.full_cache import Looked, _beside
-from skylight.probe.drive_type.landing import LATE_ALONE
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.verdict import judge
 from skylight.probe.drive_type.writes import Writes
@@ -161,7 +161,7 @@ def test_flash_whose_bands_give_back_many_blocks_at_once_shows_by_what_a_block_c
     result = run_suite(SimEngine(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
     findings = {finding.name: finding for finding in result.findings}
     assert findings["drive_type"].value == "smr" and findings["cache_medium"].value == "flash"
-    assert findings["drive_type"].confidence <= LATE_ALONE  # of what was written last alone
+    assert findings["drive_type"].confidence <= CHOSEN["late alone, flash"]  # of what was written last alone
     assert "takes its band along" in findings["drive_type"].why
     assert all(account.within for account in accounts(result))
 

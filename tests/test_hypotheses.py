@@ -18,6 +18,7 @@ from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import F64, I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
+from skylight.infer.chances import CHOSEN, PRIORS
 from skylight.infer.moved import Moved, moved_between
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import Spread, tick_of
@@ -27,7 +28,7 @@ from skylight.probe.cleaning.findings import BAND
 from skylight.probe.drive_type import DriveType, hypotheses, verdict
 from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.cleaning_test_clue import bands_seen
-from skylight.probe.drive_type.hypotheses import CHANCES, MODELS, Clue
+from skylight.probe.drive_type.hypotheses import MODELS, Clue
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.writes import is_fixed
 from skylight.probe.procedure import Replay
@@ -109,8 +110,9 @@ class TestStripes:
 class TestModels:
     def test_priors_add_up_and_names_differ(self) -> None:
         assert sum(model.prior for model in MODELS) == pytest.approx(1.0)
+        assert {model.name for model in MODELS} == set(PRIORS)
         assert len({model.name for model in MODELS}) == len(MODELS)
-        assert all(0 < chance < 1 for chance in CHANCES.values())
+        assert all(0 < chance < 1 for chance in CHOSEN.values())
 
     @staticmethod
     def said(*clues: Clue) -> tuple[str, float]:
@@ -202,6 +204,13 @@ class TestLater:
     def test_only_a_band_takes_a_block_so_long(self, one_ms: int, seen: bool) -> None:
         assert (bands_seen(Known([cleaned_in(one_ms * 1_000_000)])) is not None) == seen
 
+    def test_bands_make_a_drive_shingled_wherever_its_writes_land(self) -> None:
+        bands = hypotheses.cost(with_band=True, words="", rows=())
+        by_bands = verdict._by_bands([hypotheses.landing("flash"), bands], "smr")
+        assert 0.95 < by_bands < 1
+        assert verdict._by_bands([hypotheses.landing("flash"), hypotheses.stalls()], "smr") == 0.0
+        assert verdict._by_bands([bands], "cmr") < 0.05
+
     def test_nothing_is_concluded_from_what_is_unknown(self) -> None:
         assert bands_seen(Known()) is None
         assert bands_seen(Known([BAND.unknown("too uneven")])) is None
@@ -225,7 +234,7 @@ class TestLater:
     def test_what_is_not_shingled_shows_no_bands_even_if_taken_for_it(
         self, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """The devices that `CHANCES["bands mistaken"]` rests on."""
+        """The devices that `SHOWS_BANDS` counts."""
         judged = DriveType.verdict
 
         def taken(test: DriveType, seen: Observed, steps: Replay) -> list[Finding]:

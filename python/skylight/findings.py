@@ -6,8 +6,8 @@ must come to count as right. Each property is declared once, in the package of t
 themselves take all of that from the declaration.
 
 A value may be `UNKNOWN`: evidence that does not carry a verdict is a right answer, a wrong verdict with
-confidence is the worst one. `confidence` is computed from the evidence (each test's page says how), never a
-constant.
+confidence is the worst one. `confidence` is computed from the evidence (each test's page says how), and is no
+more than how often answers found in the same `way` were right (docs/tests/confidence.md).
 
 Source: docs/report.md, "JSON"; docs/random-drives.md, "The truth" (the table of findings).
 """
@@ -32,7 +32,8 @@ class Finding:
     """One property of a target.
 
     `value` is in `unit` (None for a word), `interval` what the evidence allows (same unit), `confidence` 0 to
-    1, `why` one sentence with the measured numbers, `rows` the names of the evidence steps it rests on."""
+    1, `why` one sentence with the measured numbers, `rows` the names of the evidence steps it rests on, `way`
+    in which of several ways it was found, as `skylight.infer.chances` counts them."""
 
     name: str
     value: Value
@@ -41,6 +42,7 @@ class Finding:
     confidence: float
     why: str
     rows: tuple[str, ...] = ()
+    way: str = ""
 
     @property
     def known(self) -> bool:
@@ -119,9 +121,11 @@ class Property:
         why: str,
         rows: Sequence[str] = (),
         interval: tuple[float, float] | None = None,
+        *,
+        way: str = "",
     ) -> Finding:
         """The finding that it has this value."""
-        return Finding(self.name, value, self.unit, interval, confidence, why, tuple(rows))
+        return Finding(self.name, value, self.unit, interval, confidence, why, tuple(rows), way)
 
     def unknown(
         self, why: str, rows: Sequence[str] = (), interval: tuple[float, float] | None = None

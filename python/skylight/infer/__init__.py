@@ -3,6 +3,8 @@
 | module | answers |
 |---|---|
 | `robust` | is a latency fixed or varying, in the face of outliers; how sure is that (bootstrap) |
+| `chances` | what no evidence of a run gives: how often ways to an answer are right, and priors |
+| `counted` | the counts of these, as `bench/trials.py` writes them |
 | `tail_probability` | how likely a count or a ratio is by chance alone |
 | `phase` | do completion times follow a rotation: which period, how strongly tied to the address |
 | `phase_step` | do commands complete like parts of a revolution after one another: a log on a platter |

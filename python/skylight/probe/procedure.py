@@ -37,6 +37,7 @@ from skylight.evidence import (
     TargetFacts,
 )
 from skylight.findings import Finding, Known, Property
+from skylight.infer.chances import medium_taken
 from skylight.probe import Cost
 from skylight.probe.known_state import Resets, State, state_after
 from skylight.probe.session import Session, StepNames
@@ -281,9 +282,8 @@ class Replay(StepNames):
         yield SettingsReport(cache, ahead)
 
 
-MEDIUM_TAKEN = 0.8
-"""How sure it is that a persistent cache of unknown medium is on the platters, by the priors of test 1: 0.225
-of all targets against 0.05 with flash."""
+MEDIUM_TAKEN = medium_taken()
+"""How sure it is that a persistent cache of unknown medium is on the platters, by the priors of test 1."""
 
 
 def no_surer_than_medium(findings: list[Finding], known: Known) -> list[Finding]:

@@ -35,13 +35,14 @@ SCORED = tuple(found for found in PROPERTIES.values() if found.right is not None
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How one property of one drive was found."""
+    """How one property of one drive was found, and in which way."""
 
     name: str
     outcome: Outcome
     found: Value | None
     true: Value | None
     confidence: float
+    way: str = ""
 
 
 def score(findings: Iterable[Finding], truth: Mapping[str, Any]) -> list[Mark]:
@@ -62,7 +63,8 @@ def score(findings: Iterable[Finding], truth: Mapping[str, Any]) -> list[Mark]:
         value = finding.value if finding is not None and claimed else None
         outcome = _outcome(value, row)
         confidence = finding.confidence if finding is not None else 0.0
-        marks.append(Mark(name, outcome, value, None if row is None else row["value"], confidence))
+        true, way = None if row is None else row["value"], "" if finding is None else finding.way
+        marks.append(Mark(name, outcome, value, true, confidence, way))
     return marks
 
 

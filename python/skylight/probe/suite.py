@@ -25,6 +25,7 @@ from skylight.engines.preserve import MOST_BYTES as MOST_KEPT_BYTES
 from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
+from skylight.infer.chances import most_sure, rests_on
 from skylight.infer.host_clock import host_notes
 from skylight.probe import Cost, Figure, Test, film_findings
 from skylight.probe.band_size import BandSize
@@ -305,7 +306,7 @@ def run_suite(
         findings = _inferred(test, before, known, out)
         known = known.with_more(findings)
         if found is not None and is_new and len(tests) > 1:
-            found(test, _of_a_part(no_surer_than_type(findings, known), facts))
+            found(test, _of_a_part(as_sure_as_right(findings, known), facts))
     return _result(recording, gathered, known)
 
 
@@ -463,7 +464,7 @@ def _result(recording: Recording, gathered: list[Evidence], known: Known) -> Sui
             f" Addresses count from {format_size(part.start)} (--range)."
         )
     known = typed_again(gathered, known)
-    findings = _of_a_part(no_surer_than_type(list(known), known), target)
+    findings = _of_a_part(as_sure_as_right(list(known), known), target)
     return SuiteResult(target, gathered, findings, recording.seed, recording.options, notes)
 
 
@@ -528,6 +529,25 @@ def no_surer_than_type(findings: list[Finding], known: Known) -> list[Finding]:
         replace(each, confidence=min(each.confidence, most)) if each.name in FOUND_BY_TYPE else each
         for each in findings
     ]
+
+
+def as_sure_as_right(findings: list[Finding], known: Known) -> list[Finding]:
+    """Findings no surer than answers of their way were right (`skylight.infer.chances`), nor than what they
+    rest on is by that measure."""
+    sure = Known((_as_counted(each, known.quick) for each in known), writes=known.writes, quick=known.quick)
+    counted = (_as_counted(each, known.quick) for each in findings)
+    return no_surer_than_type([_no_surer_than_basis(each, sure) for each in counted], sure)
+
+
+def _as_counted(finding: Finding, quick: bool) -> Finding:
+    most = most_sure(finding.name, finding.way, quick=quick)
+    return replace(finding, confidence=min(finding.confidence, most))
+
+
+def _no_surer_than_basis(finding: Finding, sure: Known) -> Finding:
+    basis = (sure.get(name) for name in rests_on(finding.way))
+    most = min((each.confidence for each in basis if each is not None), default=1.0)
+    return replace(finding, confidence=min(finding.confidence, most))
 
 
 def _in_a_file(finding: Finding, target: TargetFacts) -> Finding:

@@ -5,8 +5,8 @@ off. So three are measured near each address. That of the middle address counts 
 large; if neither is, it is the cut-off end of the stretch before it, whose bands are larger.
 
 Confidence: for a drive whose cleaned blocks were read, one minus the chance that an edge lies a block off, as
-the likelihoods at the edges give it, for the bands that decide; for cache parts, one minus one half to the
-power of the stalls and edges that agree; among older data no surer than `ONE_BAND`.
+the likelihoods at the edges give it, for the bands that decide; for cache parts, how often such answers were
+right (`skylight.infer.chances`), with or without an edge; among older data, that it is one band, a prior.
 
 Source: Skylight (FAST '15), section 4.7: bands are iso-capacity within a zone, and shrink towards the ID.
 """
@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skylight.findings import Finding
+from skylight.infer.chances import CHOSEN
 from skylight.probe.band_size import random_order
 from skylight.probe.band_size.cache_parts import PLACES, ZONE_BYTES, PartBand
 from skylight.probe.band_size.declared_zones import Declared
@@ -28,9 +29,8 @@ from skylight.units import format_size
 
 SURE = 2.0  # weight at its edges from which a band counts without another of its size
 WEAK = 0.5
-ONE_BAND = 0.8
-"""How likely what comes free at once among older data is one band. A prior, chosen, for nothing that is seen
-tells it from several: a drive may give back so many each time."""
+EDGES, EVENLY = "cache parts, edges", "cache parts, evenly"
+"""Ways: whether the address was seen behind which another cache part begins, or stalls come evenly alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,9 @@ def of_zones(seen: Declared, rows: Sequence[str]) -> Finding:
         " zones, edges to 1 MiB)."
     )
     confidence = math.prod(1 - doubt for doubt in doubts.values() if doubt is not None)
-    return BAND_SIZE.found(dict.fromkeys(PLACES, seen.zone_bytes), confidence, why, rows)
+    return BAND_SIZE.found(
+        dict.fromkeys(PLACES, seen.zone_bytes), confidence, why, rows, way="declared zones"
+    )
 
 
 def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
@@ -173,7 +175,7 @@ def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
         f" explain best (logarithm of the likelihoods {weakest:.1f} above that of any other size)."
     )
     value: dict[str, int | float | bool | str] = {fit.place: fit.size for fit in fits}
-    return BAND_SIZE.found(value, confidence, why, rows)
+    return BAND_SIZE.found(value, confidence, why, rows, way="random order")
 
 
 def listed_of(bands: Sequence[PartBand]) -> str:
@@ -201,7 +203,6 @@ def of_cache_parts(bands: Sequence[PartBand], rows: Sequence[str]) -> Finding:
             " clean what was in the cache before.",
             rows,
         )
-    confidence = math.prod(1 - 0.5 ** (band.stalls + 2 * (band.edges is True)) for band in bands)
     listed = listed_of(bands)
     how = (
         "the first address that does not share that cache part lies so far on" if bands[0].edges else "evenly"
@@ -211,7 +212,7 @@ def of_cache_parts(bands: Sequence[PartBand], rows: Sequence[str]) -> Finding:
         f" ({sum(band.stalls for band in bands)} stalls, none missing; {how})."
     )
     value: dict[str, int | float | bool | str] = {place: by_place[place].size for place in PLACES}
-    return BAND_SIZE.found(value, confidence, why, rows)
+    return BAND_SIZE.found(value, 1.0, why, rows, way=EDGES if all(band.edges for band in bands) else EVENLY)
 
 
 def _of_older(bands: Sequence[PartBand], rows: Sequence[str]) -> Finding:
@@ -223,6 +224,7 @@ def _of_older(bands: Sequence[PartBand], rows: Sequence[str]) -> Finding:
     )
     if max(sizes) - min(sizes) > ZONE_BYTES:
         return BAND_SIZE.unknown(f"{why}, which differ: several bands may come free at once.", rows)
-    confidence = ONE_BAND * math.prod(1 - 0.5**band.stalls for band in bands)
     why += "; that this is one band, and not several that come free at once, is a prior."
-    return BAND_SIZE.found({band.place: band.size for band in bands}, confidence, why, rows)
+    return BAND_SIZE.found(
+        {band.place: band.size for band in bands}, CHOSEN["one band"], why, rows, way="older data"
+    )

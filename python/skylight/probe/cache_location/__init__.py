@@ -23,6 +23,7 @@ from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
+from skylight.infer.chances import follows
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.cache_location.figures import draw
 from skylight.probe.cache_location.findings import FINDINGS, LOCATION
@@ -44,10 +45,10 @@ def _without_disk_cache(known: Known) -> Finding | None:
     if kind is not None and kind.value in ("cmr", "not-rotating"):
         said = DRIVE_TYPE.words.get(str(kind.value), str(kind.value))
         why = f"the drive is {said} and has no persistent cache on disk"
-        return LOCATION.found("none", kind.confidence, why)
+        return LOCATION.found("none", kind.confidence, why, way=follows("drive_type"))
     if medium is not None and medium.value in ("flash", "none"):
         why = "the persistent cache is flash, at no diameter"
-        return LOCATION.found("none", medium.confidence, why)
+        return LOCATION.found("none", medium.confidence, why, way=follows("cache_medium"))
     return None
 
 

@@ -173,7 +173,7 @@ def judge(seen: Seen, known: Known) -> Finding:
             return LOCATION.unknown(why, seen.rows)
         why = f"cached blocks are read in {quick}: no platter is waited for"
         sure = confidence_that(seen.cached["low-high"], lambda latency_ns: typical(latency_ns) < QUICK_NS)
-        return LOCATION.found("none", sure, why, seen.rows)
+        return LOCATION.found("none", sure, why, seen.rows, way="quick reads")
     signs = _signs(seen, known, _typicals(seen))
     place = signs.place()
     if place == UNKNOWN:

@@ -8,9 +8,9 @@ be there. Where
 the parts of a cache are seen whole (cache bands are as large as data bands) or can be only so many (a zone
 has whole free bands and keeps one at least), the size is nearer.
 
-Confidence: one minus the chance of what the counting rests on: agreement of repeats (a half for each),
-clearness of the start of cleaning, and for a size behind a watermark the part of what may be there that
-lies within 10 %.
+Confidence: of cache parts, how often such answers were right (`skylight.infer.chances`); of a journal, how
+clear the start of cleaning was; and for a size behind a watermark the part of what may be there that lies
+within 10 %.
 
 Source: Skylight (FAST '15), section 4.6: "assuming that the drive uses a low watermark to trigger cleaning".
 """
@@ -111,7 +111,6 @@ def _in_cache(
 
 def of_cache_bands(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
     """Sizes of a cache whose bands were counted."""
-    confidence = 1 - 0.5 ** (cache_parts.stalls + cache_parts.checks)
     whole = cache_parts.whole_bytes or cache_parts.part_bytes
     start = (
         f"Every {format_count(cache_parts.count)}th data band of {format_size(whole)} shares a cache band"
@@ -125,24 +124,27 @@ def of_cache_bands(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding
     return [
         CACHE.found(
             round(cache),
-            confidence,
+            1.0,
             f"{start}: {format_count(cache_parts.count)} cache bands.",
             rows,
             (cache - unit, cache + unit),
+            way="cache bands",
         ),
         FILL.found(
             round(fill),
-            confidence,
+            1.0,
             f"{start}: filled evenly, all take {format_size(fill)}.",
             rows,
             (least, least + unit),
+            way="cache bands",
         ),
         RAW.found(
             round(fill),
-            confidence,
+            1.0,
             f"{start}: blocks are appended without loss, so lone writes put {format_size(fill)} there.",
             rows,
             (least, least + unit),
+            way="cache bands",
         ),
     ]
 
@@ -168,7 +170,6 @@ def free_bands(usable: int) -> tuple[float, Interval, float]:
 
 def of_zones(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
     """Sizes of a cache that is spread over zones."""
-    confidence = 1 - 0.5 ** (cache_parts.stalls + cache_parts.checks)
     fill = cache_parts.count * cache_parts.part_bytes
     usable = max(round(cache_parts.part_bytes / cache_parts.band), 1)
     bands, (low, high), sure = free_bands(usable)
@@ -180,24 +181,27 @@ def of_zones(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
     return [
         CACHE.found(
             round(bands * unit),
-            confidence * sure,
+            sure,
             f"{start}; it keeps one free band at least, and a fifth of them at most.",
             rows,
             (low * unit, high * unit),
+            way="zones",
         ),
         FILL.found(
             round(fill),
-            confidence,
+            1.0,
             f"{start}: {format_size(fill)} in all.",
             rows,
             (fill * 0.99, fill * 1.01),
+            way="zones",
         ),
         RAW.found(
             round(fill),
-            confidence,
+            1.0,
             f"{start}; blocks are appended without loss.",
             rows,
             (fill * 0.99, fill * 1.01),
+            way="zones",
         ),
     ]
 

@@ -204,7 +204,9 @@ def _start_before(seen: Seen, first_s: float) -> Finding:
     if found.confidence < LEAST_CONFIDENCE:
         return START.unknown(f"{why}: what is left is too little to be known", _rows(seen.trials), begun)
     interval = (max(start_s - 2 * found.apart_s, 0.0) * 1e9, (start_s + 2 * found.apart_s) * 1e9)
-    return START.found(round(start_s * 1e9), found.confidence, why, _rows(seen.trials), interval)
+    return START.found(
+        round(start_s * 1e9), found.confidence, why, _rows(seen.trials), interval, way="first band"
+    )
 
 
 def _start_by_pauses(short: ShortPauses) -> Finding | None:
@@ -222,7 +224,8 @@ def _start_by_pauses(short: ShortPauses) -> Finding | None:
         f" has to be {format_duration(short.single_s * 1e9)} long"
     )
     rows = tuple(f"{PIECES}{number}-look" for number in range(1, len(short.seen) + 1))
-    return START.found(round(start_s * 1e9), confidence, why, rows, (low_s * 1e9, high_s * 1e9))
+    interval = (low_s * 1e9, high_s * 1e9)
+    return START.found(round(start_s * 1e9), confidence, why, rows, interval, way="short pauses")
 
 
 def _waited(seen: Sequence[Trial], least_s: float, high_s: float) -> tuple[float, float]:
@@ -301,7 +304,7 @@ def _waits(waits: journal.Seen, rows: Sequence[str]) -> Finding:
         return BAND.unknown(f"{why}, too unevenly")
     value: dict[str, int | float | bool | str] = {"one_block": round(one_ns), "half": round(half_ns)}
     told = [name for name in rows if name.startswith((journal.ONE, journal.HALF))]
-    return BAND.found(value, confidence, why, told)
+    return BAND.found(value, confidence, why, told, way="waits")
 
 
 def _zones(places: list[zone_log_stalls.Place], rows: Sequence[str]) -> Finding:
@@ -320,7 +323,7 @@ def _zones(places: list[zone_log_stalls.Place], rows: Sequence[str]) -> Finding:
         return BAND.unknown(f"{why}, too unevenly")
     value: dict[str, int | float | bool | str] = {"one_block": round(one_ns), "half": round(half_ns)}
     told = [name for name in rows if name.startswith(zone_log_stalls.ZONE)]
-    return BAND.found(value, confidence, why, told)
+    return BAND.found(value, confidence, why, told, way="zones")
 
 
 def _cache_band(bands: cache_bands.Seen) -> Finding:
@@ -339,7 +342,7 @@ def _cache_band(bands: cache_bands.Seen) -> Finding:
         why = f"a write to a full cache band waits {one}, and no other data band shares it"
     rows = tuple(f"{name}-{n}" for name in (cache_bands.ONE, cache_bands.SEVERAL) for n in (1, 2, 3))
     value: dict[str, int | float | bool | str] = {"one_block": more_ns, "half": more_ns}
-    return BAND.found(value, confidence, why, rows)
+    return BAND.found(value, confidence, why, rows, way="cache bands")
 
 
 def _cache_bands(bands: cache_bands.Seen, band: cache_bands.CacheBand) -> Finding:

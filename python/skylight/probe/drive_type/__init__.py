@@ -552,7 +552,7 @@ class DriveType(ProcedureTest[Observed]):
     @staticmethod
     def _findings(verdict: Verdict) -> list[Finding]:
         return [
-            found.found(value, confidence, verdict.why, verdict.rows)
+            found.found(value, confidence, verdict.why, verdict.rows, way=verdict.way)
             for found, value, confidence in (
                 (DRIVE_TYPE, verdict.drive_type, verdict.confidence),
                 (CACHE_MEDIUM, verdict.cache_medium, verdict.medium_confidence),

@@ -18,6 +18,7 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import I64
+from skylight.infer.chances import CHOSEN
 from skylight.infer.phase import FASTEST_RPM, SAME_PERIOD, Coherence
 from skylight.infer.phase_step import Advance
 from skylight.infer.robust import (
@@ -32,7 +33,7 @@ from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.drive_type import full_cache
 from skylight.probe.drive_type.full_cache import Looked
 from skylight.probe.drive_type.observed import Observed
-from skylight.probe.drive_type.quick_readback import STAYS_DIRTY, STEPS
+from skylight.probe.drive_type.quick_readback import STEPS
 from skylight.probe.drive_type.readback import ReadBack
 from skylight.probe.drive_type.write_after_read import STALL_NS, Mixed
 from skylight.probe.drive_type.writes import (
@@ -51,11 +52,6 @@ SLOW_FIXED_NS = 3_500_000
 LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
 UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the revolution
 PERIOD_TOLERANCE = SAME_PERIOD
-NOT_HOME_MISTAKEN = 0.03  # that blocks at their places share no angle although others of the drive do: chosen
-LYING = 0.1  # that a cache is on which is said to be off, and ignores FLUSH: chosen, as some bridges do both
-LATE_ALONE = 0.8
-"""How sure a flash cache is that holds what was written last alone, and gave back the rest: chosen, for the
-upper tier of a volume does so too."""
 LARGE_VOLATILE_BYTES = 512 << 20  # a cache that takes as much is rather flash or memory than a disk's own
 
 MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
@@ -305,7 +301,9 @@ def _said_off(wide: Writes, mixed: Mixed, confidence: float) -> Landing:
         " volatile write cache off by the drive's word and a FLUSH that finds nothing to do, and they stall"
         " as for bands to be cleaned: they go to a flash cache."
     )
-    return Landing("flash", confidence * mixed.level_confidence * (1 - LYING), why, ("reads", mixed.name))
+    return Landing(
+        "flash", confidence * mixed.level_confidence * (1 - CHOSEN["off, lying"]), why, ("reads", mixed.name)
+    )
 
 
 def _kept(seen: Observed, wide: Writes, turning: Coherence) -> Landing | None:
@@ -319,7 +317,12 @@ def _kept(seen: Observed, wide: Writes, turning: Coherence) -> Landing | None:
         return None
     writes = f"On a disk that follows {_turn(turning)} random {wide.what} take {_ms(wide.spread.median_ns)}"
     rows = ("reads", wide.name, *(["flush"] if len(seen.flush_ns) else []), *STEPS)
-    confidence = turning.confidence * (1 - turning.p_value) * kept.confidence * (1 - LYING * STAYS_DIRTY)
+    confidence = (
+        turning.confidence
+        * (1 - turning.p_value)
+        * kept.confidence
+        * (1 - CHOSEN["off, lying"] * CHOSEN["lying, stays dirty"])
+    )
     return Landing("flash", confidence, kept.why(writes, flushed=len(seen.flush_ns) > 0), rows)
 
 
@@ -349,7 +352,7 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
         why = (
             f"{start} are read from a platter, but neighbours at no common angle: they are written to a log."
         )
-        return Landing("log", confidence * (1 - NOT_HOME_MISTAKEN), why, rows)
+        return Landing("log", confidence * (1 - CHOSEN["not home, mistaken"]), why, rows)
     # Memory that has not yet written out answers so too, but no band is cleaned for what it takes.
     if back.where == "unknown" or contradicts or (late_alone and not kept):
         return _unknown(
@@ -359,7 +362,7 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
             *rows,
         )
     found = _doubted(seen, wide, turning)
-    return replace(found, confidence=found.confidence * (LATE_ALONE if late_alone else 1.0))
+    return replace(found, confidence=found.confidence * (CHOSEN["late alone, flash"] if late_alone else 1.0))
 
 
 def _doubted(seen: Observed, wide: Writes, turning: Coherence) -> Landing:

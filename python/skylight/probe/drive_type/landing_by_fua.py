@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from skylight.infer.chances import CHOSEN
 from skylight.probe import forced_writes
 from skylight.probe.drive_type.landing import Landing, land, rotation
 from skylight.probe.drive_type.observed import Observed
@@ -23,9 +24,6 @@ from skylight.probe.forced_writes import ForcedWrites
 from skylight.units import format_duration
 
 NAME = "writes-after-reads-forced"
-NO_MEDIUM = 0.05
-"""That writes with FUA, which take longer than plain ones and wait for no angle, wait for something else than
-flash, such as a slow path to the same memory. Chosen: half of the chance that a cache lies (`LYING`)."""
 
 
 def is_open(seen: Observed, kind: str) -> bool:
@@ -57,7 +55,12 @@ def landed(seen: Observed, kind: str) -> Landing:
         why = f"{start} they go on where the one before ended, so to a log on the platter."
         return Landing("log", mixed.logged_confidence, why, rows)
     if mixed.level:
-        sure = turning.confidence * (1 - turning.p_value) * mixed.level_confidence * (1 - NO_MEDIUM)
+        sure = (
+            turning.confidence
+            * (1 - turning.p_value)
+            * mixed.level_confidence
+            * (1 - CHOSEN["forced, no medium"])
+        )
         why = f"{start} they go to a flash cache, since they wait neither for the arm nor for an angle."
         return Landing("flash", sure, why, rows)
     return found

@@ -55,8 +55,6 @@ ALIKE_TURNS = 0.25
 Chosen: a busy host may delay four in ten."""
 MOST_CHANCE = 1e-6
 """As for the other signs of where writes land."""
-STAYS_DIRTY = 0.2
-"""That a volatile cache which lies has not written out by then: chosen, for no disk known waits so long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from math import ceil
 import numpy as np
 
 from skylight.evidence import Bools, IoBatch, IoLog, Op, Stop
+from skylight.infer.chances import CHOSEN
 from skylight.infer.tail_probability import hypergeometric_tail
-from skylight.probe.drive_type.hypotheses import CHANCES
 from skylight.probe.drive_type.plan import Plan
 
 NAME, CONTROL = "writes-all-over", "writes-all-over-control"
@@ -40,7 +40,7 @@ REWRITING = Stop(1_000_000_000, count=4, within=16)
 """Writes that wait as for regions to be read and written again: retries and outliers of disks are rarer."""
 NEW, AGAIN, READS = 8, 8, 8  # I/Os of the control; an even chance for new places and for each of the others
 LAST_PLACES = 4  # whose neighbours are written: of late enough that any mapper still has them in place
-MOST_CHANCE = CHANCES["rewrites, written in place"]
+MOST_CHANCE = CHOSEN["rewrites, written in place"]
 """What the models give a disk written in place for passing both."""
 
 

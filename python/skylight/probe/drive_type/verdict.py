@@ -2,13 +2,15 @@
 
 Each thing that was seen is a clue with a chance under every model (`hypotheses`); the value of a finding is
 the likeliest over all models, and is said from `LEAST_LIKELY` on. Its confidence is that, times the
-confidence of where writes land: a finding is never surer than what it rests on.
+confidence of where writes land: a finding is never surer than what it rests on. Bands do not rest on that: a
+drive that shows them is as likely shingled as they make it wherever its writes land.
 
 Source: docs/tests/drive-type.md, "What it may be".
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +35,8 @@ LEAST_LIKELY = 0.7  # a value is said that is more than twice as likely as all o
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the drive is, how sure that is, and why; `rows` are the steps it rests on."""
+    """What the drive is, how sure that is, and why; `rows` are the steps it rests on, `way` is where writes
+    land."""
 
     drive_type: str
     cache_medium: str
@@ -41,6 +44,7 @@ class Verdict:
     why: str
     rows: tuple[str, ...]
     medium_confidence: float = 0.0
+    way: str = ""
 
 
 def judge(seen: Observed, kind: str, later: Clue | None = None) -> Verdict:
@@ -67,17 +71,29 @@ def _judged(seen: Observed, kind: str, later: Clue | None) -> Verdict:
         drive_type = UNKNOWN
     if medium_chance < LEAST_LIKELY or found.cached or found.where == "either":
         medium = UNKNOWN
+    # Where the landing is mistaken, what is left are the bands.
+    otherwise = (1.0 - found.confidence) * _by_bands(clues, drive_type)
     said = " ".join(clue.words for clue in clues if clue.words)
     why = " ".join(part for part in (found.why, said, _most_likely(likely)) if part)
     rows = (*found.rows, *(row for clue in clues for row in clue.rows))
     return Verdict(
         drive_type,
         medium,
-        0.0 if drive_type == UNKNOWN else type_chance * found.confidence,
+        0.0 if drive_type == UNKNOWN else type_chance * found.confidence + otherwise,
         why,
         rows,
         0.0 if medium == UNKNOWN else medium_chance * found.confidence,
+        found.where,
     )
+
+
+def _by_bands(clues: Sequence[Clue], drive_type: str) -> float:
+    """How likely a drive is of this type by the bands that it showed alone; 0 where it showed none."""
+    bands = [clue for clue in clues if clue.of_bands]
+    if not bands:
+        return 0.0
+    models = hypotheses.posterior(bands)
+    return sum(chance for model, chance in models.items() if model.drive_type == drive_type)
 
 
 def _most_likely(likely: dict[Model, float]) -> str:

@@ -12,7 +12,7 @@ mean of entries, which begin anywhere on a track: that of its bytes, and a switc
 fill.
 
 Invariant: a value is given only if its 95 % interval is no wider than a twentieth of a revolution to each
-side; the confidence is the weight of what lies so near the value, `MOST_SURE` at most.
+side; the confidence is the weight of what lies so near the value.
 Source: Skylight (FAST '15) section 4.3.1; docs/tests/journal.md.
 """
 
@@ -38,8 +38,7 @@ INTERVAL = (0.025, 0.5, 0.975)
 LONGER, SHORTER = 1.25, 0.75  # tracks beyond those of the host's addresses, on either end: chosen
 SAME = 0.01  # of a track: what those under the long entry and the others differ by
 BYTES_RIGHT = 0.1  # of it: as of the sizes that rest on it (`cache_raw_bytes`)
-MOST_SURE = 0.95
-"""No finding is surer: on 10 of 11 random drives that this was made with the 95 % interval held the bytes."""
+WAY = "entries anywhere"
 ROWS = ("later-1", "long-entry-read")
 
 
@@ -108,10 +107,10 @@ def _bytes(parts: F64, here: Tracks, rng: np.random.Generator) -> Finding:
     within = (max(low, 0.0), max(high, 0.0))
     if low <= 0:
         return OUT_OF_BAND_BYTES.unknown("there may be none", ROWS, within)
-    sure = min(float(np.mean(np.abs(parts * here.bytes - value) <= BYTES_RIGHT * value)), MOST_SURE)
+    sure = float(np.mean(np.abs(parts * here.bytes - value) <= BYTES_RIGHT * value))
     long = format_size(round(here.bytes))
     why = f"as many bytes as pass the head in {value / here.bytes:.2f} tracks of {long}"
-    return OUT_OF_BAND_BYTES.found(round(value), sure, why, ROWS, within)
+    return OUT_OF_BAND_BYTES.found(round(value), sure, why, ROWS, within, way=WAY)
 
 
 def _finding(times: F64, cycles: int, here: Tracks, rotation_ns: float) -> Finding:
@@ -127,11 +126,11 @@ def _finding(times: F64, cycles: int, here: Tracks, rotation_ns: float) -> Findi
         half = format_duration(int((high - low) / 2 * rotation_ns))
         why = f"{words} to within {half}, more than a twentieth of a revolution"
         return OUT_OF_BAND.unknown(why, ROWS, within)
-    sure = min(float(np.mean(np.abs(times - value) <= RIGHT_TURNS)), MOST_SURE)
+    sure = float(np.mean(np.abs(times - value) <= RIGHT_TURNS))
     settle = format_duration(int(SETTLE_NS))
     why = (
         f"the shortest of {cycles} writes takes longer than the shortest read of what it wrote, as if {words}"
         f" passed in the mean of entries where the log is, on tracks of {format_size(round(here.bytes))} with"
         f" {here.switch:.2f} of a revolution at each switch; up to {settle} of it may be settling"
     )
-    return OUT_OF_BAND.found(round(value * rotation_ns), sure, why, ROWS, within)
+    return OUT_OF_BAND.found(round(value * rotation_ns), sure, why, ROWS, within, way=WAY)

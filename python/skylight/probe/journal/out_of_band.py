@@ -254,4 +254,4 @@ def judge_flash(timed: IoLog, rest_ns: float, noise_ns: float, rotation_ns: floa
         why = f"{words}, and how much of it is the medium's own latency is not seen"
         return OUT_OF_BAND.unknown(why, ("flushes",), (least, most))
     sure = float(np.mean(flushes.latency_ns < overhead + most + RIGHT_TURNS * rotation_ns))
-    return OUT_OF_BAND.found(round(value), sure, words, ("flushes",), (least, most))
+    return OUT_OF_BAND.found(round(value), sure, words, ("flushes",), (least, most), way="flash")

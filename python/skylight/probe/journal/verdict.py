@@ -52,9 +52,9 @@ LONGER, LOST = 1.5, 1.0
 """How much longer than it takes to pass the head the step to another quantum may be: out-of-band data, ways
 to other tracks, and a revolution lost. Of five random drives whose quantum was right it was 0.25 of a
 revolution at most; of a bridge that cuts writes in two it is 2.4 revolutions for 0.07."""
-MODEL_RIGHT = 0.6
-"""How often the entry that the times of all sizes fit best is the true one. Measured: on 5 of 8 random
-host-aware drives for which it was given (Laplace); what fits leave separates these from others no better."""
+MODEL = "fit of all sizes"
+"""The way in which an entry is found that the times of all sizes fit best; what fits leave separates right
+ones from others no better than the count of these."""
 # A shorter merge is mostly a wait for the revolution, and another at other times.
 LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
 
@@ -231,7 +231,7 @@ def _split_finding(splits: Splits) -> Finding:
             f" began another entry, with {gap} before it; one entry for all fits worse by"
             f" {found.gain:.0f} standard deviations"
         )
-        return ENTRY_MAX.found(found.best, min(found.sure, MODEL_RIGHT), why, rows, found.interval)
+        return ENTRY_MAX.found(found.best, found.sure, why, rows, found.interval, way=MODEL)
     if splits.split is None:
         most = format_size(max(splits.whole, splits.quantum))
         why = f"lone writes of up to {most} show no end of an entry, and longer ones were not tried"
@@ -254,7 +254,7 @@ def _split_finding(splits: Splits) -> Finding:
         f" {format_size(splits.split)} on as with another entry, into which a quantum more goes"
     )
     value = (splits.whole + splits.split) // 2
-    return ENTRY_MAX.found(value, confidence, why, rows, (splits.whole, splits.split))
+    return ENTRY_MAX.found(value, confidence, why, rows, (splits.whole, splits.split), way="splits")
 
 
 _NO_ENTRY = (
@@ -278,8 +278,8 @@ def _entry_finding(seen: Seen, splits: Splits | None) -> Finding:
         f"of the writes that waited as many completed together as make {format_size(bound.least)} and never"
         f" {format_size(bound.below)}, in {bound.fits} of {bound.runs} runs with writes of different sizes"
     )
-    confidence = share(bound.fits, bound.runs)
-    return ENTRY_MAX.found(value, confidence, why, rows, (bound.least, bound.below))
+    confidence = bound.fits / bound.runs
+    return ENTRY_MAX.found(value, confidence, why, rows, (bound.least, bound.below), way="queue")
 
 
 def _quantum_turns(quantum: int, known: Known) -> tuple[float, float] | None:
@@ -371,7 +371,7 @@ def _either_way(
     if interval[1] - middle > CLOSE * middle:
         return MERGE.unknown(why, MANY_ROWS, interval)
     why = f"{why}; the middle of both is near enough to either"
-    return MERGE.found(round(middle), confidence, why, MANY_ROWS, interval)
+    return MERGE.found(round(middle), confidence, why, MANY_ROWS, interval, way="either way")
 
 
 __all__ = ["Merges", "Quantum", "Seen", "groups", "judge", "observe"]

@@ -18,6 +18,7 @@ import numpy as np
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
+from skylight.infer.chances import CHOSEN
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.infer.stalls import MOST_CHANCE, periodic
 from skylight.infer.zone_writes import PACES, Spell
@@ -32,8 +33,6 @@ from skylight.probe.zoned import HOST_AWARE
 
 MOST_IOS, MOST_S, LIKELY_S = 530_000, 28_800.0, 1_800.0
 LEAST_ZONES, LEAST_PLACES = 2, 8
-SURE_OF_CACHE = 0.8
-"""That what a drive takes is its cache: no control shows that it cleaned nothing meanwhile."""
 
 
 class NonSequential(ProcedureTest[Seen]):
@@ -103,7 +102,7 @@ def _cache(seen: Seen, spell: Spell, rows: Sequence[str]) -> Finding:
     if seen.volatile == "hidden":
         packed = "A volatile cache that FLUSH does not empty packs writes: less is taken without it."
         return CACHE.unknown(f"{why} {packed}", rows)
-    return CACHE.found(value, min(_sure(seen, spell), SURE_OF_CACHE), why, rows)
+    return CACHE.found(value, min(_sure(seen, spell), CHOSEN["its cache"]), why, rows)
 
 
 def _sure(seen: Seen, spell: Spell) -> float:

@@ -22,6 +22,7 @@ import numpy as np
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
+from skylight.infer.chances import DECLARED
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.infer.zone_writes import PAST_EDGE
 from skylight.probe import Cost, Figure
@@ -95,10 +96,13 @@ def _declared(zones: ZonesSeen, steps: Replay) -> list[Finding]:
     """What the report of zones says; it is the drive's own word."""
     rows = steps.names[:1]
     why = f"The drive reports {zones.zones:,} zones, {zones.conventional:,} of them conventional."
-    found = [MODEL.found(zones.model, 1.0, why, rows), ZONE_BYTES.found(zones.zone_bytes, 1.0, why, rows)]
+    found = [
+        MODEL.found(zones.model, 1.0, why, rows, way=DECLARED),
+        ZONE_BYTES.found(zones.zone_bytes, 1.0, why, rows, way=DECLARED),
+    ]
     if zones.usable == 0:
         return [*found, CAPACITY_BYTES.unknown(f"{why} None has a write pointer.", rows)]
-    return [*found, CAPACITY_BYTES.found(zones.capacity_bytes, 1.0, why, rows)]
+    return [*found, CAPACITY_BYTES.found(zones.capacity_bytes, 1.0, why, rows, way=DECLARED)]
 
 
 def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:
@@ -108,7 +112,7 @@ def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:
             why = f"The drive let {seen.opened:,} zones be opened, all that were tried, and refused none."
             return EDGE.unknown(why, steps.names, (float(seen.opened), float(zones.zones)))
         why = f"The drive let {seen.opened:,} zones be opened and refused the next."
-        return EDGE.found(seen.opened, 1.0, why, ("open",))
+        return EDGE.found(seen.opened, 1.0, why, ("open",), way="refused")
     if seen.outside is None:
         more = f"{PAST_EDGE_WAITING:g}" if seen.waiting else f"{PAST_EDGE:g}"
         why = f"Up to {seen.inside:,} zones a write never costs {more} times what it costs with fewer."

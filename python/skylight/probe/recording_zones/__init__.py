@@ -23,6 +23,7 @@ import numpy as np
 
 from skylight.evidence import Evidence, IoBatch, TargetFacts
 from skylight.findings import Finding, Known
+from skylight.infer.chances import CHOSEN
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.recording_zones import figures, zone_table
@@ -237,4 +238,4 @@ def _plateaus(found: Walk | None) -> list[Finding]:
     value: dict[str, int | float | bool | str] = {
         "count": pattern_found.count, "mirrored": True, "first_bytes": first, "last_bytes": last
     }  # fmt: skip
-    return [PLATEAUS.found(value, 1.0 - 0.3**agreeing, why, rows)]
+    return [PLATEAUS.found(value, 1.0 - CHOSEN["surface agrees"] ** agreeing, why, rows)]

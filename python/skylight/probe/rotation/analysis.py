@@ -17,6 +17,7 @@ import numpy as np
 
 from skylight.evidence import F64, IoLog
 from skylight.infer.adjacent_tracks import NextTrack, next_track
+from skylight.infer.chances import BY_TYPE, CHOSEN
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.one_spindle import is_by_parts, turns_otherwise
 from skylight.infer.phase import NONE, Coherence
@@ -58,9 +59,6 @@ the start is at the outer diameter."""
 PART_TURNS, MOST_PARTS = 0.75, 1
 """A piece shorter than that is a part of a track, and so many of those within the few tracks in the middle of
 the drive come from an end of a band: two more at the end of the drive come from a log."""
-ZONE_ENDS = 0.7
-"""How likely tracks that hold less at the end do so because a zone ends before: a prior, chosen, since the
-last zone of a drive may be cut short. Else drives that place data anywhere in a zone have moved it."""
 LEAST_SHRINKING = 1.08
 """How much more a track in the middle of the addresses holds than the last, where sizes fall from the first
 to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
@@ -80,9 +78,10 @@ FEWEST_TOWARDS = 8
 LEAST_BREAK, BREAK_ERRORS = 0.05, 3.0
 """By how much, and by how many standard deviations of squares of sizes about their line, tracks of the end
 may be off it. Chosen: a recording zone is off by half its step at most, less than two deviations of steps."""
-IN_LINE = 0.85
-"""How likely an end in that line lies at home. Chosen: a cache less than a recording zone further in is not
-seen (619 GB at the inner diameter of random drive 99291, where tracks are 5.4 % smaller)."""
+END_IN_LINE = "end in line"
+"""The way in which an end lies at home that was only held against that line: a cache less than a recording
+zone further in is not seen (619 GB at the inner diameter of random drive 99291, where tracks are 5.4 %
+smaller). How often it does was counted."""
 BY_CHANCE, LEAST_RANGE = 0.01, 0.05
 """The chance from which on track sizes may be in no order (rank version of von Neumann's ratio), and the
 range of sizes below which there is none to be seen. A file in random pieces passes for ordered once in
@@ -228,8 +227,22 @@ class Analysis:
         if not self.ends_in_line:
             return 0.0
         if before is None or abs(end.slope / before.slope - 1.0) <= MOST_DIFFERENCE:
-            return IN_LINE if len(self._towards_end[1]) else 1.0
-        return 0.0 if end.slope < before.slope else ZONE_ENDS
+            return 1.0
+        return 0.0 if end.slope < before.slope else CHOSEN["zone ends"]
+
+    @property
+    def end_way(self) -> str:
+        """In which way the end was seen to lie at home."""
+        if self.end_at_home == self._at_home:
+            return "" if self._at_home == 1.0 else BY_TYPE
+        if self.end_at_home < 1.0:
+            return "zone ends"
+        return END_IN_LINE if self._by_line else ""
+
+    @property
+    def _by_line(self) -> bool:
+        """Whether the end was held against a line of places."""
+        return len(self._towards_end[1]) > 0
 
     @cached_property
     def ends_in_line(self) -> bool:
@@ -299,7 +312,8 @@ class Analysis:
     def end_is_sure(self) -> bool:
         """Whether tracks at the end are those of the end without a doubt: of places further in that were
         looked for one after the other, chance has the more tries."""
-        return self.end_is_found and (self._at_home > 0.0 or self._ends_at_home == 1.0)
+        beside = self._ends_at_home == 1.0 and not self._by_line
+        return self.end_is_found and (self._at_home > 0.0 or beside)
 
     @property
     def end_rows(self) -> tuple[str, str]:

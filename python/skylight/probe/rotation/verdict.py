@@ -98,7 +98,7 @@ def _tracks(found: Analysis) -> Finding:
         return TRACK.unknown(why_not, ("od", "md", found.end_rows[0]))
     shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
     why = f"The angle of blocks rises by one revolution every {shown} at the {_where_words(found)}."
-    return TRACK.found(sizes, confidence, why, ("od", "md", found.end_rows[0]))
+    return TRACK.found(sizes, confidence, why, ("od", "md", found.end_rows[0]), way=found.end_way)
 
 
 def _not_one_disk(found: Analysis) -> str | None:
@@ -187,7 +187,7 @@ def _seeks(found: Analysis) -> Finding:
     value: dict[str, int | float | bool | str] = {
         "track": round(track[0]), "third": round(third_ns), "full": round(full_ns)
     }  # fmt: skip
-    return SEEK.found(value, confidence, _seek_words(found, value), SEEK_ROWS)
+    return SEEK.found(value, confidence, _seek_words(found, value), SEEK_ROWS, way=found.end_way)
 
 
 def _seek_words(found: Analysis, value: dict[str, int | float | bool | str]) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 
 from skylight.evidence import IoLog
 from skylight.findings import Finding, Known
+from skylight.infer.chances import follows
 from skylight.probe.write_rates.cliff import SLOW_NS, STREAM_BYTES, Cliff, counted_stream
 from skylight.probe.write_rates.findings import DRAIN, FILL_DRIVE, FULL_RATES, STALL
 from skylight.units import format_count, format_duration, format_rate, format_size
@@ -136,7 +137,7 @@ def _drain(seen: Cliff, known: Known, size_bytes: int) -> Finding:
         f" {format_count(round(dirty))} of {format_count(round(bands))} bands; cleaning begins after"
         f" {format_duration(start)} and takes {format_duration(one)} for a band with one block."
     )
-    return DRAIN.found(round(start + dirty * one), sure, why, [CLIFF])
+    return DRAIN.found(round(start + dirty * one), sure, why, [CLIFF], way=follows(*names))
 
 
 def _fill_drive(seen: Cliff, known: Known, size_bytes: int) -> Finding:

@@ -1,0 +1,72 @@
+"""How many answers of each way were right, of how many: written by `bench/trials.py --write`.
+
+Counted on 25 probes of random drives 98001 to 98025;
+25 probes of random drives 98001 to 98025;
+40 quick probes of random drives 98001 to 98040;
+40 quick probes of random drives 98001 to 98040.
+
+Source: docs/tests/confidence.md.
+"""
+
+PSEUDO = 2.0
+"""Answers of the frequency of those elsewhere that each way begins with: how ways differ says how many."""
+
+PROBES: dict[str, tuple[int, int]] = {
+    "band_bytes": (4, 4),
+    "band_bytes, cache parts, edges": (16, 16),
+    "band_bytes, cache parts, evenly": (7, 8),
+    "band_bytes, random order": (2, 2),
+    "cache_bytes": (5, 5),
+    "cache_bytes, cache bands": (16, 16),
+    "cache_bytes, zones": (8, 8),
+    "cache_fill_bytes": (5, 5),
+    "cache_fill_bytes, cache bands": (16, 16),
+    "cache_fill_bytes, zones": (8, 8),
+    "cache_location": (24, 24),
+    "cache_map_entries": (3, 3),
+    "cache_medium, flash": (4, 4),
+    "cache_medium, flash, in a minute": (6, 7),
+    "cache_medium, home": (8, 8),
+    "cache_medium, home, in a minute": (12, 12),
+    "cache_medium, log": (26, 26),
+    "cache_medium, log, in a minute": (31, 31),
+    "cache_medium, unseen": (9, 9),
+    "cache_medium, unseen, in a minute": (16, 16),
+    "cache_raw_bytes": (2, 2),
+    "cache_raw_bytes, cache bands": (16, 16),
+    "cache_raw_bytes, zones": (8, 8),
+    "cleaning_band_ns": (10, 10),
+    "cleaning_band_ns, cache bands": (16, 16),
+    "cleaning_band_ns, waits": (2, 2),
+    "cleaning_order": (28, 28),
+    "cleaning_start_ns": (17, 17),
+    "cleaning_start_ns, first band": (9, 9),
+    "cleaning_start_ns, short pauses": (2, 2),
+    "cleaning_type": (30, 30),
+    "drive_type, either, in a minute": (1, 1),
+    "drive_type, flash": (4, 4),
+    "drive_type, flash, in a minute": (7, 7),
+    "drive_type, home": (8, 8),
+    "drive_type, home, in a minute": (12, 12),
+    "drive_type, log": (26, 26),
+    "drive_type, log, in a minute": (31, 31),
+    "drive_type, unseen": (9, 9),
+    "drive_type, unseen, in a minute": (16, 16),
+    "journal_entry_max_bytes, fit of all sizes": (5, 8),
+    "journal_entry_max_bytes, queue": (4, 4),
+    "journal_entry_max_bytes, splits": (1, 1),
+    "journal_quantum_bytes": (5, 5),
+    "map_merge_every": (3, 3),
+    "map_merge_ns": (3, 3),
+    "mapping": (30, 30),
+    "out_of_band_ns": (2, 2),
+    "out_of_band_ns, entries anywhere": (1, 1),
+    "plateaus": (1, 1),
+    "rotation_ns": (40, 40),
+    "seek_ns": (25, 25),
+    "seek_ns, end in line": (10, 10),
+    "seek_ns, zone ends": (1, 1),
+    "track_bytes": (25, 25),
+    "track_bytes, end in line": (10, 10),
+    "track_bytes, zone ends": (1, 1),
+}
