@@ -3,8 +3,10 @@
 use std::sync::OnceLock;
 
 use serde_json::Value as Json;
-use skylight_disk::{Direction, Nanos};
-use skylight_drive::profile::{CleaningOrder, Conditions, Layer, Profile, Zoned};
+use skylight_disk::{Direction, Head, Lba, LbaExtent, Nanos, PbaExtent, Sectors, Time};
+use skylight_drive::profile::{
+    CacheMedium, CleaningOrder, Conditions, Erase, Layer, PriorUse, Profile, Zoned,
+};
 use skylight_drive::random::{Kind, random_drive};
 use skylight_drive::truth::{Truth, Value};
 use skylight_drive::{Batch, Drive};
@@ -483,6 +485,58 @@ fn out_of_band_data_is_timed_from_its_first_sector() {
         looked_at += 1;
     }
     assert!(looked_at >= 10, "{looked_at}");
+}
+
+/// The mean time of the out-of-band data of the next entries that lone writes get, each from its first sector on.
+fn next_entries_take(drive: &mut Drive, sectors: Sectors, count: u64) -> u64 {
+    let step = drive.capacity().get() / count / 8 * 8;
+    let take = |drive: &mut Drive, index: u64| {
+        // Not at the start of a band, where a stream may begin.
+        let sector = index * step + step / 16 * 8;
+        let (_, start) = drive.layer().locate_first(LbaExtent::new(Lba(sector), Sectors(8)), true);
+        let (disk, position) = (drive.disk(), drive.disk().geometry().position_of(start));
+        let there = Head { surface: position.surface, track: position.track };
+        let begin = Time(disk.mechanics().rotation.wait_for(position.angle, Time(0)).get());
+        let timing = disk.access(there, begin, PbaExtent::new(start, sectors), Direction::Write);
+        let batch = Batch { op: &[1], offset: &[sector * 512], size: &[4096] };
+        drive.run(&batch, 1, &mut [0], &mut [0]).unwrap_or_else(|error| panic!("{error}"));
+        (timing.end - timing.transfer_start).get()
+    };
+    (0..count).map(|index| take(drive, index)).sum::<u64>() / count
+}
+
+/// Where no erase puts the log back, entries take what the truth says wherever it has come to.
+#[test]
+fn entries_of_a_log_that_stays_take_what_the_range_says() {
+    let (mut looked_at, mut wider) = (0, 0);
+    for (profile, ideal) in random() {
+        let Layer::Journaled(keys) = &profile.layer else { continue };
+        let on_disk = keys.cache_medium == CacheMedium::Disk;
+        if !on_disk || !ideal.finding("out_of_band_ns").is_some_and(|finding| finding.measurable) {
+            continue;
+        }
+        assert_eq!(ideal.finding("out_of_band_ns").and_then(|finding| finding.range), None);
+        let kept = Conditions { erase: Erase::Trim, ..Conditions::default() };
+        let truth = Truth::under(profile, &kept).unwrap_or_else(|error| panic!("{error}"));
+        let range = truth.finding("out_of_band_ns").and_then(|finding| finding.range);
+        let (least, most) = range.unwrap_or_else(|| panic!("{} has no range", truth.name));
+        let value = number(&truth, "out_of_band_ns");
+        assert!(least <= value && value <= most, "{value} of {}", truth.name);
+        wider += u64::from(most > least);
+        // What a mean of so few entries may be off by.
+        let near = number(&truth, "rotation_ns") / 100;
+        let mut quiet = profile.clone();
+        quiet.jitter = skylight_drive::profile::Jitter::default();
+        quiet.interface.write_cache_on = false;
+        for prior_use in [PriorUse::New, PriorUse::HalfFull] {
+            let used = Conditions { prior_use, ..Conditions::default() };
+            let mut drive = Drive::in_conditions(&quiet, &used, 7).unwrap_or_else(|error| panic!("{error}"));
+            let took = next_entries_take(&mut drive, Sectors(keys.out_of_band.get() / 512), 500);
+            assert!(least - near <= took && took <= most + near, "{took} not in {range:?}: {}", truth.name);
+        }
+        looked_at += 1;
+    }
+    assert!(looked_at >= 8 && wider * 2 > looked_at, "{looked_at}, {wider}");
 }
 
 /// How much longer isolated writes take with a merge than without, on a quiet drive: the merges with these
