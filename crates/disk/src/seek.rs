@@ -88,6 +88,8 @@ pub(crate) struct SeekTable {
     pieces: Vec<Piece>,
     /// The first segment of each bucket; empty for a fitted curve.
     hints: Vec<u32>,
+    /// The segment of each distance in the first bucket, where segments are short.
+    close: Vec<u32>,
     buckets: u32,
     hint_shift: u32,
 }
@@ -111,7 +113,9 @@ impl SeekTable {
         let buckets = (tracks >> hint_shift) + 1;
         let first_in = |bucket: u32| pieces.partition_point(|piece| piece.end < bucket << hint_shift) as u32;
         let hints = if points.is_empty() { Vec::new() } else { (0..buckets).map(first_in).collect() };
-        Self { curve, pieces, hints, buckets, hint_shift }
+        let piece_of = |distance: u32| pieces.partition_point(|piece| piece.end < distance) as u32;
+        let close = if points.is_empty() { Vec::new() } else { (0..1 << hint_shift).map(piece_of).collect() };
+        Self { curve, pieces, hints, close, buckets, hint_shift }
     }
 
     /// The minimum over a bucket. Straight segments and concave curves have it at their ends; for a convex
@@ -136,12 +140,17 @@ impl SeekTable {
     /// Lower bound on the rotation during a seek.
     pub(crate) fn seek_floor(&self, write_settle: Nanos, revolution: Nanos) -> SeekFloor {
         let minima: Vec<Nanos> = (0..self.buckets).map(|bucket| self.floor(bucket)).collect();
-        SeekFloor::new(&minima, 1 << self.hint_shift, write_settle, revolution)
+        let bucket_tracks = 1 << self.hint_shift;
+        let close: Vec<Nanos> = (1..=bucket_tracks).map(|distance| self.curve.time(distance)).collect();
+        SeekFloor::new(&close, &minima, bucket_tracks, write_settle, revolution)
     }
 
     /// Seek time over `distance` tracks; zero for zero tracks.
     #[inline]
     pub(crate) fn time(&self, distance: u32) -> Nanos {
+        if let Some(&piece) = self.close.get(distance as usize) {
+            return self.pieces[piece as usize].line.time(distance);
+        }
         let Some(&hint) = self.hints.get(self.bucket(distance)) else {
             return self.curve.time(distance);
         };

@@ -10,6 +10,10 @@ use crate::units::Nanos;
 /// Lines beyond the shortest distances. They are closer together where the curve bends more.
 const PIECES: usize = 4;
 
+/// Lines over the first bucket of distances, in equal ratios of distance. Without them nothing rules out a candidate that is near
+/// and passes in the next millisecond or two, and a choice among neighbouring zones examines each of these.
+const CLOSE_PIECES: usize = 2;
+
 /// Margin in units of 1 / [`SeekFloor::REVOLUTION`], many times the error from rounding times to nanoseconds
 /// and numbers to 24 bits.
 const SLACK: f32 = 256.0;
@@ -30,10 +34,18 @@ impl Bound {
 /// See the module documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct SeekFloor {
-    /// Keeps the bound at zero or below at the shortest distances; beyond them it is far above the other lines.
-    near: Bound,
-    far: [Bound; PIECES],
+    /// From the shortest distances to the longest.
+    lines: [Bound; CLOSE_PIECES + PIECES],
     write_settle: f32,
+}
+
+/// A line below the seek time over the distances from `first` to `last`; `times` are those from 1 on.
+fn line_below(times: &[Nanos], first: usize, last: usize, rotation: impl Fn(Nanos) -> f32) -> Bound {
+    let time =
+        |distance: usize| rotation(times.get(distance - 1).or(times.last()).copied().unwrap_or_default());
+    let per_track = ((time(last) - time(first)) / (last - first).max(1) as f32).max(1e-6);
+    let at_zero = (first..=last).map(|distance| time(distance) - per_track * distance as f32);
+    Bound { at_zero: at_zero.fold(f32::INFINITY, min) - SLACK, per_track }
 }
 
 #[inline]
@@ -47,14 +59,19 @@ impl SeekFloor {
     /// A track number that the arm never reaches in time.
     pub const OUT_OF_REACH: f32 = 1e30;
 
-    /// Builds the bound from the minimum seek time in each bucket of `bucket_tracks` distances, and the
-    /// additional settling time of a write after a move.
-    pub(crate) fn new(minima: &[Nanos], bucket_tracks: u32, write_settle: Nanos, revolution: Nanos) -> Self {
+    /// Builds the bound from the seek times of the distances from 1 to `bucket_tracks`, the minimum in each bucket of so many
+    /// distances, and the additional settling time of a write after a move.
+    pub(crate) fn new(
+        close: &[Nanos],
+        minima: &[Nanos],
+        bucket_tracks: u32,
+        write_settle: Nanos,
+        revolution: Nanos,
+    ) -> Self {
         let rotation =
             |time: Nanos| (time.get() as f64 / revolution.get() as f64 * f64::from(Self::REVOLUTION)) as f32;
-        let near = Bound { at_zero: -Self::REVOLUTION * bucket_tracks as f32, per_track: Self::REVOLUTION };
         let knot = |piece: usize| 1 + (minima.len().saturating_sub(2)) * piece * piece / (PIECES * PIECES);
-        let far = std::array::from_fn(|piece| {
+        let far: [Bound; PIECES] = std::array::from_fn(|piece| {
             let (first, last) = (knot(piece), knot(piece + 1).min(minima.len() - 1));
             let tracks = |bucket: usize| bucket as f32 * bucket_tracks as f32;
             let floor = |bucket: usize| rotation(minima[bucket.min(minima.len() - 1)]);
@@ -64,7 +81,14 @@ impl SeekFloor {
             let at_zero = (first..=last).map(below).fold(f32::INFINITY, min);
             Bound { at_zero: at_zero - SLACK, per_track }
         });
-        Self { near, far, write_settle: rotation(write_settle) }
+        let ends: [usize; CLOSE_PIECES + 1] = std::array::from_fn(|piece| {
+            f64::from(bucket_tracks).powf(piece as f64 / CLOSE_PIECES as f64) as usize
+        });
+        let lines = std::array::from_fn(|piece| match piece.checked_sub(CLOSE_PIECES) {
+            Some(piece) => far[piece],
+            None => line_below(close, ends[piece], ends[piece + 1], rotation),
+        });
+        Self { lines, write_settle: rotation(write_settle) }
     }
 
     /// The settling of a write, to be passed to [`SeekFloor::between`]; zero for a read.
@@ -76,9 +100,10 @@ impl SeekFloor {
     #[inline]
     pub fn between(&self, from: f32, to: f32, settle: f32) -> f32 {
         let distance = (to - from).abs();
-        let [first, rest @ ..] = self.far;
-        let far = rest.iter().fold(first.at(distance), |least, bound| min(least, bound.at(distance)));
-        min(self.near.at(distance), far + settle)
+        let [first, rest @ ..] = self.lines;
+        let least = rest.iter().fold(first.at(distance), |least, bound| min(least, bound.at(distance)));
+        // No seek takes no time; from one track on this is above all lines.
+        min(Self::REVOLUTION * distance, least + settle)
     }
 }
 
@@ -126,6 +151,23 @@ mod tests {
             let never = floor.between(from as f32, SeekFloor::OUT_OF_REACH, 0.0);
             prop_assert!(never > SeekFloor::REVOLUTION, "{}", never);
         }
+    }
+
+    #[test]
+    fn the_bound_is_close_at_short_distances() {
+        // The arm of wsh722020al, whose first bucket has 1,024 distances.
+        let points =
+            [(1, 340_000), (35, 1_106_000), (673, 1_873_000), (1494, 1_991_000), (674_199, 15_380_000)];
+        let curve = SeekCurve::Points(points.to_vec());
+        let revolution = Nanos(8_333_333);
+        let floor = SeekTable::new(curve.clone(), 674_200).seek_floor(Nanos(0), revolution);
+        let above = (1..1024).map(|distance| {
+            let rotation = curve.time(distance).get() as f32 / revolution.get() as f32;
+            rotation - floor.between(0.0, distance as f32, 0.0).max(0.0) / SeekFloor::REVOLUTION
+        });
+        let loose = above.sum::<f32>() / 1023.0;
+        assert!((0.0..0.03).contains(&loose), "{loose}");
+        assert_eq!(floor.between(7.0, 7.0, floor.settle(true)), 0.0, "no move takes no time");
     }
 
     #[test]

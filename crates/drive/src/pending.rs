@@ -315,7 +315,16 @@ impl Pending {
         let zones = self.zones.as_ref();
         let (commands, arrivals) = (&self.commands[self.first..], &mut self.arrivals[self.first..]);
         let order = Order::of(zones, answered);
-        for (index, arrival) in arrivals.iter_mut().enumerate().filter(|(_, arrival)| arrival.blocked) {
+        // Those that are blocked are among the youngest.
+        let mut left = self.blocked;
+        for (index, arrival) in arrivals.iter_mut().enumerate().rev() {
+            if left == 0 {
+                break;
+            }
+            if !arrival.blocked {
+                continue;
+            }
+            left -= 1;
             let command = &commands[index];
             if order.matters_to(command) && !Order::of(zones, command).matters_to_any(&commands[..index]) {
                 arrival.blocked = false;

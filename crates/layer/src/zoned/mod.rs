@@ -23,7 +23,7 @@ use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::CacheUse;
 use crate::capabilities::zoned::{ZoneLayout, ZoneModel, Zoned};
-use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step, are_writes_of_one_length};
+use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use host_aware::{Aware, AwareSpec, ZoneLog};
 use rules::{Placed, PointerMoves, ZoneTable};
@@ -90,8 +90,13 @@ pub struct ZonedLayer {
     table: ZoneTable,
     aware: Option<Aware>,
     spec: ZonedSpec,
-    /// Scratch space: the commands of a run.
+    /// Scratch space: the commands of a run or an entry.
     taken: Vec<CommandId>,
+    /// Scratch space: the parts of writes that are out of order.
+    out_of_order: Vec<LbaExtent>,
+    /// Scratch space: writes of a run that stay, and zones of an entry.
+    staying: Vec<LbaExtent>,
+    staying_zones: Vec<u32>,
 }
 
 impl ZonedLayer {
@@ -101,7 +106,16 @@ impl ZonedLayer {
         let aware = spec.aware.clone().map(|aware| Aware::new(aware, places, spec.layout.zones));
         let pointer_moves = aware.as_ref().map_or(PointerMoves::AtOnce, Aware::pointer_moves);
         let table = ZoneTable::new(spec.layout, pointer_moves);
-        Self { places, table, aware, spec, taken: Vec::new() }
+        Self {
+            places,
+            table,
+            aware,
+            spec,
+            taken: Vec::new(),
+            out_of_order: Vec::new(),
+            staying: Vec::new(),
+            staying_zones: Vec::new(),
+        }
     }
 
     /// The place of a part of one zone on the platters; shorter, or empty, where the zone has no capacity for it.
@@ -156,8 +170,8 @@ impl ZonedLayer {
 
     /// Places the data of an admitted write, or of several that continue each other.
     fn place(&mut self, extent: LbaExtent, plan: &mut Plan) {
-        let Self { table, aware, places, .. } = self;
-        let mut out_of_order = Vec::new();
+        let Self { table, aware, places, out_of_order, .. } = self;
+        out_of_order.clear();
         table.place(extent, |table, placed: Placed| {
             let LbaExtent { start, len } = placed.extent;
             let place = PbaExtent::new(places.of(table.layout(), start), len);
@@ -168,7 +182,7 @@ impl ZonedLayer {
             }
         });
         if let Some(aware) = aware.as_mut().filter(|_| !out_of_order.is_empty()) {
-            aware.write_out_of_order(&out_of_order, table, plan);
+            aware.write_out_of_order(out_of_order, table, plan);
         }
     }
 
@@ -209,8 +223,10 @@ impl ZonedLayer {
         let end_of_zone = layout.extent_of(zone).end();
         let next = queue.next_command();
         let start = next.extent.start;
-        let (mut staying, mut end) = (Vec::<LbaExtent>::new(), next.extent.end());
-        let mut taken = std::mem::take(&mut self.taken);
+        let mut end = next.extent.end();
+        let Self { taken, staying, .. } = self;
+        taken.clear();
+        staying.clear();
         taken.push(next.id);
         staying.extend(of_zone.map_while(|command| (command.id != next.id).then_some(command.extent)));
         for command in of_zone {
@@ -222,16 +238,17 @@ impl ZonedLayer {
             taken.push(command.id);
         }
         self.place(LbaExtent::new(start, end - start), plan);
-        taken.drain(..).for_each(|id| plan.complete(id));
-        self.taken = taken;
+        self.taken.iter().for_each(|&id| plan.complete(id));
     }
 
     /// Places waiting writes that are out of order in one journal entry, oldest first: the next one to serve, and others
     /// as long as no older write to their zone stays behind.
     fn place_entry(&mut self, queue: Queue<'_>, (most, writes): (Sectors, usize), plan: &mut Plan) {
-        let Self { table, aware, .. } = self;
-        let (mut parts, mut taken, mut data) = (Vec::new(), Vec::new(), Sectors(0));
-        let mut staying: Vec<u32> = Vec::new();
+        let Self { table, aware, taken, out_of_order: parts, staying_zones: staying, .. } = self;
+        let mut data = Sectors(0);
+        taken.clear();
+        parts.clear();
+        staying.clear();
         let next = queue.next_command();
         let others = queue.waiting.iter().enumerate().filter(|&(index, _)| index != queue.next);
         for command in std::iter::once(&next).chain(others.map(|(_, command)| command)) {
@@ -251,9 +268,9 @@ impl ZonedLayer {
             taken.push(command.id);
         }
         if let Some(aware) = aware {
-            aware.write_out_of_order(&parts, table, plan);
+            aware.write_out_of_order(parts, table, plan);
         }
-        taken.into_iter().for_each(|id| plan.complete(id));
+        taken.iter().for_each(|&id| plan.complete(id));
     }
 
     /// The zone of a zone action, `None` for all zones.
@@ -386,9 +403,14 @@ impl Layer for ZonedLayer {
     }
 
     fn all_go_to_log(&self, commands: &[Command]) -> bool {
-        self.aware.is_some()
-            && are_writes_of_one_length(commands)
-            && commands.iter().all(|command| !self.table.is_in_order(command.extent.start))
+        let Some(len) = commands.first().filter(|_| self.aware.is_some()).map(|first| first.extent.len)
+        else {
+            return false;
+        };
+        // In one loop, which mostly ends with the first command.
+        commands.iter().all(|&Command { op, extent, .. }| {
+            op == Op::Write && extent.len == len && !self.table.is_in_order(extent.start)
+        })
     }
 
     /// Not for a write that is off the write pointer where that is required, and not for a read beyond what is written.
@@ -410,6 +432,9 @@ impl Layer for ZonedLayer {
 
     fn hint(&mut self, address: Lba) {
         self.table.hint(address);
+        if let Some(aware) = &mut self.aware {
+            aware.hint(address);
+        }
     }
 
     fn zoned(&mut self) -> Option<&mut dyn Zoned> {

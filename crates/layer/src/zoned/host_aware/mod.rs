@@ -140,6 +140,8 @@ pub(super) struct Aware {
     /// Metadata was written; and until when the controller works on it.
     synced: bool,
     settled_at: Time,
+    /// Scratch space: the parts of one journal entry.
+    entry_parts: Vec<LbaExtent>,
 }
 
 impl Aware {
@@ -157,6 +159,7 @@ impl Aware {
             given_up: 0,
             synced: false,
             settled_at: Time(0),
+            entry_parts: Vec::new(),
             places,
             spec,
         }
@@ -198,7 +201,8 @@ impl Aware {
     /// Writes parts of writes out of order to the journal; as many entries as they need.
     pub(super) fn write_out_of_order(&mut self, parts: &[LbaExtent], table: &mut ZoneTable, plan: &mut Plan) {
         let most = self.spec.journal.entry_max;
-        let mut entry: Vec<LbaExtent> = Vec::with_capacity(parts.len());
+        let mut entry = std::mem::take(&mut self.entry_parts);
+        entry.clear();
         let mut data = Sectors(0);
         for &part in parts {
             let mut rest = part;
@@ -216,6 +220,15 @@ impl Aware {
         }
         if !entry.is_empty() {
             self.entry(&entry, data, table, plan);
+        }
+        self.entry_parts = entry;
+    }
+
+    /// A command to a sector comes soon.
+    #[inline]
+    pub(super) fn hint(&mut self, address: Lba) {
+        if self.map.entries() > 0 {
+            self.map.hint(address);
         }
     }
 
