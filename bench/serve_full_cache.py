@@ -1,6 +1,7 @@
 """Writes past the cliff beside nbdkit: how fast they are once the persistent cache is full.
 
-With --timing none, beside nbdkit's file plugin: the same client, the same file system, in turns.
+With --timing none, beside nbdkit's file plugin: the same client, the same file system, in turns. Which of the
+two goes first alternates, as the second one meets what the first one has left to be written back.
 
 Before the cliff each run has a new image and fewer writes than fill its cache. Past the cliff the cache is
 filled before each run by the writes that fill it with the fewest bytes: lone blocks, each of which takes a
@@ -28,9 +29,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import peer
@@ -104,13 +106,33 @@ def measure(socket: Path, load: tuple[str, str, int, int], seconds: float | None
     return per_second, (media_after - media) / max(host_after - host, 1)
 
 
+def in_turn(
+    number: int, ours: Callable[[], tuple[float, float]], theirs: Callable[[], float]
+) -> tuple[tuple[float, float], float]:
+    """Measures both, ours first in even turns, and the peer first in odd ones."""
+    if number % 2:
+        peers = theirs()
+        return ours(), peers
+    return ours(), theirs()
+
+
 def before_the_cliff(drive: str, load: tuple[str, str, int, int], folder: Path, turns: int) -> Row:
     """A load on new images and files."""
     runs = []
-    for _ in range(turns):
+    for turn in range(turns):
         with both(drive, folder) as (ours, theirs):
-            runs.append((measure(ours, load, None), rate(theirs, load, None)))
+            new = partial(measure, ours, load, None)
+            runs.append(in_turn(turn, new, partial(rate, theirs, load, None)))
     return _row(drive, "before", load, runs)
+
+
+def measure_full(
+    drive: str, socket: Path, load: tuple[str, str, int, int], seconds: float
+) -> tuple[float, float]:
+    """The same with a full cache, right after it was filled: a drive that is left alone cleans."""
+    rate(socket, FILLS[drive], None)
+    os.sync()
+    return measure(socket, load, seconds)
 
 
 def past_the_cliff(drive: str, folder: Path, seconds: float, turns: int) -> Iterator[Row]:
@@ -121,10 +143,9 @@ def past_the_cliff(drive: str, folder: Path, seconds: float, turns: int) -> Iter
             rate(socket, whole, None)
         for load in LOADS:
             runs = []
-            for _ in range(turns):
-                rate(ours, FILLS[drive], None)
-                os.sync()
-                runs.append((measure(ours, load, seconds), rate(theirs, load, seconds)))
+            for turn in range(turns):
+                full = partial(measure_full, drive, ours, load, seconds)
+                runs.append(in_turn(turn, full, partial(rate, theirs, load, seconds)))
             yield _row(drive, "past", load, runs)
 
 
