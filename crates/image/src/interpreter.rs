@@ -55,9 +55,6 @@ pub struct Counters {
     pub pieces: u64,
 }
 
-/// Full blocks of the log that are written at once where no tag is needed to read data. Chosen: a page of the host.
-const LOG_BLOCKS_AT_ONCE: usize = 8;
-
 /// The refusal of a plan that takes a write of which nobody gave the bytes.
 pub(crate) fn no_bytes() -> ImageError {
     ImageError::Stopped("a plan takes a write whose bytes were not given".to_owned())
@@ -233,9 +230,7 @@ impl Interpreter {
 
     /// Sees to it that one more tag fits the open block of the log. All that can fail of a commit fails up to here.
     pub(crate) fn begin_tag(&mut self) -> Result<(), ImageError> {
-        let at_once = if self.is_in_place() { LOG_BLOCKS_AT_ONCE } else { 1 };
-        let made = self.log.make_way(self.store.as_mut(), at_once);
-        made.map_err(|error| self.failed("write its tag log", error))
+        self.log.make_way(self.store.as_mut()).map_err(|error| self.failed("write its tag log", error))
     }
 
     pub(crate) fn tag(&mut self, lba: LbaExtent, pba: Pba, kind: Kind) -> Tag {
