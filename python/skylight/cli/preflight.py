@@ -52,6 +52,8 @@ def check_distinct(targets: Sequence[Target]) -> None:
 def check_results_folder(folder: Path) -> None:
     """Refuses a results folder that cannot be created or written to."""
     made: list[Path] = []
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder}: is not a folder; choose another with --out DIR")
     try:
         missing = [path for path in (folder, *folder.parents) if not path.exists()]
         for path in reversed(missing):

@@ -73,8 +73,6 @@ def _check_out(out: Path) -> None:
         there = {file.name for file in out.iterdir()} if out.is_dir() else set()
     except OSError as error:
         raise UsageError(f"{out}: cannot be read: {error.strerror}; choose another --out DIR") from error
-    if out.exists() and not out.is_dir():
-        raise UsageError(f"{out}: is not a folder; choose another with --out DIR")
     if there - {PAGE_NAME, JSON_NAME}:
         raise UsageError(f"{out}: already there and not empty; choose another with --out DIR")
 

@@ -109,7 +109,8 @@ def suggestion(name: str, *, hint_prefix: bool = False) -> str:
 
 def read_profile(name: str) -> tuple[str, str]:
     """The TOML text of a profile and its origin for messages. `name` is a profile's name or a path to a .toml
-    file."""
+    file, with or without ``sim:`` before it, as targets have it."""
+    name = name.removeprefix("sim:")
     if name.endswith(PROFILE_SUFFIX) or "/" in name:
         return _read_file(name), one_line(name)
     if name not in profile_names():

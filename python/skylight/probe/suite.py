@@ -359,8 +359,10 @@ def cost_of(test: Test, facts: TargetFacts, *, writes: bool, quick: bool) -> Cos
     cost = test.estimate(facts, writes=writes)
     if not quick or cost.ios == 0:
         return cost
-    likely = min(cost.likely_seconds, QUICK_SECONDS)
-    return replace(cost, device_seconds=QUICK_BOUND_SECONDS, likely_seconds=likely)
+    likely, unshingled = (min(each, QUICK_SECONDS) for each in (cost.likely_seconds, cost.unshingled_seconds))
+    return replace(
+        cost, device_seconds=QUICK_BOUND_SECONDS, likely_seconds=likely, unshingled_seconds=unshingled
+    )
 
 
 def resets(tests: Sequence[Test], *, quick: bool) -> bool:

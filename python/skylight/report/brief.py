@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from skylight.findings import Known
 from skylight.probe.suite import IN_THE_RANGE
-from skylight.report.expectations import doubted, separate_places
+from skylight.report.expectations import MUCH_LONGER, doubted, likely, separate_places
 from skylight.report.values import finding_row
 from skylight.report.words import value_words
 from skylight.units import (
@@ -34,8 +34,6 @@ __all__ = ["MOST_LINES", "brief"]
 
 MOST_LINES = 5
 """Lines under the verdict: chosen, because these, the verdict and the report are taken in at a glance."""
-EVEN = 0.5
-"""The least confidence of a number in them: one that is likelier wrong is none of what matters most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +50,11 @@ def brief(known: Known) -> tuple[tuple[str, str], ...]:
     lines = _ZONED
     if known.word("zone_model") is None:
         lines = _SHINGLED if known.word("drive_type") == "smr" else _ANY_DISK
-    likely = Known(found for found in known if found.confidence >= EVEN)
+    sure = likely(known)
     said = (
-        (line.title, words + (f" ({doubt})" if (doubt := doubted(likely, line.findings)) else ""))
+        (line.title, words + (f" ({doubt})" if (doubt := doubted(sure, line.findings)) else ""))
         for line in lines
-        if (words := line.words(likely))
+        if (words := line.words(sure))
     )
     return tuple(itertools.islice(said, MOST_LINES))
 
@@ -83,12 +81,12 @@ def _then(known: Known) -> str:
 
 
 def _stalls(known: Known) -> str:
-    most, longest = known.part("stall_ns", "p99"), known.part("stall_ns", "longest")
+    usual, most, longest = (known.part("stall_ns", part) for part in ("p50", "p99", "longest"))
     every, cost = known.number("map_merge_every"), known.number("map_merge_ns")
     parts = []
     if longest is not None:
         parts.append(f"up to {format_duration(longest)}")
-    if most is not None:
+    if most is not None and usual is not None and most >= MUCH_LONGER * usual:
         parts.append(f"1 % of writes {format_duration(most)}")
     if every is not None and cost is not None:
         parts.append(f"every {format_count(int(every))}th {format_duration(cost)}")

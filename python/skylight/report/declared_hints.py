@@ -33,6 +33,7 @@ def hints(declared: Params) -> tuple[str, ...]:
     zoned = zones_of(declared)
     if zoned not in (None, "none"):
         said.append(f"It declares itself {zoned}, as only shingled disks do.")
-    if declared.get("rotational") is True and declared.get("trim") is True:
+    # A loop or a virtual device, which has no model, takes TRIM for the file or the pool behind it.
+    if model and declared.get("rotational") is True and declared.get("trim") is True:
         said.append("It takes TRIM, which a rotating disk has a use for only if it maps its blocks.")
     return tuple(said)

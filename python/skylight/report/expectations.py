@@ -4,7 +4,8 @@ What for: the paper ends with recommendations for shingled drives in general (ho
 long a drive must rest, that the volatile write cache should be on). Here each is said of the drive that was
 measured, with what was measured, and left out where nothing was.
 
-Invariant: every number is a finding's, or follows from findings by arithmetic that the sentence shows.
+Invariant: every number is a finding's, or follows from findings by arithmetic that the sentence shows; a
+finding that is likelier wrong than right is not said.
 
 Source: Skylight (FAST '15) section 6.
 """
@@ -23,11 +24,15 @@ from skylight.units import (
     format_size,
 )
 
-__all__ = ["doubted", "felt", "lasting", "limits", "separate_places"]
+__all__ = ["doubted", "felt", "lasting", "likely", "limits", "separate_places"]
+
+EVEN = 0.5
+"""The least confidence of a number that is said: one that is likelier wrong is nothing to go by."""
 
 SURE_ENOUGH = 0.8
 """What is less sure says so: the report's words for it are "leaning this way" and "not sure"."""
 
+MUCH_LONGER = 2.0  # than half of all writes: one in a hundred that waits no longer is no stall; chosen
 _LITTLE = 1.5  # a gain below this is not worth a setting
 
 
@@ -35,6 +40,7 @@ def limits(known: Known) -> tuple[tuple[str, str], ...]:
     """Pairs of a title and words, for a shingled drive; none for others."""
     if known.word("drive_type") != "smr":
         return ()
+    known = likely(known)
     said = (
         ("Before the cliff", _burst(known), ("cache_fill_bytes", "cache_map_entries", "cache_raw_bytes")),
         ("Past the cliff", _past(known), ("full_cache_rates",)),
@@ -52,6 +58,11 @@ def limits(known: Known) -> tuple[tuple[str, str], ...]:
         for title, words, names in said
         if words
     )
+
+
+def likely(known: Known) -> Known:
+    """The findings that are as likely right as wrong at least."""
+    return Known(found for found in known if found.confidence >= EVEN)
 
 
 def doubted(known: Known, names: Sequence[str]) -> str:
@@ -125,10 +136,17 @@ def _stalls(known: Known) -> str:
             " the cache to be merged."
         )
     most, longest = known.part("stall_ns", "p99"), known.part("stall_ns", "longest")
+    usual = known.part("stall_ns", "p50")
     if most is not None and longest is not None:
+        same = usual is not None and most < MUCH_LONGER * usual
+        often = (
+            "hardly any waits longer than others"
+            if same
+            else (f"one in a hundred waits {format_duration(most)} or longer")
+        )
         words.append(
-            "With the cache full and random writes one at a time, one in a hundred waits"
-            f" {format_duration(most)} or longer; the longest waited {format_duration(longest)}."
+            f"With the cache full and random writes one at a time, {often}; the longest waited"
+            f" {format_duration(longest)}."
         )
     elif band is not None:
         words.append(f"With the cache full, a write can wait {format_duration(band)} and more for one band.")

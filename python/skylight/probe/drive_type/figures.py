@@ -92,7 +92,7 @@ def _draw_writes(seen: Observed, groups: list[Writes]) -> Figure:
 
 def _draw_reads(seen: Observed) -> Figure:
     drawing, axes = new_axes()
-    sets = [(seen.reads_ns, "over the whole target")]
+    sets = [(seen.reads_ns, "all over what is read")]
     if len(seen.back_ns):
         sets.append((seen.back_ns, "of what was just written"))
     for number, (latency_ns, label) in enumerate(sets):

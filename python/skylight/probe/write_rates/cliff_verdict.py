@@ -87,8 +87,8 @@ def _rates(seen: Cliff, past: IoLog) -> Finding:
     size = format_size(int(np.median(past.size)))
     why = (
         f"Random writes of {size}: {per_second(first):,.1f} a second at first; after"
-        f" {format_count(seen.writes_before)} of them the cache is full, and the next"
-        f" {format_count(len(past))} are done at {random:,.2f} a second"
+        f" {format_count(seen.writes_before)} of them the cache, or the part of it that they go to, is full,"
+        f" and the next {format_count(len(past))} are done at {random:,.2f} a second"
     )
     if seen.stream is not None and len(seen.stream):
         stream = counted_stream(seen.stream)
