@@ -138,7 +138,10 @@ def real_log(folder: Path, data: Path, rows: int | None = None) -> Path:
 
 def test_the_cliff_of_a_real_drive_is_where_its_writes_begin_to_wait(tmp_path: Path, data_dir: Path) -> None:
     findings = of_log(real_log(tmp_path, data_dir))
-    assert "after 34,877 of them the cache is full" in findings["full_cache_rates"].why  # by hand: 34,933
+    assert (
+        "after 34,877 of them the cache, or the part of it that they go to, is full"
+        in findings["full_cache_rates"].why
+    )  # by hand: 34,933
     longest = Known(findings.values()).part("stall_ns", "longest")
     assert longest is not None and 2.2e9 < longest < 4e9
 
