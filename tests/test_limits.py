@@ -38,13 +38,15 @@ def test_every_limit_is_said_with_the_numbers_of_this_drive() -> None:
 
 
 def test_what_is_not_sure_says_so() -> None:
-    """As in the terminal: a rate of 38 % must not read as one of 99 %."""
-    doubted = Finding("fill_drive_ns", 16_890_653_332_349_260, "ns", None, 0.38, "as given")
+    """As in the terminal: a rate of 58 % must not read as one of 99 %, and one of 38 % not at all."""
+    doubted = Finding("fill_drive_ns", 16_890_653_332_349_260, "ns", None, 0.58, "as given")
     said = dict(limits(Known([*known(**SMR), doubted])))
     assert "takes 4,692 h with its cache full" in said["To fill or rebuild"]
-    assert [title for title, words in said.items() if words.endswith(" Only 38 % sure.")] == [
+    assert [title for title, words in said.items() if words.endswith(" Only 58 % sure.")] == [
         "To fill or rebuild"
     ]
+    wrong = Finding("fill_drive_ns", 16_890_653_332_349_260, "ns", None, 0.38, "as given")
+    assert "To fill or rebuild" not in dict(limits(Known([*known(**SMR), wrong])))
 
 
 def test_nothing_is_said_of_what_was_not_found() -> None:
