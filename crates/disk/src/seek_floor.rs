@@ -59,7 +59,7 @@ impl SeekFloor {
     /// A track number that the arm never reaches in time.
     pub const OUT_OF_REACH: f32 = 1e30;
 
-    /// Builds the bound from the seek times of the distances from 1 to `bucket_tracks`, the minimum in each bucket of so many
+    /// Builds the bound from the seek times of the distances from 1 to `bucket_tracks`, the minimum in each bucket of as many
     /// distances, and the additional settling time of a write after a move.
     pub(crate) fn new(
         close: &[Nanos],

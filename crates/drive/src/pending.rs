@@ -316,15 +316,8 @@ impl Pending {
         let (commands, arrivals) = (&self.commands[self.first..], &mut self.arrivals[self.first..]);
         let order = Order::of(zones, answered);
         // Those that are blocked are among the youngest.
-        let mut left = self.blocked;
-        for (index, arrival) in arrivals.iter_mut().enumerate().rev() {
-            if left == 0 {
-                break;
-            }
-            if !arrival.blocked {
-                continue;
-            }
-            left -= 1;
+        let youngest_first = arrivals.iter_mut().enumerate().rev();
+        for (index, arrival) in youngest_first.filter(|(_, arrival)| arrival.blocked).take(self.blocked) {
             let command = &commands[index];
             if order.matters_to(command) && !Order::of(zones, command).matters_to_any(&commands[..index]) {
                 arrival.blocked = false;

@@ -160,7 +160,7 @@ def _profile(target: str) -> dict[str, Any]:
     """The profile of a trace's drive."""
     from skylight import _native
 
-    whole: dict[str, Any] = json.loads(_native.profile_check(*read_profile(target.removeprefix("sim:"))))
+    whole: dict[str, Any] = json.loads(_native.profile_check(*read_profile(target)))
     return whole
 
 

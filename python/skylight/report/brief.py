@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from skylight.findings import Known
 from skylight.probe.suite import IN_THE_RANGE
-from skylight.report.expectations import MUCH_LONGER, doubted, likely, separate_places
+from skylight.report.expectations import doubted, likely, rare_wait_ns, separate_places
 from skylight.report.values import finding_row
 from skylight.report.words import value_words
 from skylight.units import (
@@ -81,12 +81,12 @@ def _then(known: Known) -> str:
 
 
 def _stalls(known: Known) -> str:
-    usual, most, longest = (known.part("stall_ns", part) for part in ("p50", "p99", "longest"))
+    most, longest = rare_wait_ns(known), known.part("stall_ns", "longest")
     every, cost = known.number("map_merge_every"), known.number("map_merge_ns")
     parts = []
     if longest is not None:
         parts.append(f"up to {format_duration(longest)}")
-    if most is not None and usual is not None and most >= MUCH_LONGER * usual:
+    if most is not None:
         parts.append(f"1 % of writes {format_duration(most)}")
     if every is not None and cost is not None:
         parts.append(f"every {format_count(int(every))}th {format_duration(cost)}")

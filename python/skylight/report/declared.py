@@ -231,7 +231,7 @@ def is_raw_shingled(target: TargetFacts) -> bool:
     if target.kind != "sim":
         return False
     try:
-        text, origin = read_profile(target.name.removeprefix("sim:"))
+        text, origin = read_profile(target.name)
     except UsageError:
         return False
     same = hashlib.sha256(text.encode()).hexdigest() == target.declared.get("profile_sha256")

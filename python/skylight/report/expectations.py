@@ -24,7 +24,7 @@ from skylight.units import (
     format_size,
 )
 
-__all__ = ["doubted", "felt", "lasting", "likely", "limits", "separate_places"]
+__all__ = ["doubted", "felt", "lasting", "likely", "limits", "rare_wait_ns", "separate_places"]
 
 EVEN = 0.5
 """The least confidence of a number that is said: one that is likelier wrong is nothing to go by."""
@@ -32,7 +32,7 @@ EVEN = 0.5
 SURE_ENOUGH = 0.8
 """What is less sure says so: the report's words for it are "leaning this way" and "not sure"."""
 
-MUCH_LONGER = 2.0  # than half of all writes: one in a hundred that waits no longer is no stall; chosen
+_MUCH_LONGER = 2.0  # than half of all writes: one in a hundred that waits no longer is no stall; chosen
 _LITTLE = 1.5  # a gain below this is not worth a setting
 
 
@@ -125,6 +125,12 @@ def _recovery(known: Known) -> str:
     return words
 
 
+def rare_wait_ns(known: Known) -> float | None:
+    """What one write in a hundred waits with the cache full; None where that is as long as most do."""
+    usual, most = known.part("stall_ns", "p50"), known.part("stall_ns", "p99")
+    return most if usual is not None and most is not None and most >= _MUCH_LONGER * usual else None
+
+
 def _stalls(known: Known) -> str:
     """The longest waits before the cache is full, and after."""
     every, cost = known.number("map_merge_every"), known.number("map_merge_ns")
@@ -135,15 +141,11 @@ def _stalls(known: Known) -> str:
             f"Every {format_count(int(every))}th write waits {format_duration(cost)} longer, for the map of"
             " the cache to be merged."
         )
-    most, longest = known.part("stall_ns", "p99"), known.part("stall_ns", "longest")
-    usual = known.part("stall_ns", "p50")
-    if most is not None and longest is not None:
-        same = usual is not None and most < MUCH_LONGER * usual
-        often = (
-            "hardly any waits longer than others"
-            if same
-            else (f"one in a hundred waits {format_duration(most)} or longer")
-        )
+    most, longest = rare_wait_ns(known), known.part("stall_ns", "longest")
+    if longest is not None:
+        often = "hardly any waits longer than others"
+        if most is not None:
+            often = f"one in a hundred waits {format_duration(most)} or longer"
         words.append(
             f"With the cache full and random writes one at a time, {often}; the longest waited"
             f" {format_duration(longest)}."

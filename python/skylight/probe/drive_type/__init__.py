@@ -178,9 +178,8 @@ class DriveType(ProcedureTest[Observed]):
     findings = FINDINGS
     summary = (
         "Random 4 KiB reads over the whole target, or for a quick answer over its first 4 GiB, show whether a"
-        " platter rotates; random 4 KiB writes in its"
-        " first 1 GiB, one at a time with the volatile write cache off, show whether they are written in"
-        " place or to a persistent cache."
+        " platter rotates; random 4 KiB writes in its first 1 GiB, one at a time with the volatile write"
+        " cache off, show whether they are written in place or to a persistent cache."
     )
     judges_part = True
     begin = Observed
