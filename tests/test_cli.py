@@ -19,7 +19,7 @@ from command_line import CMR, PROBE, Call, files
 from skylight.cli.app import EXIT_CODES, cli
 from skylight.cli.console import ProgressLines, progress_bar
 from skylight.engines.sim import profile_names, read_profile
-from skylight.probe.session import ProgressReport
+from skylight.probe.progress import Meter, ProgressReport
 from skylight.probe.suite import TESTS
 
 VERBS = ((), ("probe",), ("drives",), ("drives", "list"), ("drives", "show"), ("drives", "check"))
@@ -271,6 +271,19 @@ def test_away_from_a_terminal_silence_is_broken(capsys: pytest.CaptureFixture[st
         clock.now = second
         lines.alive()
     assert told(capsys.readouterr().err) == ["one: pause, 5 %"] * 4
+
+
+def test_past_the_likely_time_what_is_left_is_the_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    lines = ProgressLines(clock)
+    meter = Meter(lines.advance, "one", total_ios=1000, likely_ns=60_000_000_000)
+    for _ in range(3):
+        meter.advance("writes", 10, 30_000_000_000, most_left_ns=3_600_000_000_000)
+        clock.now += 60
+        lines.alive()
+    said = [line.rpartition(", ")[2] for line in capsys.readouterr().err.splitlines()]
+    likely, over = "30 s of device time left", "at most 1 h of device time left"
+    assert said == [likely, likely, over, over]
 
 
 @pytest.mark.parametrize("width", [120, 80, 60, 40, 20, 8])

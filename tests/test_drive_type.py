@@ -22,7 +22,7 @@ from skylight.probe.drive_type.landing import land
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.readback import FEWEST_PLACES, ReadBack
 from skylight.probe.drive_type.writes import LARGE_BYTES, Sustained, Writes
-from skylight.probe.session import ProgressReport
+from skylight.probe.progress import ProgressReport
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, run_suite
 
 CMR = Traits(kind="cmr", jitter=0.01, jitter_absolute=0.1, outlier_rate=0.003)

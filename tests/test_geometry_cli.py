@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from skylight.cli.app import run
+from skylight.errors import UNDETERMINED
 
 SMALL = """
 schema = 1
@@ -93,6 +94,16 @@ def test_a_fit_that_leaves_out_most_of_the_disk_says_so(
     said = capsys.readouterr().err
     assert "part.toml: holds " in said and "of its tracks were excluded as outliers; widen" in said
     assert (tmp_path / "part.toml").exists(), "what was asked for is written"
+
+
+def test_a_target_without_tracks_is_undetermined(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    zeros = tmp_path / "zeros.img"
+    zeros.write_bytes(bytes(64 << 20))
+    folder = tmp_path / "out"
+    assert run(["geometry", "extract", str(zeros), "--out", str(folder)]) == UNDETERMINED
+    said = capsys.readouterr()
+    assert "no tracks were found by its reads" in said.err and "Layout" in said.out
+    assert (folder / "geometry.json").exists(), "what was seen is kept"
 
 
 @pytest.mark.parametrize(

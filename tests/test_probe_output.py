@@ -257,3 +257,31 @@ def test_a_host_managed_drive_has_a_quick_answer(call: Call) -> None:
     ended = call("probe", "sim:wsh722020al", "--quick", "--expect", "smr", "--out", "hm")
     assert ended.code == 0, ended.err
     assert "This is a host-managed shingled (SMR) disk." in ended.out
+
+
+@pytest.mark.parametrize("width", range(60, 76))
+def test_no_line_ends_between_a_number_and_its_unit(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown_at(width, monkeypatch, why=True)
+    console.table(
+        ("Size", "Where"), [("20 GiB", "from 37.2 GiB to 41.5 GiB, and 9.5 ms apart ") for _ in "ab"]
+    )
+    shown = capsys.readouterr().out
+    assert not re.search(r"\d\n *([KMGT]iB|ms|s|h|%)(?!\w)", shown)
+    assert max(map(len, shown.splitlines())) <= width
+
+
+def test_a_pipe_is_as_wide_as_columns_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    assert console.output_width() == 100
+    monkeypatch.setenv("COLUMNS", "72")
+    assert console.output_width() == 72
+
+
+def test_notes_are_in_the_json(call: Call, here: Path) -> None:
+    assert call(*PROBE, "sim:st4000nc001", "--out", "out").code == 0
+    part = next((here / "out" / "recording").glob("drive_type*.arrows"))
+    part.write_bytes(part.read_bytes()[: part.stat().st_size // 2])
+    found = json.loads(call("probe", "recording:out", "--json", "--out", "again").out)
+    assert any("not whole" in note or "cut" in note for note in found["notes"])

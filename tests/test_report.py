@@ -524,7 +524,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(
 def test_json_holds_every_part_of_every_finding() -> None:
     one = result()
     document = probe_document([one])
-    assert list(document) == ["schema", "skylight", "target", "findings", "plan"]
+    assert list(document) == ["schema", "skylight", "target", "findings", "plan", "notes"]
     text = document_text(document)
     assert text.endswith("}\n")
     assert "NaN" not in text

@@ -32,7 +32,7 @@ from skylight.errors import KeepError, SkylightError, TargetError, UsageError, s
 from skylight.evidence import LOG_COLUMNS, Evidence, IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
 from skylight.findings import Finding, findings_json
 from skylight.probe import Figure
-from skylight.probe.session import Progress
+from skylight.probe.progress import Progress
 from skylight.probe.suite import (
     SuiteOptions,
     SuiteResult,

@@ -6,12 +6,12 @@ inwards.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from skylight.errors import UsageError
 from skylight.evidence import JsonScalar, Params
-from skylight.units import format_size, parse_size
+from skylight.units import format_capacity, format_size, parse_size
 
 ALIGNED_BYTES = 1 << 20
 """Both ends are multiples of it: of all block sizes, and of what partitioning tools align to."""
@@ -22,10 +22,12 @@ _START, _END, _WHOLE = "range_start_bytes", "range_end_bytes", "range_of_bytes"
 
 @dataclass(frozen=True, slots=True)
 class AskedRange:
-    """From `start` to before `end`, bytes, of a drive; without an end up to that of the drive."""
+    """From `start` to before `end`, bytes, of a drive; without an end up to that of the drive. `text` is what
+    was written."""
 
     start: int
     end: int | None
+    text: str = field(default="", repr=False, compare=False)
 
     @classmethod
     def parsed(cls, text: str) -> Self:
@@ -40,7 +42,7 @@ class AskedRange:
         try:
             if not dash:
                 raise ValueError(text)
-            found = cls(parse_size(start), parse_size(end) if end.strip() else None)
+            found = cls(parse_size(start), parse_size(end) if end.strip() else None, text.strip())
         except ValueError as error:
             raise UsageError(f"{text!r} is no range; write START-END, such as 100GiB-140GiB") from error
         if found.end is not None and found.end <= found.start:
@@ -51,16 +53,14 @@ class AskedRange:
         """The part of a drive of that name and size. Raises `UsageError` where it does not fit."""
         end = size_bytes if self.end is None else self.end
         if end > size_bytes or self.start >= size_bytes:
-            shown = "" if self.end is None else format_size(end)
             raise UsageError(
-                f"--range {format_size(self.start)}-{shown}: {name} ends at {format_size(size_bytes)}"
-                f" ({size_bytes} bytes)"
+                f"--range {self.text}: {name} ends at {format_capacity(size_bytes)} ({size_bytes:,} bytes)"
             )
         first, last = -(-self.start // ALIGNED_BYTES) * ALIGNED_BYTES, end // ALIGNED_BYTES * ALIGNED_BYTES
         if last - first < LEAST_BYTES:
             raise UsageError(
-                f"--range {format_size(self.start)}-{format_size(end)}: holds"
-                f" {format_size(max(last - first, 0))}, and a probe needs {format_size(LEAST_BYTES)} at least"
+                f"--range {self.text}: holds {format_size(max(last - first, 0))}, and a probe needs"
+                f" {format_size(LEAST_BYTES)} at least"
             )
         return ByteRange(first, last, size_bytes)
 

@@ -43,7 +43,7 @@ EXIT_CODES = {
     USAGE: "wrong use: arguments, a profile, a refused device, a foreign recording",
     3: "the target failed: I/O error, or it vanished",
     KEEP: "results could not be stored: disk full, no permission",
-    UNDETERMINED: "what --expect asks could not be determined",
+    UNDETERMINED: "what --expect or geometry extract asks could not be determined",
     INTERNAL: "an internal error of skylight",
     INTERRUPTED: "interrupted by Ctrl-C",
     PIPE: "the reader closed standard output",

@@ -3,7 +3,7 @@
 Invariants: - Text from outside (paths, model strings, profile names) is shown with its control characters
 escaped: it can neither break a line nor control the terminal, and it is never parsed as markup. - Progress
 goes to standard error. On a terminal it is one line that fits the width, shown once a run has taken two
-seconds. Elsewhere it is a line at the start of each test, then at most one per tenth and per two seconds, and
+seconds. Elsewhere it is a line at the start of each test, then at most one per tenth and per ten seconds, and
 one after thirty seconds of silence. - The output of a server (`Speaker`) never blocks: if a terminal is
 stopped or a pipe is full or closed, lines are lost, but the server neither ends nor hangs at its end.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import queue
+import re
 import shutil
 import sys
 import threading
@@ -35,7 +36,7 @@ from skylight.units import format_percent, format_seconds
 if TYPE_CHECKING:
     from skylight.findings import Finding
     from skylight.probe import Test
-    from skylight.probe.session import ProgressReport
+    from skylight.probe.progress import ProgressReport
 
 # Texts of a server that standard output does not take yet: chosen, some screens.
 MOST_WAITING = 256
@@ -57,6 +58,7 @@ __all__ = [
 
 _PATIENCE_S = 2.0
 _SILENCE_S = 30.0
+_LINES_APART_S = 10.0
 _LINE_EVERY_S = 0.2
 _BAR_WIDTH = 20
 _LEAST_NAME = 20
@@ -64,9 +66,22 @@ _PLAIN_WIDTH = 100
 _WIDEST = 120
 
 
+# Stands for the space between a number and its unit while lines are broken: rich breaks at every other space,
+# and text from outside holds none, because `one_line` escapes it.
+_JOINT = "\ue000"
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kKMGTP]i?B|B|ns|µs|ms|s|min|h|rpm|%)(?![A-Za-z]))")
+
+
 def output_width() -> int:
-    """Columns of the terminal; where standard output is none, those of a page."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else _PLAIN_WIDTH
+    """Columns of the terminal; where standard output is none, those of $COLUMNS, or else of a page."""
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return shutil.get_terminal_size((_PLAIN_WIDTH, 0)).columns
+    return _PLAIN_WIDTH
+
+
+def _joined(text: str, style: str = "") -> Text:
+    """Text from anywhere, in which no line ends between a number and its unit."""
+    return Text(_BEFORE_UNIT.sub(_JOINT, one_line(text)), style)
 
 
 def _print(renderable: RenderableType, widest: int = _WIDEST) -> None:
@@ -75,7 +90,8 @@ def _print(renderable: RenderableType, widest: int = _WIDEST) -> None:
     console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
     with console.capture() as capture:
         console.print(renderable)
-    click.echo("\n".join(text.rstrip() for text in capture.get().splitlines()).strip("\n"))
+    lines = capture.get().replace(_JOINT, " ").splitlines()
+    click.echo("\n".join(text.rstrip() for text in lines).strip("\n"))
 
 
 def line(text: str = "") -> None:
@@ -93,7 +109,7 @@ def styled_line(parts: Iterable[tuple[str, str]]) -> None:
 
 def headline(text: str) -> None:
     """Prints the answer as a sentence, in bold on a terminal."""
-    _print(Text(one_line(text), style="bold"))
+    _print(_joined(text, "bold"))
 
 
 def pairs(rows: Iterable[tuple[str, str]], indent: int = 2) -> None:
@@ -102,13 +118,13 @@ def pairs(rows: Iterable[tuple[str, str]], indent: int = 2) -> None:
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(ratio=1, overflow="fold")
     for title, words in rows:
-        grid.add_row(Text(one_line(title)), Text(one_line(words)))
+        grid.add_row(_joined(title), _joined(words))
     _print(Padding(grid, (0, 0, 0, indent)))
 
 
 def paragraph(text: str, indent: int = 0) -> None:
     """Prints text as lines that fit the width."""
-    _print(Padding(Text(one_line(text)), (0, 0, 0, indent)))
+    _print(Padding(_joined(text), (0, 0, 0, indent)))
 
 
 def table(
@@ -132,7 +148,7 @@ def table(
             max_width=None if last else most,
         )
     for row in rows:
-        grid.add_row(*(Text(one_line(cell)) for cell in row))
+        grid.add_row(*map(_joined, row))
     _print(Padding(grid, (0, 0, 0, 1)), widest)
 
 
@@ -196,7 +212,8 @@ class _OneLine(ProgressColumn):
         width = self._console.width - 1  # terminals may wrap after their last column
         end, bar = "", ""
         if task.total is not None:
-            end = f"  {format_seconds((task.total - task.completed) / 1e9)} device time left"
+            most = "at most " if task.fields.get("at_most") else ""
+            end = f"  {most}{format_seconds((task.total - task.completed) / 1e9)} device time left"
             full, empty = ("#", ".") if self._console.options.ascii_only else ("━", "╌")
             done = int(_BAR_WIDTH * task.percentage / 100)
             bar = f"  {full * done}{empty * (_BAR_WIDTH - done)}"
@@ -227,10 +244,10 @@ class ProgressLines:
 
     def advance(self, report: ProgressReport) -> None:
         """Prints the share done, if enough has changed."""
-        tenths = 10 * report.done_ios // max(report.total_ios, 1)
+        tenths = int(10 * report.share)
         begins = report.test != self._test
         self._last = report
-        if begins or (tenths > self._tenths and self._now() - self._shown_at >= _PATIENCE_S):
+        if begins or (tenths > self._tenths and self._now() - self._shown_at >= _LINES_APART_S):
             self._test, self._tenths = report.test, tenths
             self._show(report)
 
@@ -241,10 +258,9 @@ class ProgressLines:
 
     def _show(self, report: ProgressReport) -> None:
         self._shown_at = self._now()
-        share = report.done_ios / max(report.total_ios, 1)
-        left = format_seconds(report.device_left_ns / 1e9)
+        left = f"{'at most ' * report.at_most}{format_seconds(report.device_left_ns / 1e9)}"
         where = f"{report.place}{report.test}: {report.step}"
-        text = f"progress: {where}, {format_percent(share)}, {left} of device time left"
+        text = f"progress: {where}, {format_percent(report.share)}, {left} of device time left"
         with suppress(OSError):  # a closed stream must not end a run
             print(one_line(text), file=sys.stderr, flush=True)
 
@@ -285,6 +301,7 @@ class DeviceProgress:
                 description=one_line(f"{report.place}{report.test}: {report.step}"),
                 completed=report.device_ns,
                 total=report.device_ns + report.device_left_ns,
+                at_most=report.at_most,
             )
         elif self._lines is not None:
             with self._lock:

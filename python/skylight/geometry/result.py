@@ -96,6 +96,11 @@ class Geometry:
     zone_reads: int = 0
     notes: tuple[str, ...] = field(default=())
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was found of any track."""
+        return not self.zones and not self.places
+
     def to_json(self) -> dict[str, object]:
         """The JSON document of the file."""
         return {"format": FORMAT, "schema": SCHEMA, **asdict(self)}

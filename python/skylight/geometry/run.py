@@ -17,7 +17,8 @@ from skylight.geometry.extract import OTHER_READS, READS_A_ZONE, extract
 from skylight.geometry.result import Geometry
 from skylight.probe import Cost
 from skylight.probe.procedure import CutShort, Replay, Steps
-from skylight.probe.session import Progress, Session
+from skylight.probe.progress import Meter, Progress
+from skylight.probe.session import Session
 from skylight.probe.suite import digest_of
 from skylight.recording import Recording, recording_dir
 
@@ -59,7 +60,7 @@ def measure(
         with recording.part(TEST) as writer:
             session = Session(
                 engine, writer, test=TEST, seed=recording.seed, before=before,
-                total_ios=estimate(facts).ios, progress=progress,
+                meter=Meter(progress, TEST, total_ios=estimate(facts).ios),
             )  # fmt: skip
             _extract(session, access_from)
             writer.complete()

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NoReturn
@@ -64,6 +64,7 @@ from skylight.probe.known_state import (
     first_means,
     state_after,
 )
+from skylight.probe.progress import Meter
 from skylight.probe.quick_budget import Budget
 from skylight.probe.test_budget import Bound, BoundReached
 from skylight.probe.zoned import (
@@ -80,6 +81,7 @@ from skylight.probe.zoned import (
     zones_of,
 )
 from skylight.recording import PartWriter, SpentPart
+from skylight.units import format_seconds
 from skylight.zoned.zones import Zones
 
 FIRST_PIECE_IOS = 64
@@ -92,23 +94,6 @@ JOB_PIECE_NS = 30_000_000_000
 
 BOUND = "bound"
 """The name of the step that ends the evidence of a test at its bound."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressReport:
-    """How far a test is: I/Os done and expected, device time spent and expected to remain (ns); `place` says
-    which test of how many it is."""
-
-    test: str
-    step: str
-    done_ios: int
-    total_ios: int
-    device_ns: int
-    device_left_ns: int
-    place: str = ""
-
-
-Progress = Callable[[ProgressReport], None]
 
 
 class StepNames:
@@ -148,7 +133,7 @@ class _Order:
 
 class Session(StepNames):
     """The steps of a test on a live target (`skylight.probe.procedure.Steps`). More than 15 fields: what it
-    was made with, and how far all is that a test may spend: I/Os, device time, bytes of fillings, resets."""
+    was made with, and how far all is that a test may spend: device time, bytes of fillings, resets."""
 
     def __init__(
         self,
@@ -159,11 +144,9 @@ class Session(StepNames):
         seed: int,
         before: Evidence | None = None,
         known: Known | None = None,
-        total_ios: int = 0,
         bound: Bound | None = None,
         budget: Budget | None = None,
-        progress: Progress | None = None,
-        place: str = "",
+        meter: Meter | None = None,
         reset: Means = "auto",
         part: ZonesSeen | None = None,
     ) -> None:
@@ -184,14 +167,10 @@ class Session(StepNames):
         self._writer = writer
         self._before = [] if before is None else list(before.steps)
         self._done_steps = 0
-        self._progress = progress
-        self._place = place
+        self._meter = Meter() if meter is None else meter
         self._bound = bound
         self._budget = budget
         self._at_bound = False
-        self._done_ios = 0
-        self._total_ios = total_ios
-        self._device_ns = 0
         self._test = test
         self._seed = seed
         self.target = engine.describe()
@@ -223,7 +202,7 @@ class Session(StepNames):
 
     def expect(self, total_ios: int) -> None:
         """Updates how many I/Os the whole test takes."""
-        self._total_ios = max(total_ios, self._done_ios)
+        self._meter.expect(total_ios)
 
     def spent(self) -> bool:
         """Whether the budget of device time is used up; False without one."""
@@ -340,9 +319,7 @@ class Session(StepNames):
             return kept.params
         allowed = [one for one in means if one in self._means]
         done: dict[str, JsonScalar] = {"erased": "erase" in allowed and self._engine.erase()}
-        done |= self._chosen.done(
-            self._engine, allowed, lambda said: self._advance(f"{name}, {said}", EMPTY_LOG)
-        )
+        done |= self._chosen.done(self._engine, allowed, lambda said: self._report(f"{name}, {said}"))
         if not done["erased"] and "zones" in allowed:
             done |= self._reset_zones()
         if not done["erased"] and not done.get("zones_reset") and "trim" in allowed:
@@ -455,11 +432,13 @@ class Session(StepNames):
             self._bound.spend_ns(pause_ns)
         if kept is None:
             self._writer.begin(name, "pause", {"seconds": seconds})
+            self._report(f"{name}, idle for {format_seconds(seconds)}")
             self._begin_host()
             self._engine.pause(seconds)
             self._writer.end(self._end_host())
         elif self._engine.repeatable:
             self._engine.pause(seconds)
+        self._report(name, span_ns=round(seconds * 1e9))
 
     @contextmanager
     def settings(self, name: str, *, write_cache: bool, look_ahead: bool) -> Iterator[SettingsReport]:
@@ -587,14 +566,8 @@ class Session(StepNames):
 
     def _advance(self, name: str, log: IoLog) -> None:
         """Counts a piece and reports progress."""
-        self._done_ios += len(log)
-        self._device_ns += log.span_ns
-        self._total_ios = max(self._total_ios, self._done_ios)
-        if self._progress is not None:
-            left = self._device_ns * (self._total_ios - self._done_ios) // max(self._done_ios, 1)
-            if self._bound is not None:
-                left = min(left, self._bound.left_ns)
-            report = ProgressReport(
-                self._test, name, self._done_ios, self._total_ios, self._device_ns, left, self._place
-            )
-            self._progress(report)
+        self._report(name, len(log), log.span_ns)
+
+    def _report(self, name: str, ios: int = 0, span_ns: int = 0) -> None:
+        left_ns = None if self._bound is None else self._bound.left_ns
+        self._meter.advance(name, ios, span_ns, most_left_ns=left_ns)

@@ -44,10 +44,11 @@ from skylight.probe.known_state import Means, in_resets
 from skylight.probe.mapping import Mapping as BlockMapping
 from skylight.probe.non_sequential import NonSequential
 from skylight.probe.open_zones import OpenZones
+from skylight.probe.progress import Meter, Progress
 from skylight.probe.quick_budget import Budget
 from skylight.probe.recording_zones import Zones
 from skylight.probe.rotation import Rotation
-from skylight.probe.session import Progress, Session
+from skylight.probe.session import Session
 from skylight.probe.test_budget import Bound, BoundReached
 from skylight.probe.write_rates import WriteRates
 from skylight.probe.write_rates.fio_write_logs import LoggedWrites
@@ -337,11 +338,9 @@ def _measured(
             seed=recording.seed,
             before=before,
             known=known,
-            total_ios=cost.ios,
             bound=_bound(cost, quick=budget is not None),
             budget=budget,
-            progress=progress,
-            place=place,
+            meter=Meter(progress, test.name, place, total_ios=cost.ios, likely_ns=_likely_ns(cost, known)),
             reset=reset,
             part=part_of(test, engine),
         )
@@ -363,6 +362,12 @@ def cost_of(test: Test, facts: TargetFacts, *, writes: bool, quick: bool) -> Cos
     return replace(
         cost, device_seconds=QUICK_BOUND_SECONDS, likely_seconds=likely, unshingled_seconds=unshingled
     )
+
+
+def _likely_ns(cost: Cost, known: Known) -> int:
+    """What a test likely takes of a drive of the kind that was found, ns; of a shingled one until it was."""
+    other = known.word("drive_type") in ("cmr", "not-rotating")
+    return round((cost.unshingled_seconds if other else cost.likely_seconds) * 1e9)
 
 
 def resets(tests: Sequence[Test], *, quick: bool) -> bool:

@@ -1,8 +1,8 @@
 """The JSON of a probe.
 
 What for: machines. One target gives ``{"schema": 1, "skylight": VERSION, "target": {...}, "findings": {NAME:
-{...}}, "plan": {TEST: {...}}}``; two or more give ``{"schema": 1, "skylight": VERSION, "targets": [{"target":
-{...}, ...}, ...]}`` in the order of the command line.
+{...}}, "plan": {TEST: {...}}, "notes": [...]}``; two or more give ``{"schema": 1, "skylight": VERSION,
+"targets": [{"target": {...}, ...}, ...]}`` in the order of the command line.
 
 Invariants:
 - Every finding has value, unit, interval, confidence and why; a value that is not known is ``"unknown"``.
@@ -30,6 +30,7 @@ def probe_document(results: Sequence[SuiteResult]) -> dict[str, object]:
         {
             **findings_json(result.target, result.findings),
             "plan": {account.test: account.to_json() for account in accounts(result)},
+            "notes": list(dict.fromkeys(result.notes)),
         }
         for result in results
     ]

@@ -447,10 +447,11 @@ def target_view(result: SuiteResult, recording: Path, page_dir: Path, number: in
 
 
 def compare(views: Sequence[TargetView]) -> tuple[Comparison, ...]:
-    """The comparing table: the verdict, what each keeps up, then each finding that any target has, in the
-    order they first appear."""
-    names = dict.fromkeys(row.name for view in views for row in view.findings)
-    lines = [Comparison("Verdict", tuple(Cell(view.verdict.short, None) for view in views))]
+    """The comparing table: the verdict, which holds the type, what each keeps up, then each other finding
+    that any target has, in the order they first appear."""
+    names = dict.fromkeys(row.name for view in views for row in view.findings if row.name != "drive_type")
+    verdicts = (view.verdict for view in views)
+    lines = [Comparison("Verdict", tuple(Cell(each.short, each.confidence) for each in verdicts))]
     if any(view.lasting for view in views):
         cells = [Cell(view.lasting or DASH, None) for view in views]
         lines.append(Comparison("Random writes that do not stop", tuple(cells)))
