@@ -392,6 +392,15 @@ def test_tracks_of_the_end_are_in_line_with_those_from_the_middle_on(
     assert found.end_is_found == in_line
 
 
+@pytest.mark.parametrize(("middle", "at_home"), [(1001.0, 1.0), (999.0, 1.0), (950.0, 0.0)])
+def test_tracks_of_one_size_do_not_shrink_by_an_error(middle: float, at_home: float) -> None:
+    """As of emulated-smr-3, served: the middle seemed 0.06 % smaller than the start."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40)
+    near, within, last = (tracks_of(size, WHOLE) for size in (1000.0, middle, 0.98 * middle))
+    vars(found).update(near=near, middle=within, last=last, _before=last, _starts_at_home=True)
+    assert found.end_at_home == at_home
+
+
 @pytest.mark.parametrize("at_home", [0.7, 1.0])
 def test_a_stroke_is_no_surer_than_that_blocks_lie_at_their_place(at_home: float) -> None:
     """Of a drive that hardly is conventional, as far as is known, tracks may be those of moved blocks."""

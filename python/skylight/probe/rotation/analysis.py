@@ -221,7 +221,8 @@ class Analysis:
         end, before = self.last, self._before
         if end is None or self.near is None or self.middle is None:
             return 0.0
-        falls = self.middle.slope > self.near.slope
+        # On tracks of one size all over the drive the errors of both would toss for it.
+        falls = self.middle.slope > (1 + MOST_DIFFERENCE) * self.near.slope
         if falls and end.slope < LEAST_SHRINKING * self.middle.slope:
             return 0.0
         if not self.ends_in_line:
