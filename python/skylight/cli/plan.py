@@ -54,7 +54,7 @@ def print_plan(
     if len(planned) > 1:
         rows.append(_row("in total", whole))
     if planned:
-        header = ("Plan", "Requests, most", "Likely if shingled", "if not", "At most", "Written, most")
+        header = ("Plan", "Requests at most", "Likely if shingled", "if not", "At most", "Written at most")
         table(header, rows, right=(1, 2, 3, 4, 5))
     if idle:
         reason = "the target is too small for them" if can_write else "they need --destroy-data"
