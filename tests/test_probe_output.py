@@ -285,3 +285,16 @@ def test_notes_are_in_the_json(call: Call, here: Path) -> None:
     part.write_bytes(part.read_bytes()[: part.stat().st_size // 2])
     found = json.loads(call("probe", "recording:out", "--json", "--out", "again").out)
     assert any("not whole" in note or "cut" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize("width", [60, 64, 72, 80, 120])
+def test_columns_give_way_but_no_word_is_broken_while_there_is_room(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console, "output_width", lambda: width)
+    header = ("Plan", "Requests at most", "Likely if shingled", "if not", "At most", "Written at most")
+    row = ("Rotation, tracks and seeks", "3,000,000", "2 min 10 s", "nothing", "8 h 40 min", "reads only")
+    console.table(header, [row], right=(1, 2, 3, 4, 5))
+    shown = capsys.readouterr().out
+    assert {word for cell in (*header, *row) for word in cell.split()} <= set(shown.split())
+    assert max(map(len, shown.splitlines())) <= width

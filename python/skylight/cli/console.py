@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Self
 
 import click
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.progress import Progress, ProgressColumn, Task
 from rich.table import Table
@@ -64,6 +64,7 @@ _BAR_WIDTH = 20
 _LEAST_NAME = 20
 _PLAIN_WIDTH = 100
 _WIDEST = 120
+_GAPS_FROM = 72  # columns of a terminal with room for two blanks between those of a table
 
 
 # Stands for the space between a number and its unit while lines are broken: rich breaks at every other space,
@@ -137,19 +138,34 @@ def table(
 ) -> None:
     """Prints a table without a frame, ``widest`` characters at most, and ``most`` in a column that is not the
     last; the columns named in ``right`` are right-aligned."""
-    grid = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
-    for number, name in enumerate(header):
-        last = number == len(header) - 1
-        grid.add_column(
-            Text(name),
-            justify="right" if number in right else "left",
-            overflow="fold",
-            ratio=1 if last else None,
-            max_width=None if last else most,
-        )
-    for row in rows:
-        grid.add_row(*map(_joined, row))
-    _print(Padding(grid, (0, 0, 0, 1)), widest)
+    cells = [[Text(name) for name in header], *([_joined(cell) for cell in row] for row in rows)]
+    width = min(output_width(), widest)
+    gap = 2 if width >= _GAPS_FROM else 1
+    grid = Table(box=box.SIMPLE_HEAD, show_edge=False, header_style="dim", padding=(0, gap, 0, 0))
+    around = 2 + (gap + 1) * len(header) - 1  # the indent, a gap behind each column, a blank between them
+    columns = [[text.plain for text in column] for column in zip(*cells, strict=True)]
+    for number, each in enumerate(_widths(columns, width - around, most)):
+        justify: JustifyMethod = "right" if number in right else "left"
+        grid.add_column(cells[0][number], justify=justify, overflow="fold", width=each)
+    for row in cells[1:]:
+        grid.add_row(*row)
+    _print(Padding(grid, (0, 0, 0, 2)), widest)
+
+
+def _widths(columns: Sequence[Sequence[str]], room: int, most: int | None) -> list[int]:
+    """Characters of each column: as wide as its cells where there is room for all, else what is widest gives
+    way, but no column that is wider than its longest word as long as another one is."""
+    widths = [max(map(len, column)) for column in columns]
+    if most is not None:
+        widths[:-1] = [min(width, most) for width in widths[:-1]]
+    words = [max((len(word) for cell in column for word in cell.split()), default=1) for column in columns]
+    for least in (words, [1] * len(columns)):
+        while sum(widths) > room:
+            slack = [width if width > floor else 0 for width, floor in zip(widths, least, strict=True)]
+            if not any(slack):
+                break
+            widths[slack.index(max(slack))] -= 1
+    return widths
 
 
 class Speaker:
