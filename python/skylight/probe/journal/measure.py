@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, JsonScalar, Op, Stop
-from skylight.infer.stalls import rare_period, slow_ones
+from skylight.infer.stalls import slow_ones
 from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.journal.entries import (
     FEWEST_DEPTH,
@@ -32,7 +32,7 @@ from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.later_entries import CYCLES as CYCLES_LATER
 from skylight.probe.journal.later_entries import MOST_QUANTA, PLACES, cycles, far_places, read_back
 from skylight.probe.journal.later_entries import ROUNDS as LATER_ROUNDS
-from skylight.probe.journal.merges import LONG_QUANTA, Many, control_writes
+from skylight.probe.journal.merges import LONG_QUANTA, Many, control_writes, period_of
 from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.write_through import Volatile
@@ -309,7 +309,7 @@ def find_merges(bench: Bench, quantum: int) -> None:
     offsets = bench.scattered(MOST_LONE)
     disk_turn_ns = None if bench.flash else bench.rotation_ns
     first = bench.many("many-1", offsets[:FIRST_LONE], stop, erased=bench.fresh())
-    found = rare_period(slow_ones(first.latency_ns, disk_turn_ns))
+    found = period_of(first.latency_ns, slow_ones(first.latency_ns, disk_turn_ns))
     total = MOST_LONE if found is None else min(MOST_LONE, max(FIRST_LONE, MERGES_WANTED * found.every))
     stopped = stop.reached(first)
     if total > FIRST_LONE and not stopped:

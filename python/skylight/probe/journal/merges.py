@@ -10,13 +10,20 @@ Source: Skylight (FAST '15), section 4.3 (the 240th write of Figures 4 and 5).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from skylight.evidence import F64, I64, Bools, IoLog, Stop
 from skylight.infer.robust import BOOTSTRAP_SEED, share
-from skylight.infer.stalls import RarePeriod, before_stalls, rare_period, slow_ones
+from skylight.infer.stalls import (
+    FEWEST_RARE,
+    MOST_CHANCE,
+    RarePeriod,
+    before_stalls,
+    rare_period,
+    slow_ones,
+)
 from skylight.probe.journal.findings import MERGE_RIGHT
 
 RESAMPLES = 100
@@ -25,6 +32,9 @@ BESIDE = 40  # writes on each side of a stall that it is compared with
 CAUGHT = 4  # per cent: if this share catches its revolution, the drive without jitter does
 # Writes that are a revolution sooner than most: how near to a whole one, and how many show that some are.
 EARLY_TURNS, FEWEST_EARLY, SURE = 0.2, 8, 5.0
+ALIKE = 1.5
+"""Stalls of one kind, in order of their length: none is so much longer than the one before. Chosen: merges of
+one drive differ by a revolution or two of some twenty."""
 ARRIVED_TURNS = 0.1
 """What a write takes beyond a revolution that begins amid its place and ends where it began: what a command
 takes by itself. Chosen: a millisecond of a common drive."""
@@ -106,6 +116,33 @@ def control_writes(many: Sequence[Many], rotation_ns: float | None) -> int:
     return found.offset + (FEWEST_LONG - 1) * found.every + 1
 
 
+def period_of(latency_ns: I64, slow: Bools, known_slow: Bools | None = None) -> RarePeriod | None:
+    """The period of the stalls. Where all of them have none, it is that of those which took alike, if only
+    one kind has one: a merge costs about the same each time, and a host that was busy made others late.
+
+    >>> latency_ns = np.full(720, 10)
+    >>> latency_ns[7::240], latency_ns[[160, 205, 317, 382]] = 315, 45
+    >>> (found := period_of(latency_ns, latency_ns > 10)).every, found.unexplained
+    (240, 4)
+    """
+    found = rare_period(slow, known_slow)
+    at = np.flatnonzero(slow)
+    if found is not None or len(at) <= FEWEST_RARE:
+        return found
+    at = at[np.argsort(latency_ns[at])]
+    taken_ns = latency_ns[at].astype(np.float64)
+    kinds = np.split(at, np.flatnonzero(taken_ns[1:] > ALIKE * taken_ns[:-1]) + 1)
+    periods = []
+    for kind in kinds:
+        alike = np.zeros(len(slow), bool)
+        alike[kind] = True
+        one = rare_period(alike)
+        if one is not None and len(kinds) * one.chance <= MOST_CHANCE:
+            unexplained = len(at) - len(kind) + one.unexplained
+            periods.append(replace(one, chance=len(kinds) * one.chance, unexplained=unexplained))
+    return periods[0] if len(periods) == 1 else None
+
+
 def merges_of(many: Sequence[Many], rotation_ns: float | None, long: IoLog | None = None) -> Merges | None:
     """The stalls of many lone writes, and what writes of two quanta took; None where none were made."""
     if not many or not len(many[0].log):
@@ -118,12 +155,12 @@ def merges_of(many: Sequence[Many], rotation_ns: float | None, long: IoLog | Non
     if not len(again) or not many[-1].erased:  # it went on where the first left off
         whole = np.concatenate([first, again])
         slow = slow_ones(whole, rotation_ns)
-        return Merges(whole, np.empty(0, np.int64), rare_period(slow), len(whole), int(slow.sum()))
+        return Merges(whole, np.empty(0, np.int64), period_of(whole, slow), len(whole), int(slow.sum()))
     count = min(len(first), len(again))
     first, again = first[:count], again[:count]
     one, other = slow_ones(first, rotation_ns), slow_ones(again, rotation_ns)
     both = one & other
-    found = Merges(first, again, rare_period(both, one), count, int(both.sum()))
+    found = Merges(first, again, period_of(first, both, one), count, int(both.sum()))
     found.long_ns = None if long is None else long.latency_ns
     return found
 
