@@ -37,6 +37,8 @@ MOST_WEIGHT = 4.0
 CACHED_TURNS = 3.0
 LATE_SHARE = 0.1  # chosen: of the readings of native blocks, those that may come whole revolutions later
 MOST_LATE_TURNS = 8  # chosen: what a few reads of another client take
+MOST_APART = 6.0
+"""Times the noise of readings that two of one block may differ by. Chosen: without outliers none do."""
 COARSE_ERROR, MOST_TIMES = 0.02, 6
 """Of a revolution: what the tick of the clock may leave open of a delay, and how often blocks are read for
 that at most. Chosen: a tick of a fifth of a revolution then hides one native block in a hundred, and not one
@@ -113,6 +115,8 @@ class Fresh:
     delay_ns: F64
     noise_ns: float
     rotation_ns: float | None
+    astray: float = 0.0
+    """The share of readings that a busy host made late: so often a native block looks like a cached one."""
 
     @staticmethod
     def of(first_ns: F64, second_ns: F64, rotation_ns: float | None) -> Fresh:
@@ -134,12 +138,45 @@ class Fresh:
             whole = self._density(late - turns * self.rotation_ns)
             native = np.logaddexp(np.log(1 - LATE_SHARE) + native, np.log(LATE_SHARE / CACHED_TURNS) + whole)
         cached = -np.log(CACHED_TURNS * (self.rotation_ns or TURN_NS))
+        if self.astray > 0:
+            native = np.logaddexp(np.log(1 - self.astray) + native, np.log(self.astray) + cached)
         return np.asarray(np.clip(native - cached, -MOST_WEIGHT, MOST_WEIGHT), np.float64)
 
     def _density(self, off_ns: F64) -> F64:
         """Logarithm of the density of being off by so much."""
         off = np.minimum(np.abs(off_ns / self.noise_ns), 1e3)
         return np.asarray(np.log(0.4 / self.noise_ns) - 0.5 * off**2, np.float64)
+
+
+def _angle_apart(one_ns: F64, other_ns: F64, rotation_ns: float | None) -> F64:
+    """By how much two readings of each block differ, whole revolutions aside, ns."""
+    apart = other_ns - one_ns
+    if rotation_ns is not None:
+        apart = apart - np.round(apart / rotation_ns) * rotation_ns
+    return np.asarray(np.abs(apart), np.float64)
+
+
+def unsettled(one_ns: F64, other_ns: F64, rotation_ns: float | None) -> I64:
+    """The blocks of which two readings differ by more than readings do: the host made one of a pair late, and
+    where the block lies natively is not known."""
+    noise_ns = Fresh.of(one_ns, other_ns, rotation_ns).noise_ns
+    apart = _angle_apart(one_ns, other_ns, rotation_ns)
+    return np.asarray(np.flatnonzero(apart > MOST_APART * noise_ns), np.int64)
+
+
+def nearest_two(one_ns: F64, other_ns: F64, third_ns: F64, rotation_ns: float | None) -> tuple[F64, F64]:
+    """Of three readings of each block the two that are nearest to each other, ns.
+
+    >>> one, other, third = np.array([5e6]), np.array([9e6]), np.array([5.1e6])
+    >>> nearest_two(one, other, third, 10e6)
+    (array([5000000.]), array([5100000.]))
+    """
+    pairs = ((one_ns, other_ns), (one_ns, third_ns), (other_ns, third_ns))
+    apart = np.stack([_angle_apart(*pair, rotation_ns) for pair in pairs])
+    best = apart.argmin(axis=0)
+    first, second = (np.stack([pair[side] for pair in pairs]) for side in (0, 1))
+    each = np.arange(len(one_ns))
+    return np.asarray(first[best, each], np.float64), np.asarray(second[best, each], np.float64)
 
 
 def stretch(weights: F64, sure: int) -> tuple[int, int]:

@@ -147,13 +147,29 @@ class Round:
         rotation_ns = steps.known.number("rotation_ns")
         self._turn_ns = rotation_ns
 
-    def _read(self, what: str) -> list[F64]:
-        return cleaned_or_cached.read_enough(
-            self._steps, f"{self._name}-{what}", np.concatenate(self._blocks)
-        )
+    def _read(self, what: str, only: I64 | None = None) -> list[F64]:
+        blocks = np.concatenate(self._blocks)
+        chosen = blocks if only is None else blocks[only]
+        return cleaned_or_cached.read_enough(self._steps, f"{self._name}-{what}", chosen)
 
     def _middle(self, readings: list[F64]) -> F64:
         return cleaned_or_cached.middle_of(readings, self._turn_ns)
+
+    def _fresh(self) -> tuple[Fresh, Fresh]:
+        """Where blocks lie natively, as enough readings say, and as one does for the nine. Blocks that two
+        readings leave open, because the host came between, are read once more."""
+        readings = self._read("fresh"), self._read("fresh-again")
+        one, again = (self._middle(each) for each in readings)
+        open_at = cleaned_or_cached.unsettled(one, again, self._turn_ns)
+        if len(open_at):
+            third = self._middle(self._read("fresh-open", open_at))
+            one[open_at], again[open_at] = cleaned_or_cached.nearest_two(
+                one[open_at], again[open_at], third, self._turn_ns
+            )
+        fresh = replace(Fresh.of(one, again, self._turn_ns), astray=len(open_at) / (2 * len(one)))
+        own = np.flatnonzero(np.isin(np.concatenate(self._blocks), self._firsts))
+        noise_ns = Fresh.of(readings[0][0], readings[1][0], self._turn_ns).noise_ns
+        return fresh, replace(fresh, delay_ns=fresh.delay_ns[own], noise_ns=noise_ns)
 
     def run(self) -> list[F64] | None:
         """The weight of each point of each region; None if cleaning could not be made to run."""
@@ -162,13 +178,7 @@ class Round:
         state = steps.reset(f"{name}-erase", slow=not lazy or outlasts_test(steps.known))
         if state < State.CLEAN and not lazy:
             return None
-        one, again = self._read("fresh"), self._read("fresh-again")
-        fresh = Fresh.of(self._middle(one), self._middle(again), self._turn_ns)
-        own = np.flatnonzero(np.isin(np.concatenate(self._blocks), self._firsts))
-        # What is asked in between is read once.
-        before = replace(
-            fresh, delay_ns=fresh.delay_ns[own], noise_ns=Fresh.of(one[0], again[0], self._turn_ns).noise_ns
-        )
+        fresh, before = self._fresh()
         steps.run(f"{name}-first", IoBatch.writes(self._firsts, BLOCK))
         if not lazy:  # for a drive that prefers bands with much in the cache
             steps.run(f"{name}-much", IoBatch.writes(self._firsts + MUCH_AFTER, MUCH))
