@@ -55,13 +55,14 @@ from skylight.truth import true_findings
 DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")
 FINDINGS = ("drive_type", "cache_medium")
 OUTCOMES = ("right", "wrong", "unknown")
-# What makes a persistent cache small enough to be filled in minutes.
+# What makes a persistent cache small enough to be filled in minutes, but not so small that a journal holds fewer
+# than three merges of its map, which come every 240 lone writes, wherever the first one comes.
 SMALL = {
     "emulated-smr-1": {"cache": '"380 MiB"'},
     "emulated-smr-2": {"cache": '"100 MiB"'},
     "emulated-smr-3": {"capacity": '"80 GB"'},
-    "st5000as0011": {"places": "600", "map_entries": "5000"},
-    "st8000as0011": {"places": "750", "map_entries": "6250"},
+    "st5000as0011": {"places": "850", "map_entries": "7080"},
+    "st8000as0011": {"places": "850", "map_entries": "7080"},
 }
 LEFT_OUT = "write_rates"
 # What a loop device over nbdfuse is, beside what the profile says of caches. Chosen: times near those of
