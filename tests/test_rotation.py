@@ -21,7 +21,8 @@ from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
 from skylight.probe.known_state import Means
 from skylight.probe.rotation import Rotation, seeks, track_fit
-from skylight.probe.rotation.analysis import BEHIND, TOWARDS, Analysis
+from skylight.probe.rotation.analysis import Analysis
+from skylight.probe.rotation.step_names import BEHIND, TOWARDS
 from skylight.probe.rotation.verdict import _seeks
 from skylight.probe.scoring import score
 from skylight.probe.session import Session

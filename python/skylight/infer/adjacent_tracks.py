@@ -72,14 +72,18 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     if len(time_ns) < FEWEST_PAIRS:
         return None
     fits = _Fits(list(_ways(one, other)), time_ns)
+    risings = _risings(one, other, time_ns)
     least_ns = noise_ns = LEAST_NOISE * float(np.median(time_ns))
     for _ in range(2):
-        way, _, arm_ns, switch_ns = min(fits.at(noise_ns), key=lambda fit: fit[1])
+        way, cost, arm_ns, switch_ns = min(fits.at(noise_ns), key=lambda fit: fit[1])
         off = np.abs(time_ns - _expected(way, arm_ns, switch_ns))
+        # Noise is what the likeliest of all leaves over: a way that does not fit must not hide in its own.
+        for other_way in risings:
+            if other_way.cost(noise_ns) < cost:
+                cost, off = other_way.cost(noise_ns), np.abs(other_way.off)
         noise_ns = max(least_ns, float(np.median(off)) / NORMAL_MEDIAN)
     found = fits.at(noise_ns)
     way, cost, arm_ns, switch_ns = min(found, key=lambda fit: fit[1])
-    risings = _risings(one, other, time_ns)
     costs = [(fit[1], fit[2]) for fit in found]
     costs += [(rising.cost(noise_ns), rising.first_ns) for rising in risings]
     least = min(each for each, _ in costs)
@@ -130,20 +134,25 @@ class _Rising:
 
 
 def _risings(one: Ints, other: Ints, time_ns: F64) -> list[_Rising]:
-    """Rising curves through the median of the pairs at each distance, if some are one apart: straight,
-    as a square root, and any, which has a constant for each of its levels."""
+    """Rising curves through the median of the pairs at each distance, if some are one apart: straight, as a
+    square root, as both (Ruemmler and Wilkes), and any, which has a constant for each of its levels."""
     apart = np.abs(one - other)
     distance, which = np.unique(apart, return_inverse=True)
     if distance[0] != 1:
         return []
     middle = np.array([np.median(time_ns[which == number]) for number in range(len(distance))])
-    found = []
-    for more in (distance - 1.0, np.sqrt(distance - 1.0)):
-        slope, first = np.polyfit(more, middle, 1) if len(distance) > 2 else (0.0, 0.0)
-        if slope > 0 and first > 0:
-            curve = first + slope * more
-            found.append(_Rising(one, other, time_ns - curve[which], float(first), 4))
     weight = np.bincount(which).astype(np.float64)
+    found = []
+    straight, root = distance - 1.0, np.sqrt(distance) - 1.0
+    for more in ([straight], [root], [straight, root]):
+        columns = np.stack([np.ones(len(distance)), *more], axis=1)
+        if len(distance) <= columns.shape[1]:
+            continue
+        heavy = np.sqrt(weight)
+        parts = np.linalg.lstsq(columns * heavy[:, None], middle * heavy, rcond=None)[0]
+        if (parts > 0).all():
+            curve = columns @ parts
+            found.append(_Rising(one, other, time_ns - curve[which], float(parts[0]), len(parts) + 2))
     curve = _monotone(middle, weight)
     found.append(_Rising(one, other, time_ns - curve[which], float(curve[0]), len(np.unique(curve)) + 2))
     return found

@@ -104,6 +104,11 @@ def star_reaches(log: IoLog, hub: Tracks, others: list[Tracks], turn: Turn, coun
     return reaches(ideal, key, len(log) // count, turn.period_ns)
 
 
+def bracketed(reach: Reach | None) -> Reach | None:
+    """A reach with reads on both sides of its edge; None where all were caught, or all missed."""
+    return reach if reach is not None and reach.half_ns <= COARSE_NS else None
+
+
 def track_numbers(tracks: Tracks) -> I64:
     """The number of each piece's track in the order of addresses: pieces that a stray read cut count once.
     Whole tracks tell where tracks begin; the first piece may be a part of one."""

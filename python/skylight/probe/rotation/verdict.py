@@ -16,8 +16,9 @@ import numpy as np
 from skylight.findings import Finding, Known
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.track_phases import Tracks
-from skylight.probe.rotation.analysis import IN_TURNS, Analysis
+from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
+from skylight.probe.rotation.step_names import IN_TURNS
 from skylight.units import format_duration, format_rotation, format_size
 
 TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = TURN_RIGHT.part, TRACK_RIGHT.part, SEEK_RIGHT.part
@@ -76,7 +77,7 @@ def _tracks(found: Analysis) -> Finding:
         return TRACK.unknown("Without a rotation there are no tracks to be told.")
     if found.stripe is not None:
         return TRACK.unknown(_striped_words(found.stripe))
-    parts = {"od": found.near, "md": found.middle, "id": found.last}
+    parts = found.sizes()
     if not found.start_at_home:
         why = f"{_START_ELSEWHERE}."
         return TRACK.unknown(why, ("od", "od-behind"))
