@@ -37,6 +37,10 @@ PLAINLY = 20.0  # twice the log of how much likelier a way must be than one that
 ALIKE = 0.06  # arm times so close say the same
 FAR_APART = 0.13  # times of likely ways farther apart leave the arm's open
 OPEN = "cylinders or strokes"
+BANDS = "bands of few tracks"
+FEWEST_FAR = 40
+"""Pairs from band to band. Chosen: of tracks on 20 heads a twentieth of the pairs are of one surface, so that
+none of 40 is has a chance of one in eight, and of ten heads one in 70."""
 MOST_OFF = 0.1  # the part of pairs that may be off the way that fits best by more than the cap
 
 
@@ -100,6 +104,30 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     pairs = tuple((int(a), int(b)) for a, b in zip(one[chosen], other[chosen], strict=True))
     switch = switch_ns if way.switch.any() or np.any(~way.arm) else None
     return NextTrack(arm_ns, 0.0, pairs, switch, way.heads, way.walk)
+
+
+def next_in_bands(one: Ints, other: Ints, time_ns: F64, is_next: Mask) -> NextTrack | None:
+    """From arm times between pairs of which some follow each other in a band (`is_next`) and the others lie
+    in bands whose distance is not known.
+
+    Then no way of walking can be told from another. Where tracks that follow each other and those that do not
+    are as far apart in time, arm and switch of heads are as long, whichever of them it was: else some of the
+    many pairs would show the shorter alone, or most of them the longer."""
+    if np.count_nonzero(is_next) < FEWEST_PAIRS // 2 or np.count_nonzero(~is_next) < FEWEST_FAR:
+        return None
+    next_ns = float(np.median(time_ns[is_next]))
+    spread = float(np.median(np.abs(time_ns[is_next] - next_ns))) / NORMAL_MEDIAN
+    noise_ns = max(LEAST_NOISE * next_ns, spread)
+    sooner = time_ns < next_ns - np.sqrt(CAP) * noise_ns
+    later = time_ns > (1 + FAR_APART) * next_ns + np.sqrt(CAP) * noise_ns
+    open_ns = max(0.0, float(np.median(time_ns[~is_next])) - next_ns)
+    if next_ns <= 0 or sooner.any() or np.count_nonzero(later) > MOST_OFF * len(later):
+        return None
+    if noise_ns > 2 * LEAST_NOISE * next_ns or open_ns > FAR_APART * next_ns:
+        return None
+    chosen = is_next & (np.abs(time_ns - next_ns) < np.sqrt(CAP) * noise_ns)
+    pairs = tuple((int(a), int(b)) for a, b in zip(one[chosen], other[chosen], strict=True))
+    return NextTrack(next_ns, open_ns / 2, pairs, None, None, BANDS)
 
 
 def _compromise(least_ns: float, most_ns: float) -> NextTrack | None:

@@ -15,7 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from skylight.evidence import F64, IoLog
-from skylight.infer.adjacent_tracks import NextTrack, next_track
+from skylight.infer.adjacent_tracks import NextTrack, next_in_bands, next_track
 from skylight.infer.chances import BY_TYPE, CHOSEN
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.one_spindle import is_by_parts, turns_otherwise
@@ -482,6 +482,9 @@ class Analysis:
         if self.near is None or not times:
             return None
         pieces = np.array(list(times))
+        if seeks.are_in_short_bands(self.near):
+            is_next = np.array([pair in self.following for pair in times])
+            return next_in_bands(pieces[:, 0], pieces[:, 1], np.array(list(times.values())), is_next)
         number = seeks.track_numbers(self.near)[pieces]
         found = next_track(number[:, 0], number[:, 1], np.array(list(times.values())))
         if found is None:
