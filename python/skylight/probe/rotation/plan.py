@@ -75,7 +75,7 @@ AROUND_BYTES = tuple(mib << 20 for mib in (-1536, -512, 512, 1536))
 """How far from the middle address tracks are looked at as well: so many as `analysis.AROUND_PLACES`, in other
 bands than the middle itself, and of a drive of which they are a 64th at most hardly further in."""
 LEAST_BYTES = 1 << 30
-MOST_IOS = 60_000
+MOST_IOS = 70_000  # by a coarse clock, with every step that only some drives need
 
 Pairs = list[tuple[int, int]]
 
