@@ -21,7 +21,8 @@ from skylight.infer.host_clock import host_of
 from skylight.infer.phase import NONE
 from skylight.probe.known_state import Means
 from skylight.probe.rotation import Rotation, seeks, track_fit
-from skylight.probe.rotation.analysis import BEHIND, TOWARDS, Analysis
+from skylight.probe.rotation.analysis import Analysis
+from skylight.probe.rotation.step_names import BEHIND, TOWARDS
 from skylight.probe.rotation.verdict import _seeks
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -422,6 +423,8 @@ def test_no_stroke_while_the_last_addresses_lie_in_a_cache(
     cache is emptied."""
     conditions = 'erase = "trim"\nprior_use = "whole-drive"'
     evidence, known, truth = measured("97027", tmp_path, "smr", conditions=conditions, reset=reset)
+    # Cleaning moves what lies at the start too.
+    assert any(step.name == "home-od" for step in evidence.steps) == (reset == "auto")
     marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
     assert {mark.name: mark.outcome for mark in marks} == {
         "rotation_ns": "right", "track_bytes": outcome, "seek_ns": outcome,

@@ -15,6 +15,7 @@
 | `stalls` | which writes stall, do they come at an even distance, from which on does a drive clean |
 | `track_from_entry` | how long tracks are under one entry of a log, from the angles of its blocks |
 | `track_phases` | the revolution to a few parts in a million; the angle of each block of a track, its size |
+| `size_change` | tracks of one size, where a zone or a surface ends among those that were read |
 | `minimum_access_time` | overhead and arm time from whether blocks were caught or missed |
 | `adjacent_tracks` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
 | `host_clock` | what a host adds to times: the tick of its clock, its gap between commands |

@@ -37,6 +37,10 @@ PLAINLY = 20.0  # twice the log of how much likelier a way must be than one that
 ALIKE = 0.06  # arm times so close say the same
 FAR_APART = 0.13  # times of likely ways farther apart leave the arm's open
 OPEN = "cylinders or strokes"
+BANDS = "bands of few tracks"
+FEWEST_FAR = 40
+"""Pairs from band to band. Chosen: of tracks on 20 heads a twentieth of the pairs are of one surface, so that
+none of 40 is has a chance of one in eight, and of ten heads one in 70."""
 MOST_OFF = 0.1  # the part of pairs that may be off the way that fits best by more than the cap
 
 
@@ -72,14 +76,18 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     if len(time_ns) < FEWEST_PAIRS:
         return None
     fits = _Fits(list(_ways(one, other)), time_ns)
+    risings = _risings(one, other, time_ns)
     least_ns = noise_ns = LEAST_NOISE * float(np.median(time_ns))
     for _ in range(2):
-        way, _, arm_ns, switch_ns = min(fits.at(noise_ns), key=lambda fit: fit[1])
+        way, cost, arm_ns, switch_ns = min(fits.at(noise_ns), key=lambda fit: fit[1])
         off = np.abs(time_ns - _expected(way, arm_ns, switch_ns))
+        # Noise is what the likeliest of all leaves over: a way that does not fit must not hide in its own.
+        for other_way in risings:
+            if other_way.cost(noise_ns) < cost:
+                cost, off = other_way.cost(noise_ns), np.abs(other_way.off)
         noise_ns = max(least_ns, float(np.median(off)) / NORMAL_MEDIAN)
     found = fits.at(noise_ns)
     way, cost, arm_ns, switch_ns = min(found, key=lambda fit: fit[1])
-    risings = _risings(one, other, time_ns)
     costs = [(fit[1], fit[2]) for fit in found]
     costs += [(rising.cost(noise_ns), rising.first_ns) for rising in risings]
     least = min(each for each, _ in costs)
@@ -96,6 +104,30 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     pairs = tuple((int(a), int(b)) for a, b in zip(one[chosen], other[chosen], strict=True))
     switch = switch_ns if way.switch.any() or np.any(~way.arm) else None
     return NextTrack(arm_ns, 0.0, pairs, switch, way.heads, way.walk)
+
+
+def next_in_bands(one: Ints, other: Ints, time_ns: F64, is_next: Mask) -> NextTrack | None:
+    """From arm times between pairs of which some follow each other in a band (`is_next`) and the others lie
+    in bands whose distance is not known.
+
+    Then no way of walking can be told from another. Where tracks that follow each other and those that do not
+    are as far apart in time, arm and switch of heads are as long, whichever of them it was: else some of the
+    many pairs would show the shorter alone, or most of them the longer."""
+    if np.count_nonzero(is_next) < FEWEST_PAIRS // 2 or np.count_nonzero(~is_next) < FEWEST_FAR:
+        return None
+    next_ns = float(np.median(time_ns[is_next]))
+    spread = float(np.median(np.abs(time_ns[is_next] - next_ns))) / NORMAL_MEDIAN
+    noise_ns = max(LEAST_NOISE * next_ns, spread)
+    sooner = time_ns < next_ns - np.sqrt(CAP) * noise_ns
+    later = time_ns > (1 + FAR_APART) * next_ns + np.sqrt(CAP) * noise_ns
+    open_ns = max(0.0, float(np.median(time_ns[~is_next])) - next_ns)
+    if next_ns <= 0 or sooner.any() or np.count_nonzero(later) > MOST_OFF * len(later):
+        return None
+    if noise_ns > 2 * LEAST_NOISE * next_ns or open_ns > FAR_APART * next_ns:
+        return None
+    chosen = is_next & (np.abs(time_ns - next_ns) < np.sqrt(CAP) * noise_ns)
+    pairs = tuple((int(a), int(b)) for a, b in zip(one[chosen], other[chosen], strict=True))
+    return NextTrack(next_ns, open_ns / 2, pairs, None, None, BANDS)
 
 
 def _compromise(least_ns: float, most_ns: float) -> NextTrack | None:
@@ -130,20 +162,25 @@ class _Rising:
 
 
 def _risings(one: Ints, other: Ints, time_ns: F64) -> list[_Rising]:
-    """Rising curves through the median of the pairs at each distance, if some are one apart: straight,
-    as a square root, and any, which has a constant for each of its levels."""
+    """Rising curves through the median of the pairs at each distance, if some are one apart: straight, as a
+    square root, as both (Ruemmler and Wilkes), and any, which has a constant for each of its levels."""
     apart = np.abs(one - other)
     distance, which = np.unique(apart, return_inverse=True)
     if distance[0] != 1:
         return []
     middle = np.array([np.median(time_ns[which == number]) for number in range(len(distance))])
-    found = []
-    for more in (distance - 1.0, np.sqrt(distance - 1.0)):
-        slope, first = np.polyfit(more, middle, 1) if len(distance) > 2 else (0.0, 0.0)
-        if slope > 0 and first > 0:
-            curve = first + slope * more
-            found.append(_Rising(one, other, time_ns - curve[which], float(first), 4))
     weight = np.bincount(which).astype(np.float64)
+    found = []
+    straight, root = distance - 1.0, np.sqrt(distance) - 1.0
+    for more in ([straight], [root], [straight, root]):
+        columns = np.stack([np.ones(len(distance)), *more], axis=1)
+        if len(distance) <= columns.shape[1]:
+            continue
+        heavy = np.sqrt(weight)
+        parts = np.linalg.lstsq(columns * heavy[:, None], middle * heavy, rcond=None)[0]
+        if (parts > 0).all():
+            curve = columns @ parts
+            found.append(_Rising(one, other, time_ns - curve[which], float(parts[0]), len(parts) + 2))
     curve = _monotone(middle, weight)
     found.append(_Rising(one, other, time_ns - curve[which], float(curve[0]), len(np.unique(curve)) + 2))
     return found

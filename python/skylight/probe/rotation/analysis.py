@@ -11,87 +11,76 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
-from math import hypot
 
 import numpy as np
 
 from skylight.evidence import F64, IoLog
-from skylight.infer.adjacent_tracks import NextTrack, next_track
+from skylight.infer.adjacent_tracks import NextTrack, next_in_bands, next_track
 from skylight.infer.chances import BY_TYPE, CHOSEN
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.one_spindle import is_by_parts, turns_otherwise
 from skylight.infer.phase import NONE, Coherence
-from skylight.infer.robust import NORMAL_MEDIAN
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation import seeks, track_fit
+from skylight.probe.rotation.pieces import (
+    MOST_PARTS,
+    are_shuffled,
+    as_large,
+    first_pieces,
+    is_between,
+    is_mostly_whole,
+    off_line,
+    parts,
+    rows_of,
+)
 from skylight.probe.rotation.seeks import Curve
+from skylight.probe.rotation.step_names import (
+    ALONE,
+    APART_READS,
+    AROUND,
+    AROUND_PLACES,
+    BEHIND,
+    COARSE_TIMES,
+    END,
+    FINE,
+    IN_TURNS,
+    NEXT_READS,
+    PLACE_READS,
+    ROUND_IOS,
+    SAME_AGAIN,
+    SAME_PIECES,
+    SAME_READS,
+    STAR_READS,
+    STARS,
+    TOWARDS_END,
+    TOWARDS_READS,
+    TURN_READS,
+    VISITS,
+)
 from skylight.probe.rotation.track_fit import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
 
-VISITS, PLACES_PER_ROUND, ROUNDS = 4, 16, 2
-ROUND_IOS = VISITS * PLACES_PER_ROUND
-SAME_PIECES, SAME_READS = 16, 256
-NEXT_READS, APART_READS = 48, 40
-TURN_PAIRS, TURN_READS = 16, 24
-"""Stretches of hops within a track and to the next, which take turns, and reads of each stretch: a quarter of
-a second. Chosen: in that time a busy host hardly changes, and one read in 24 is lost to the way there."""
-PLACE_READS, STAR_READS, FULL_READS = 128, 40, 240
-FEWEST_PLACES, FEWEST_ORDERED = 8, 12
+FEWEST_PLACES = 8
 HUB_PIECES = 3
-COARSE_TIMES = 3
-"""As many reads where the clock is coarse: its tick scatters angles three times as far."""
-OTHERS = (0.003, 0.011, 0.03, 0.06, 0.09, 0.12, 0.15, 0.18, 0.21, 0.24, 0.3, 0.36, 0.43, 0.5, 0.57, 0.64, 0.7,
-          0.76, 0.8, 0.83, 0.86, 0.885, 0.91, 0.93, 0.95, 0.97, 0.985, 0.993, 1.0)  # fmt: skip
-"""Parts of the address space that are looked at for their radius: dense at the ends, where horizontal zones
-may have the outermost and innermost track anywhere."""
 MOST_DIFFERENCE = 0.03
 """How far track sizes 1 GiB apart may differ: by the error of both, and hardly ever by a zone."""
-MOST_GROWTH, GROWTH_ERRORS = 0.01, 3.0
-"""How much larger, and by how many errors, tracks behind the start may be: larger ones are there only where
-the start was moved, or where surfaces differ. Chosen: half of what is right, and for two places a chance of
-one in 370."""
-LEAST_BESIDE, MOST_BESIDE, FEWEST_BESIDE = 0.05, 0.15, 4
-"""How far from the middle, as parts of all addresses, tracks beside it are looked at, and how many pairs of
-these there are, one on either side: two places on each."""
 SURFACES_DIFFER, FEWEST_LARGER = 0.1, 3
 """How much larger tracks anywhere on a drive may be than those at its start, where sizes fall towards the
 middle, and at how many places they have to be. Surfaces whose densities differ do so by a few per cent, and
 the start is at the outer diameter."""
-PART_TURNS, MOST_PARTS = 0.75, 1
-"""A piece shorter than that is a part of a track, and so many of those within the few tracks in the middle of
-the drive come from an end of a band: two more at the end of the drive come from a log."""
 LEAST_SHRINKING = 1.08
 """How much more a track in the middle of the addresses holds than the last, where sizes fall from the first
 to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
 MOST_MOVED = 0.01
 """How much larger tracks may be where the end is measured than at the last address, as sizes fall from the
 middle on: half of what is right."""
-WHOLE_TURNS, LEAST_WHOLE = 0.85, 0.5
-"""A piece of so many revolutions is a whole track: its first and its last block are hardly ever read. Chosen:
-of nine recordings of single disks (four random drives, ideal and drawn, and a profile) at least two thirds of
-what is read lie in such pieces; of stripes of 1 MiB over three disks a fifth."""
-TOWARDS_END, TOWARDS_READS = "towards-end", 128
-"""The step that reads at each of `TOWARDS` so often."""
-TOWARDS = (0.5, 0.54, 0.58, 0.62, 0.66, 0.7, 0.74, 0.78, 0.82, 0.86, 0.9, 0.94)
-"""Parts of the address space from the middle on whose tracks say how large those of the end have to be: up to
-where what was written last can be, a few hundredths of a drive."""
 FEWEST_TOWARDS = 8
-LEAST_BREAK, BREAK_ERRORS = 0.05, 3.0
-"""By how much, and by how many standard deviations of squares of sizes about their line, tracks of the end
-may be off it. Chosen: a recording zone is off by half its step at most, less than two deviations of steps."""
 END_IN_LINE = "end in line"
 """The way in which an end lies at home that was only held against that line: a cache less than a recording
 zone further in is not seen (619 GB at the inner diameter of random drive 99291, where tracks are 5.4 %
 smaller). How often it does was counted."""
-BY_CHANCE, LEAST_RANGE = 0.01, 0.05
-"""The chance from which on track sizes may be in no order (rank version of von Neumann's ratio), and the
-range of sizes below which there is none to be seen. A file in random pieces passes for ordered once in
-100."""
-END = ("id", "id-before")
-"""The steps that show tracks up to the last address, and before."""
-IN_TURNS = "in-turns"
-STARS = ("from-first", "from-far", "from-back", "from-there")
-FINE = "-fine"
-BEHIND = "first-behind"  # instead of the step `first`, where other tests have written there
+FEWEST_ALIKE = 3  # places around the middle: one may be beyond the end of a zone or a surface
+BESIDE = (0.8, 1.25)  # what sizes are looked for close by, as multiples of those there
+AGAIN = (0.9, 1.1)  # what the size of these may be, as multiples of what it was: it was off by a few per cent
 BEHIND_PLACES = 2  # places behind the start at which larger tracks are looked for
 FEWEST_PIECES, SHORT_TURNS = 8, 0.25
 """Pieces of which half are no quarter of a track are no tracks."""
@@ -182,6 +171,34 @@ class Analysis:
         """Tracks up to the last address, or not far before."""
         return self._around(self._end[0], 0.25, 1.3)
 
+    @cached_property
+    def sizes_at(self) -> dict[str, Tracks | None]:
+        """Tracks of the size of that under the first, the middle and the last address, for where sizes change
+        within the few that were looked at: a zone or a surface ends."""
+        last = self._log(self._end[0])
+        middle_at = float(self._size // 2)
+        last_at = float(last.offset.max()) if len(last) else 0.0
+        return {
+            "od": self.near,
+            "md": self._one_size("md", self.middle, middle_at),
+            "id": self._one_size(self._end[0], self.last, last_at),
+        }
+
+    def sizes(self) -> dict[str, Tracks | None]:
+        """The same, of those that were cut off as they were read again alone."""
+        return {
+            name: (tracks and self._again(name + ALONE, tracks.track_bytes)) or tracks
+            for name, tracks in self.sizes_at.items()
+        }
+
+    def _again(self, name: str, track_bytes: float) -> Tracks | None:
+        return self._tracks(name, AGAIN[0] * track_bytes, AGAIN[1] * track_bytes)
+
+    def _one_size(self, name: str, tracks: Tracks | None, at: float) -> Tracks | None:
+        if tracks is None or self.turn is None:
+            return None
+        return track_fit.tracks_under(self._log(name), self.turn, tracks, at)
+
     @property
     def start_at_home(self) -> bool:
         """Whether blocks at the start lie there: nothing says otherwise, or they have to."""
@@ -206,8 +223,7 @@ class Analysis:
             behind = self._fitted(log.rows(rows), 0.8 * near.track_bytes, 1.5 * near.track_bytes)
             if behind is None:
                 continue
-            error = hypot(behind.slope_error / behind.slope, near.slope_error / near.slope)
-            if near.slope / behind.slope - 1.0 > max(MOST_GROWTH, GROWTH_ERRORS * error):
+            if near.slope > behind.slope and not as_large(near, behind):
                 return False
         return True
 
@@ -252,17 +268,22 @@ class Analysis:
 
         At one density along the track its size goes with the radius, and what lies further in with the square
         of that: squares of sizes fall evenly with the address."""
+        return abs(self._off_line) <= 1.0
+
+    @property
+    def lies_further_out(self) -> bool:
+        """Whether tracks of the end are larger than those from the middle on lead to: what was written last
+        lies in a cache, and that cache is no further in than the end."""
+        return self._off_line > 1.0
+
+    @cached_property
+    def _off_line(self) -> float:
+        """How far squares of tracks of the end are above that line, in parts of the most that they may be; 0
+        where there is no line."""
         part, size = self._towards_end
         if self.last is None or not len(size):
-            return True
-        from scipy import stats  # slow to import, so only when needed
-
-        slope = float(stats.theilslopes(size**2, part).slope)
-        level = float(np.median(size**2 - slope * part))
-        expected = level + slope  # at the last address
-        scatter = float(np.median(np.abs(size**2 - level - slope * part))) / NORMAL_MEDIAN
-        most_off = max(BREAK_ERRORS * scatter, 2 * LEAST_BREAK * expected)
-        return abs(self.last.track_bytes**2 - expected) <= most_off
+            return 0.0
+        return off_line(part, size, self.last.track_bytes)
 
     @cached_property
     def _towards_end(self) -> tuple[F64, F64]:
@@ -283,25 +304,33 @@ class Analysis:
             found = []
         return np.array([part for part, _ in found]), np.array([size for _, size in found])
 
-    @cached_property
+    @property
     def middle_at_home(self) -> bool:
-        """Whether tracks in the middle are between those on both sides of it, as far as these are in line: a
-        drive that places data anywhere may have moved the middle alone."""
+        """Whether tracks in the middle are between those on both sides of it, as far as these are in line, or
+        as large as those around: a drive that places data anywhere may have moved the middle alone."""
+        return self.middle_in_line or self._middle_as_around
+
+    @cached_property
+    def middle_in_line(self) -> bool:
+        """Whether nothing on both sides of the middle says that its tracks are out of line."""
         if self._at_home or self.middle is None:
             return True
-        beside: tuple[list[tuple[float, float]], ...] = ([], [])
-        for place in self.places:
-            part = float(place.begin[0]) / self._size - 0.5
-            if LEAST_BESIDE <= abs(part) <= MOST_BESIDE:
-                beside[part > 0].append((part, place.track_bytes))
-        between = np.array([
-            size + (other - size) * part / (part - there)
-            for part, size in beside[0] for there, other in beside[1]
-        ])  # fmt: skip
-        if len(between) < FEWEST_BESIDE:
-            return True
-        open_bytes = max(float(np.ptp(between)) / 2, self.middle.track_bytes * MOST_GROWTH)
-        return abs(self.middle.track_bytes - float(np.median(between))) <= GROWTH_ERRORS * open_bytes
+        places = [(float(place.begin[0]) / self._size - 0.5, place.track_bytes) for place in self.places]
+        return is_between(self.middle.track_bytes, places)
+
+    @cached_property
+    def _middle_as_around(self) -> bool:
+        """Whether tracks around the middle, bands away, are as large: where surfaces differ, what lies
+        farther from it is out of line by itself."""
+        log, middle = self._log(AROUND), self.middle
+        if middle is None or not len(log):
+            return False
+        groups = np.array_split(np.arange(len(log)), AROUND_PLACES)
+        around = [
+            self._fitted(log.rows(rows), *(part * middle.track_bytes for part in BESIDE)) for rows in groups
+        ]
+        alike = [place for place in around if place is not None and as_large(place, middle)]
+        return len(alike) >= FEWEST_ALIKE
 
     @property
     def end_is_found(self) -> bool:
@@ -317,6 +346,15 @@ class Analysis:
         return self.end_is_found and (self._at_home > 0.0 or beside)
 
     @property
+    def end_is_likely(self) -> bool:
+        """Whether tracks at the end are in line with those from the middle on, and as large as those before:
+        more than that is not asked where what was written last was seen to lie further out."""
+        end, before = self.last, self._before
+        if end is None or before is None or not (self._by_line and self.end_is_found):
+            return False
+        return as_large(end, before)
+
+    @property
     def end_rows(self) -> tuple[str, str]:
         """The steps that show tracks at the end, and before."""
         return self._end
@@ -326,26 +364,22 @@ class Analysis:
         """Whether what was read at the start, in the middle or at the end lies for the most part in pieces
         shorter than tracks: as stripes over several disks do, and extents of a volume."""
         shown = (tracks for tracks in (self.near, self.middle, self.last) if tracks is not None)
-        return any(_whole_share(tracks) < LEAST_WHOLE for tracks in shown)
+        return not all(is_mostly_whole(tracks) for tracks in shown)
 
     @cached_property
     def is_shuffled(self) -> bool:
         """Whether track sizes all over the addresses rise and fall as on no disk: then places near in address
         are not near in fact."""
-        order = sorted(self.places, key=lambda tracks: float(tracks.begin[0]))
-        size = np.array([tracks.track_bytes for tracks in order])
-        if len(size) < FEWEST_ORDERED or float(np.ptp(size)) < LEAST_RANGE * float(size.max()):
-            return False
-        return _chance_of_no_order(size) > BY_CHANCE
+        return are_shuffled(self.places)
 
     @property
     def ends_in_log(self) -> bool:
         """Whether tracks up to the last address, or just before, are cut up more than in the middle, as what
         a log holds is: whose tracks they are is not known, though they may be as far in as the end."""
-        ends = [_parts(tracks) for tracks in (self.last, self._before) if tracks is not None]
+        ends = [parts(tracks) for tracks in (self.last, self._before) if tracks is not None]
         if self._at_home or self.middle is None or not ends:
             return False
-        return _parts(self.middle) <= MOST_PARTS < max(ends) - 1
+        return parts(self.middle) <= MOST_PARTS < max(ends) - 1
 
     @cached_property
     def _before(self) -> Tracks | None:
@@ -391,9 +425,16 @@ class Analysis:
         return self._pooled("same-wide", SAME_PIECES, SAME_READS)
 
     @cached_property
+    def same_narrow(self) -> Reach | None:
+        """The reach within a track, finer: None where the edge was not in the window that was looked at."""
+        return seeks.bracketed(self._pooled("same", SAME_PIECES, SAME_READS))
+
+    @cached_property
     def same(self) -> Reach | None:
         """The reach within a track: overhead and the transfer of a block."""
-        return self._pooled("same", SAME_PIECES, SAME_READS)
+        if len(self._log(SAME_AGAIN)):
+            return seeks.bracketed(self._pooled(SAME_AGAIN, SAME_PIECES, SAME_READS))
+        return self.same_narrow
 
     def _times(self, name: str, pairs: list[tuple[int, int]], count: int) -> dict[tuple[int, int], float]:
         """Arm times between the tracks of each pair, ns, where they are known well enough."""
@@ -442,6 +483,9 @@ class Analysis:
         if self.near is None or not times:
             return None
         pieces = np.array(list(times))
+        if seeks.are_in_short_bands(self.near):
+            is_next = np.array([pair in self.following for pair in times])
+            return next_in_bands(pieces[:, 0], pieces[:, 1], np.array(list(times.values())), is_next)
         number = seeks.track_numbers(self.near)[pieces]
         found = next_track(number[:, 0], number[:, 1], np.array(list(times.values())))
         if found is None:
@@ -552,43 +596,3 @@ class Analysis:
         by_hub = dict(self.stars)
         one, other = (by_hub[end] for end in self.ends)
         return seeks.fit_curve(one, other, self.full.ns - self.same.ns, self.noise_ns)
-
-
-def _chance_of_no_order(values: F64) -> float:
-    """The chance that values in random order differ as little from their neighbours.
-
-    Bartels, "The rank version of von Neumann's ratio test for randomness", JASA 1982: normal about 2 beyond
-    ten values."""
-    from scipy import stats  # slow to import, so only when needed
-
-    count = len(values)
-    rank = stats.rankdata(values)
-    ratio = float((np.diff(rank) ** 2).sum() / ((rank - rank.mean()) ** 2).sum())
-    variance = 4 * (count - 2) * (5 * count**2 - 2 * count - 9) / (5 * count * (count + 1) * (count - 1) ** 2)
-    return float(stats.norm.cdf((ratio - 2) / variance**0.5))
-
-
-def _whole_share(tracks: Tracks) -> float:
-    """How much of all pieces, but the first and the last, is whole tracks; 1 where there are no others."""
-    turns = tracks.turns()[1:-1]
-    return float(turns[turns >= WHOLE_TURNS].sum() / turns.sum()) if turns.sum() > 0 else 1.0
-
-
-def _parts(tracks: Tracks) -> int:
-    """Pieces, but the first and the last, that are no whole track. One read alone is no piece: the host, or
-    another command, made it late."""
-    is_part = (tracks.turns() < PART_TURNS) & (tracks.count > 1)
-    return int(np.count_nonzero(is_part[1:-1]))
-
-
-def first_pieces(tracks: Tracks, count: int) -> Tracks:
-    """The first pieces alone."""
-    return replace(
-        tracks, begin=tracks.begin[:count], end=tracks.end[:count], level=tracks.level[:count],
-        count=tracks.count[:count],
-    )  # fmt: skip
-
-
-def rows_of(log: IoLog, first: int, last: int) -> IoLog:
-    """Some rows of a log."""
-    return log.rows(slice(first, last))

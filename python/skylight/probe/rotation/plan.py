@@ -19,20 +19,22 @@ from skylight.probe.drive_type.plan import SUSTAINED_REGION_BYTES
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 from skylight.probe.rotation import seeks
-from skylight.probe.rotation.analysis import (
+from skylight.probe.rotation.analysis import FEWEST_PLACES, MOST_MOVED, Analysis
+from skylight.probe.rotation.step_names import (
+    ALONE,
     APART_READS,
+    AROUND,
     BEHIND,
     END,
-    FEWEST_PLACES,
     FINE,
     FULL_READS,
     IN_TURNS,
-    MOST_MOVED,
     NEXT_READS,
     OTHERS,
     PLACE_READS,
     PLACES_PER_ROUND,
     ROUNDS,
+    SAME_AGAIN,
     SAME_PIECES,
     SAME_READS,
     STAR_READS,
@@ -43,7 +45,6 @@ from skylight.probe.rotation.analysis import (
     TURN_PAIRS,
     TURN_READS,
     VISITS,
-    Analysis,
 )
 from skylight.probe.zoned import Packed
 
@@ -55,6 +56,9 @@ SIZE_TRACKS, SIZE_READS = 5.5, 400
 PLACE_TRACKS = 2.3
 WIDE_NS = 2_900_000.0  # more than any arm needs to the next track, and what commands take longer
 EARLIER_NS, NARROW_NS = 100_000.0, 500_000.0
+AGAIN_NS = 400_000.0
+"""How much sooner blocks are hopped to where all were caught. Chosen: the first pass has a read in 50 us, and
+where a quarter is missed for other clients three in a row that are late by chance move it by 0.2 ms."""
 AVOIDED_BYTES = 20 << 20  # what test 1 writes most of lies before this
 ALL_AVOIDED_BYTES = SUSTAINED_REGION_BYTES + AVOIDED_BYTES
 """All that test 1 writes, but for single places, lies before this."""
@@ -67,8 +71,11 @@ last of a drive that was written whole, as much as the cache takes."""
 BEHIND_BYTES = (1 << 30, 3 << 30)
 """How far behind the start tracks are looked at as well: so many as `analysis.BEHIND_PLACES`, behind what
 test 1 wrote, and of a drive of which they are a 64th at most hardly further in."""
+AROUND_BYTES = tuple(mib << 20 for mib in (-1536, -512, 512, 1536))
+"""How far from the middle address tracks are looked at as well: so many as `analysis.AROUND_PLACES`, in other
+bands than the middle itself, and of a drive of which they are a 64th at most hardly further in."""
 LEAST_BYTES = 1 << 30
-MOST_IOS = 60_000
+MOST_IOS = 70_000  # by a coarse clock, with every step that only some drives need
 
 Pairs = list[tuple[int, int]]
 
@@ -262,6 +269,10 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
         found = plan.seen.analysis = _end_at_home(plan, found, length, reads)
     if found.last is None or found.near is None:
         return
+    for name, whole in (("md", found.middle), ("id", found.last)):
+        if (tracks := found.sizes_at[name]) is not None and tracks is not whole:
+            alone = float(tracks.end[-1] - tracks.begin[0])
+            plan.scattered(name + ALONE, [float(tracks.begin[0])], alone, reads)
     if _measure_steps(plan, found, found.near):
         _measure_far(plan, found)
 
@@ -278,6 +289,8 @@ def _end_at_home(plan: Plan, found: Analysis, length: float, reads: int) -> Anal
     if state is State.NEW:
         plan.seen.at_home = 1.0
     plan.prefix = "home-"
+    # Cleaning moves what lies at the start too: tracks there begin elsewhere than before.
+    plan.scattered("od", [plan.base], NEAR_TRACKS * length / SIZE_TRACKS, NEAR_TRACKS * READS_A_TRACK)
     plan.scattered("md", [plan.middle - length / 2], length, reads)
     plan.scattered("id", [plan.size - length], length, reads)
     if plan.size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
@@ -287,21 +300,26 @@ def _end_at_home(plan: Plan, found: Analysis, length: float, reads: int) -> Anal
 
 
 def _end_before(plan: Plan, found: Analysis, length: float, reads: int) -> Analysis:
-    """Looks further before the last address for tracks that are those of the end, twice in a row; what was
-    known where there are none so near that they hold as much."""
-    size, names = plan.size, [END[1]]
+    """Looks further before the last address for tracks that are those of the end, twice; what was known where
+    there are none so near that they hold as much.
+
+    Where what was written last lies in a cache further out, single places may lie there too, as in a cache
+    of which each part is for some bands alone: any two that agree and are in line are at home. A cache
+    further in looks like the end, so there two in a row have to be."""
+    size, places = plan.size, [(END[1], BEFORE_END_BYTES)]
     for number, before in enumerate(FURTHER_BYTES):
         if size < BEFORE_END_PARTS * before:
             break
-        names.append(f"id-before-{number + 2}")
-        plan.scattered(names[-1], [size - length - before], length, reads)
-        if number == 0:
-            continue
-        nearer = FURTHER_BYTES[number - 1]
-        plan.end_bytes, plan.end = nearer, (names[-2], names[-1])
-        further = plan.analysis()
-        if further.end_is_sure and further.end_moved(nearer / size) <= MOST_MOVED:
-            return further
+        name = f"id-before-{number + 2}"
+        plan.scattered(name, [size - length - before], length, reads)
+        for nearer, nearer_bytes in places:
+            plan.end_bytes, plan.end = nearer_bytes, (nearer, name)
+            further = plan.analysis()
+            in_a_row = nearer == places[-1][0] and number > 0 and further.end_is_sure
+            is_end = in_a_row or (found.lies_further_out and further.end_is_likely)
+            if is_end and further.end_moved(nearer_bytes / size) <= MOST_MOVED:
+                return further
+        places.append((name, before))
         plan.end_bytes, plan.end = 0, END
     return found
 
@@ -321,6 +339,9 @@ def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:
         return False
     soonest = gap + found.same_wide.ns / turn.period_ns - earlier
     plan.hops("same", near, pairs, each, np.full(len(pairs), soonest), narrow)
+    if found.same_narrow is None:
+        lower = max(0.0, soonest - AGAIN_NS / turn.period_ns)
+        plan.hops(SAME_AGAIN, near, pairs, each, np.full(len(pairs), lower), narrow + soonest - lower)
     if found.same is None:
         return False
     same, wide = gap + found.same.ns / turn.period_ns, WIDE_NS / turn.period_ns
@@ -350,6 +371,10 @@ def _measure_far(plan: Plan, found: Analysis) -> None:
     plan.scattered("places", begins, length, PLACE_READS)
     if len(found.places) < FEWEST_PLACES:
         return
+    if not found.middle_in_line and plan.size >= BEFORE_END_PARTS * AROUND_BYTES[-1]:
+        track = found.near.track_bytes
+        around = [plan.middle + bytes_on - SIZE_TRACKS * track / 2 for bytes_on in AROUND_BYTES]
+        plan.scattered(AROUND, around, SIZE_TRACKS * track, SIZE_READS * found.times)
     done: list[tuple[int, F64]] = []
     for name in STARS:
         hub = found.next_hub(done)

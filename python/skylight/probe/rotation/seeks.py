@@ -35,8 +35,22 @@ COARSE_NS = 150_000.0  # a reach no finer than this says nothing about neighbour
 
 
 def whole_tracks(tracks: Tracks) -> list[int]:
-    """The pieces that are whole tracks, of the longest run of addresses in which one begins wherever the one
-    before has ended. Where none does, a band may end, and the next may lie anywhere."""
+    """The pieces that are whole tracks: those of the longest run, or all where runs are short, as in bands of
+    a few tracks each."""
+    longest = _longest_run(tracks)
+    if len(longest) >= FEWEST_TRACKS:
+        return longest
+    return [int(piece) for piece in np.flatnonzero(tracks.turns() >= WHOLE_TURNS)]
+
+
+def are_in_short_bands(tracks: Tracks) -> bool:
+    """Whether whole tracks lie in runs too short to say how tracks are walked."""
+    return len(_longest_run(tracks)) < FEWEST_TRACKS
+
+
+def _longest_run(tracks: Tracks) -> list[int]:
+    """The whole tracks of the longest run of addresses in which one begins wherever the one before has ended.
+    Where none does, a band may end, and the next may lie anywhere."""
     whole = np.flatnonzero(tracks.turns() >= WHOLE_TURNS)
     middle = (tracks.begin[whole] + tracks.end[whole]) / 2 * tracks.slope
     off = np.concatenate([[0.0], np.cumsum(centred(np.diff(middle)))])[: len(whole)]
@@ -102,6 +116,11 @@ def star_reaches(log: IoLog, hub: Tracks, others: list[Tracks], turn: Turn, coun
     ideal = ideals(log, model, 2 * key + at_hub, turn)
     key[0] = -1
     return reaches(ideal, key, len(log) // count, turn.period_ns)
+
+
+def bracketed(reach: Reach | None) -> Reach | None:
+    """A reach with reads on both sides of its edge; None where all were caught, or all missed."""
+    return reach if reach is not None and reach.half_ns <= COARSE_NS else None
 
 
 def track_numbers(tracks: Tracks) -> I64:

@@ -26,6 +26,7 @@ from skylight.infer import phase
 from skylight.infer.host_clock import FINE_HOST, Host, host_of, tick_ns
 from skylight.infer.minimum_access_time import Reach, edges_of, ideal_ns, reach_of
 from skylight.infer.phase import SLOWEST_RPM, Coherence
+from skylight.infer.size_change import tracks_at
 from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import Tracks, agreement, centred, fit_tracks, phase_of, refined, settled
 
@@ -89,6 +90,13 @@ def place_of(log: IoLog, turn: Turn, low: float, high: float) -> Tracks | None:
     angle = phase_of(log.complete_ns, int(log.complete_ns[0]), turn.period_ns)
     tick_turns = tick_ns(log.complete_ns) / turn.period_ns
     return fit_tracks(log.offset.astype(np.float64), angle, low, high, tick_turns)
+
+
+def tracks_under(log: IoLog, turn: Turn, tracks: Tracks, at: float) -> Tracks:
+    """Those of the tracks under a step that have the size of that under an address."""
+    angle = phase_of(log.complete_ns, int(log.complete_ns[0]), turn.period_ns)
+    tick_turns = tick_ns(log.complete_ns) / turn.period_ns
+    return tracks_at(log.offset.astype(np.float64), angle, tracks, at, tick_turns)
 
 
 def stripe_under(log: IoLog, turn: Turn, tracks: Tracks) -> int | None:

@@ -16,8 +16,9 @@ import numpy as np
 from skylight.findings import Finding, Known
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.track_phases import Tracks
-from skylight.probe.rotation.analysis import IN_TURNS, Analysis
+from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
+from skylight.probe.rotation.step_names import IN_TURNS
 from skylight.units import format_duration, format_rotation, format_size
 
 TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = TURN_RIGHT.part, TRACK_RIGHT.part, SEEK_RIGHT.part
@@ -76,7 +77,7 @@ def _tracks(found: Analysis) -> Finding:
         return TRACK.unknown("Without a rotation there are no tracks to be told.")
     if found.stripe is not None:
         return TRACK.unknown(_striped_words(found.stripe))
-    parts = {"od": found.near, "md": found.middle, "id": found.last}
+    parts = found.sizes()
     if not found.start_at_home:
         why = f"{_START_ELSEWHERE}."
         return TRACK.unknown(why, ("od", "od-behind"))
@@ -141,7 +142,7 @@ def track_seek(found: Analysis) -> tuple[float, float] | None:
         return None
     if near.pairs and found.in_turns is not None:
         same, other = found.in_turns
-        ns, error = other.ns - same.ns, hypot(other.half_ns, same.half_ns)
+        ns, error = other.ns - same.ns, hypot(other.half_ns, same.half_ns) + near.open_ns
     else:
         ns, error = near.ns, near.open_ns
     return (ns, error + 0.01 * ns) if ns > 0 else None

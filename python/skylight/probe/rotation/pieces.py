@@ -1,0 +1,128 @@
+"""What pieces of the addresses say beside the size of tracks: how many are whole tracks, whether two places
+agree, and whether those all over a drive are in a line or an order.
+
+Invariant: pure functions of fitted tracks.
+
+Source: docs/tests/rotation.md, "How it decides".
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import hypot
+
+import numpy as np
+
+from skylight.evidence import F64, IoLog
+from skylight.infer.robust import NORMAL_MEDIAN
+from skylight.infer.track_phases import Tracks
+
+PART_TURNS, MOST_PARTS = 0.75, 1
+"""A piece shorter than that is a part of a track, and so many of those within the few tracks in the middle of
+the drive come from an end of a band: two more at the end of the drive come from a log."""
+WHOLE_TURNS, LEAST_WHOLE = 0.85, 0.5
+"""A piece of so many revolutions is a whole track: its first and its last block are hardly ever read. Chosen:
+of nine recordings of single disks (four random drives, ideal and drawn, and a profile) at least two thirds of
+what is read lie in such pieces; of stripes of 1 MiB over three disks a fifth."""
+
+MOST_GROWTH, GROWTH_ERRORS = 0.01, 3.0
+"""How much larger, and by how many errors, tracks close by may be: behind the start larger ones are there
+only where it was moved, or where surfaces differ. Chosen: half of what is right, and for two places a chance
+of one in 370."""
+LEAST_BESIDE, MOST_BESIDE, FEWEST_BESIDE = 0.05, 0.15, 4
+"""How far from the middle, as parts of all addresses, tracks beside it are looked at, and how many pairs of
+these there are, one on either side: two places on each."""
+FEWEST_ORDERED = 12
+BY_CHANCE, LEAST_RANGE = 0.01, 0.05
+"""The chance from which on track sizes may be in no order (rank version of von Neumann's ratio), and the
+range of sizes below which there is none to be seen. A file in random pieces passes for ordered once in
+100."""
+LEAST_BREAK, BREAK_ERRORS = 0.05, 3.0
+"""By how much, and by how many standard deviations of squares of sizes about their line, tracks of the end
+may be off it. Chosen: a recording zone is off by half its step at most, less than two deviations of steps."""
+
+
+def as_large(one: Tracks, other: Tracks) -> bool:
+    """Whether tracks of two places are as large, as far as is known."""
+    error = hypot(one.slope_error / one.slope, other.slope_error / other.slope)
+    return abs(one.slope / other.slope - 1.0) <= max(MOST_GROWTH, GROWTH_ERRORS * error)
+
+
+def off_line(part: F64, size: F64, end_bytes: float) -> float:
+    """How far squares of tracks of the end are above the line through those of places (parts of all
+    addresses, and bytes of a track there), in parts of the most that they may be."""
+    from scipy import stats  # slow to import, so only when needed
+
+    slope = float(stats.theilslopes(size**2, part).slope)
+    level = float(np.median(size**2 - slope * part))
+    expected = level + slope  # at the last address
+    scatter = float(np.median(np.abs(size**2 - level - slope * part))) / NORMAL_MEDIAN
+    return (end_bytes**2 - expected) / max(BREAK_ERRORS * scatter, 2 * LEAST_BREAK * expected)
+
+
+def is_between(middle_bytes: float, places: list[tuple[float, float]]) -> bool:
+    """Whether tracks in the middle are between those beside it (parts of all addresses from the middle on,
+    and bytes of a track there), as far as these are in line; so where they are too few."""
+    beside: tuple[list[tuple[float, float]], ...] = ([], [])
+    for part, size in places:
+        if LEAST_BESIDE <= abs(part) <= MOST_BESIDE:
+            beside[part > 0].append((part, size))
+    between = np.array([
+        size + (other - size) * part / (part - there)
+        for part, size in beside[0] for there, other in beside[1]
+    ])  # fmt: skip
+    if len(between) < FEWEST_BESIDE:
+        return True
+    open_bytes = max(float(np.ptp(between)) / 2, middle_bytes * MOST_GROWTH)
+    return abs(middle_bytes - float(np.median(between))) <= GROWTH_ERRORS * open_bytes
+
+
+def are_shuffled(places: list[Tracks]) -> bool:
+    """Whether track sizes of places rise and fall with the address as on no disk."""
+    order = sorted(places, key=lambda tracks: float(tracks.begin[0]))
+    size = np.array([tracks.track_bytes for tracks in order])
+    if len(size) < FEWEST_ORDERED or float(np.ptp(size)) < LEAST_RANGE * float(size.max()):
+        return False
+    return _chance_of_no_order(size) > BY_CHANCE
+
+
+def _chance_of_no_order(values: F64) -> float:
+    """The chance that values in random order differ as little from their neighbours.
+
+    Bartels, "The rank version of von Neumann's ratio test for randomness", JASA 1982: normal about 2 beyond
+    ten values."""
+    from scipy import stats  # slow to import, so only when needed
+
+    count = len(values)
+    rank = stats.rankdata(values)
+    ratio = float((np.diff(rank) ** 2).sum() / ((rank - rank.mean()) ** 2).sum())
+    variance = 4 * (count - 2) * (5 * count**2 - 2 * count - 9) / (5 * count * (count + 1) * (count - 1) ** 2)
+    return float(stats.norm.cdf((ratio - 2) / variance**0.5))
+
+
+def is_mostly_whole(tracks: Tracks) -> bool:
+    """Whether most of all pieces, but the first and the last, is whole tracks; also where there are no
+    others."""
+    turns = tracks.turns()[1:-1]
+    whole = float(turns[turns >= WHOLE_TURNS].sum() / turns.sum()) if turns.sum() > 0 else 1.0
+    return whole >= LEAST_WHOLE
+
+
+def parts(tracks: Tracks) -> int:
+    """Pieces, but the first and the last, that are no whole track. One read alone is no piece: the host, or
+    another command, made it late."""
+    is_part = (tracks.turns() < PART_TURNS) & (tracks.count > 1)
+    return int(np.count_nonzero(is_part[1:-1]))
+
+
+def first_pieces(tracks: Tracks, count: int) -> Tracks:
+    """The first pieces alone."""
+    return replace(
+        tracks, begin=tracks.begin[:count], end=tracks.end[:count], level=tracks.level[:count],
+        count=tracks.count[:count],
+    )  # fmt: skip
+
+
+def rows_of(log: IoLog, first: int, last: int) -> IoLog:
+    """Some rows of a log."""
+    return log.rows(slice(first, last))

@@ -1,0 +1,180 @@
+"""Tracks of places whose size changes, that were moved or lie in a cache, and hops that miss their edge: what
+test 2 asks once more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
+from skylight.infer import adjacent_tracks, size_change, track_phases
+from skylight.infer.minimum_access_time import Reach
+from skylight.infer.phase import NONE
+from skylight.probe.rotation import Rotation, plan, seeks, track_fit
+from skylight.probe.rotation.analysis import Analysis
+from skylight.probe.rotation.step_names import AROUND, AROUND_PLACES, SAME_AGAIN, TOWARDS
+from skylight.probe.scoring import score
+from test_rotation import FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
+
+
+def two_sizes(rng: np.random.Generator, other: float, noise: float = 0.012) -> tuple[F64, F64]:
+    """Reads of nine tracks of a megabyte and one behind them of another size; each begins later by a skew."""
+    x = rng.uniform(0, 9e6 + other, 450) // 4096 * 4096
+    behind = np.maximum(x - 9e6, 0.0) / other
+    phase = np.where(x < 9e6, angles(rng, x, 1e6, 0.2, noise), np.mod(9 * 1.2 + behind, 1.0))
+    return x, np.mod(phase + np.abs(rng.normal(0, noise, len(x))), 1.0)
+
+
+class TestSizes:
+    @pytest.mark.parametrize("other", [1.06e6, 0.92e6])
+    def test_the_last_track_alone_has_another_size(self, rng: np.random.Generator, other: float) -> None:
+        """As of a drive whose surfaces differ in density, where the data ends on the first track of one."""
+        x, phase = two_sizes(rng, other)
+        whole = track_phases.fit_tracks(x, phase, 5e5, 1.3e6)
+        assert whole is not None and abs(whole.track_bytes / other - 1) > 0.04
+        last = size_change.tracks_at(x, phase, whole, float(x.max()))
+        first = size_change.tracks_at(x, phase, whole, 0.0)
+        assert last.track_bytes == pytest.approx(other, rel=0.02)
+        assert first.track_bytes == pytest.approx(1e6, rel=0.005)
+
+    def test_tracks_of_one_size_stay_together(self, rng: np.random.Generator) -> None:
+        for _ in range(10):
+            x, phase = two_sizes(rng, 1e6)
+            whole = track_phases.fit_tracks(x, phase, 5e5, 1.3e6)
+            assert whole is not None and size_change.tracks_at(x, phase, whole, float(x.max())) is whole
+
+
+@pytest.mark.parametrize("track", [8e5, 1.3e6, 2.3e6])
+def test_a_clock_that_ticks_at_the_same_angles_in_each_revolution(
+    rng: np.random.Generator, track: float
+) -> None:
+    """As of a disk of 15,000 rpm by a clock of 1 ms: phases are four stairs a track, which scatter by nothing
+    and through which least squares are off by a sixteenth."""
+    x = rng.uniform(0, 5.5 * track, 1200) // 4096 * 4096
+    phase = np.floor(4 * angles(rng, x, track, 0.19, 0.005)) / 4
+    phase[rng.choice(len(x), 9)] = rng.integers(4, size=9) / 4
+    found = track_phases.fit_tracks(x, phase, 0.25 * track, 2 * track, 0.25)
+    assert found is not None and found.track_bytes == pytest.approx(track, rel=0.03)
+    assert abs(found.track_bytes / track - 1) < found.slope_error / found.slope
+
+
+def test_a_steep_rise_that_noise_of_a_worse_way_would_hide(rng: np.random.Generator) -> None:
+    """As of random drive 99483: the arm takes half as long again over 43 tracks as over one."""
+    one, other = zip(*((a, b) for base in (0, 21) for b in range(44) if (a := base) != b), strict=True)
+    pairs = np.array([*zip(range(43), range(1, 44), strict=True), *zip(one, other, strict=True)])
+    apart = np.abs(pairs[:, 0] - pairs[:, 1])
+    for _ in range(5):
+        times = 948_000 + 68_000 * np.sqrt(apart) + 3_300 * apart + rng.normal(0, 20_000, len(pairs))
+        found = adjacent_tracks.next_track(pairs[:, 0], pairs[:, 1], times)
+        assert found is not None and found.heads is None
+        assert found.ns == pytest.approx(1_020_000, rel=0.03)
+
+
+def test_a_reach_with_all_reads_on_one_side_is_none() -> None:
+    assert seeks.bracketed(Reach(-9e6, 1e6, 255, 0)) is None and seeks.bracketed(None) is None
+    assert seeks.bracketed(edge := Reach(1e6, 1.02e6, 255, 0)) is edge
+
+
+def test_hops_whose_window_misses_the_edge_are_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the first pass was off: all blocks of the finer one come late enough to be caught."""
+    monkeypatch.setattr(plan, "EARLIER_NS", -300_000.0)
+    evidence, known, truth = measured("1003", tmp_path)
+    assert any(step.name == SAME_AGAIN for step in evidence.steps)
+    marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
+    assert "wrong" not in {mark.outcome for mark in marks}
+    analysis = Rotation().seen(evidence, []).analysis
+    assert analysis is not None and analysis.same_narrow is None and analysis.same is not None
+
+
+def reads_at(rng: np.random.Generator, sizes: list[float]) -> IoLog:
+    """Reads of 5.5 MB at each of some places, a gigabyte apart, whose tracks have these sizes."""
+    places = [rng.uniform(0, 5.5e6, 400) // 4096 * 4096 for _ in sizes]
+    phase = np.concatenate([angles(rng, x, size, 0.2, 0.01) for x, size in zip(places, sizes, strict=True)])
+    x = np.concatenate([x + 1e9 * number for number, x in enumerate(places)])
+    done = ((3 * np.arange(len(x)) + phase) * TURN_NS).astype(np.uint64) + np.uint64(TURN_NS)
+    return IoLog.of(IoBatch.reads(x.astype(np.uint64), 4096), done - np.uint64(TURN_NS), done)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "home"),
+    [
+        ([8e5] * 4, True),
+        ([8e5, 8e5, 8e5, 8.4e5], True),
+        ([8e5, 8e5, 8.4e5, 8.4e5], False),
+        ([8.4e5] * 4, False),
+    ],
+)
+def test_a_middle_out_of_line_is_at_home_where_tracks_around_are_as_large(
+    rng: np.random.Generator, sizes: list[float], home: bool
+) -> None:
+    """As where surfaces differ in density: what lies farther from the middle is out of line by itself."""
+    assert len(sizes) == AROUND_PLACES
+    log = reads_at(rng, sizes)
+    found = Analysis(lambda name: log if name == AROUND else EMPTY_LOG, 4096, 1 << 40)
+    turn = track_fit.Turn(TURN_NS, NONE, 1e-6, 1e-6)
+    vars(found).update(middle=tracks_of(8e5, WHOLE), middle_in_line=False, turn=turn)
+    assert found.middle_at_home == home
+
+
+@pytest.mark.parametrize(
+    ("last", "before", "likely"), [(5.5e5, 5.52e5, True), (5.5e5, 5.7e5, False), (6.4e5, 6.4e5, False)]
+)
+def test_two_places_before_the_end_that_agree_and_are_in_line(
+    last: float, before: float, likely: bool
+) -> None:
+    """As of random drive 99493, of whose cache each part is for some bands alone, at the middle diameter."""
+    part = np.array(TOWARDS)
+    size = np.sqrt(744.0**2 - 491e3 * (part - 0.5)) * 1e3
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1000)
+    near, middle = tracks_of(8.74e5, WHOLE), tracks_of(7.46e5, WHOLE)
+    vars(found).update(
+        near=near, middle=middle, last=tracks_of(last, WHOLE), _before=tracks_of(before, WHOLE)
+    )
+    vars(found).update(_towards_end=(part, size))
+    assert found.end_is_likely == likely
+    assert found.lies_further_out == (last > 6e5)
+
+
+def band_times(
+    rng: np.random.Generator, heads: int, arm_ns: float, switch_ns: float, rise_ns: float = 0.0
+) -> tuple[adjacent_tracks.Ints, adjacent_tracks.Ints, F64, adjacent_tracks.Mask]:
+    """Pairs of tracks of bands of three, each with a guard of one behind it, and the times between them."""
+    track = np.array([4 * band + number for band in range(15) for number in range(3)])
+    pairs = [(at, at + 1) for at in range(44) if track[at + 1] == track[at] + 1]
+    far = [(base, at) for base in (0, 21) for at in range(45) if abs(at - base) > 3]
+    one, other = np.array(pairs + far).T
+    cylinder, head = np.divmod(track + 3, heads)
+    moved = np.abs(cylinder[one] - cylinder[other])
+    arm = np.where(moved > 0, arm_ns + rise_ns * moved, 0.0)
+    times = np.maximum(arm, np.where(head[one] != head[other], switch_ns, 0.0))
+    is_next = np.arange(len(one)) < len(pairs)
+    return one, other, times + rng.normal(0, 20_000, len(one)), is_next
+
+
+def test_bands_of_few_tracks_on_one_surface(rng: np.random.Generator) -> None:
+    """As of random drive 99492: the arm takes a little longer over 60 tracks than over one."""
+    one, other, times, is_next = band_times(rng, 1, 1_140_000, 0.0, rise_ns=1_500)
+    found = adjacent_tracks.next_in_bands(one, other, times, is_next)
+    assert found is not None and found.ns == pytest.approx(1_140_000, rel=0.03)
+    assert len(found.pairs) > 25 and found.walk == adjacent_tracks.BANDS
+
+
+@pytest.mark.parametrize("heads", [3, 7, 20])
+@pytest.mark.parametrize(("arm_ns", "switch_ns"), [(2_000_000, 400_000), (700_000, 1_300_000), (1.5e6, 1e6)])
+def test_bands_of_few_tracks_in_cylinders_say_nothing(
+    rng: np.random.Generator, heads: int, arm_ns: float, switch_ns: float
+) -> None:
+    for _ in range(10):
+        assert adjacent_tracks.next_in_bands(*band_times(rng, heads, arm_ns, switch_ns)) is None
+
+
+def test_whole_tracks_of_all_bands_are_taken_where_bands_are_short() -> None:
+    turns = [0.4, 1.0, 1.0, 0.3] * 5
+    tracks = tracks_of(1e6, turns)
+    assert seeks.are_in_short_bands(tracks)
+    assert seeks.whole_tracks(tracks) == [piece for piece, part in enumerate(turns) if part == 1.0]
+    assert seeks.next_pairs(tracks) == [(4 * band + 1, 4 * band + 2) for band in range(5)]
