@@ -29,6 +29,7 @@ from skylight.probe.band_size.declared_zones import Declared
 from skylight.probe.band_size.journaled import MIB, WIDER, Band, Region, again_region
 from skylight.probe.band_size.journaled import _band as band_of
 from skylight.probe.band_size.verdict import at_place
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 
 
@@ -447,4 +448,4 @@ def test_the_kind_of_a_cache_follows_from_its_place(location: str, asked: bool, 
     known.append(Finding("cache_medium", "flash" if location == "none" else "disk", None, None, 0.9, ""))
     if asked:
         known.append(Finding("journal_quantum_bytes", UNKNOWN, "bytes", None, 0.0, ""))
-    assert cache_parts.kind_of(cast(Steps, _Quiet(*known))) == (kind, None)
+    assert cache_parts.kind_of(cast(Steps, _Quiet(*known)), State.NEW) == (kind, None)

@@ -107,10 +107,15 @@ class Stalls:
 
 
 def periodic(
-    latency_ns: I64, fewest: int = FEWEST_HITS, shortest: int = 2, *, whole: bool = False
+    latency_ns: I64,
+    fewest: int = FEWEST_HITS,
+    shortest: int = 2,
+    *,
+    whole: bool = False,
+    least_ns: float = 0.0,
 ) -> Stalls | None:
     """The row of stalls that the latencies end with, or None; if it is to be `whole`, none may be missing
-    from the first distance on.
+    from the first distance on. What takes less than `least_ns` does not stall.
 
     Other clients delay many writes, some of which would line up by themselves: then the limit of what is slow
     is raised until only the work of a stall takes as long. A row counts if chance hardly makes one as long.
@@ -125,7 +130,7 @@ def periodic(
     """
     if len(latency_ns) < 2 * fewest:
         return None
-    limit_ns = SLOW * float(np.median(latency_ns))
+    limit_ns = max(SLOW * float(np.median(latency_ns)), least_ns)
     while len(slow := np.flatnonzero(latency_ns >= limit_ns)) >= fewest:
         if 2 * len(slow) <= len(latency_ns):
             found = _row(latency_ns, slow, fewest, shortest, whole=whole)
@@ -194,13 +199,13 @@ def _settled(latency_ns: I64, first: int, period: int) -> Stalls:
     return Stalls(before, period, len(row), stall, usual, run)
 
 
-def refills(latency_ns: I64) -> Stalls | None:
+def refills(latency_ns: I64, *, least_ns: float = 0.0) -> Stalls | None:
     """The runs of stalls that the latencies end with, where what each gives back takes as many writes as what
     any other does, or a multiple, if two came free at once; None without enough of them.
 
     Of a cache part that holds older data runs are as long as there are bands to clean, so their distances
     differ. What lies between them does not: it is what was given back. As in `periodic` the limit of what is
-    slow is raised until only stalls are.
+    slow is raised until only stalls are; what takes less than `least_ns` is none.
 
     >>> runs = [[90] * (1 + number % 3) + [10] * 31 for number in range(10)]
     >>> refills(np.concatenate(runs)).period
@@ -208,7 +213,7 @@ def refills(latency_ns: I64) -> Stalls | None:
     >>> refills(np.full(330, 10)) is None
     True
     """
-    limit_ns = SLOW * float(np.median(latency_ns)) if len(latency_ns) else 0.0
+    limit_ns = max(SLOW * float(np.median(latency_ns)), least_ns) if len(latency_ns) else 0.0
     while len(slow := np.flatnonzero(latency_ns >= limit_ns)) > FEWEST_REFILLS:
         ends = np.flatnonzero(np.diff(slow) > 1)  # the last stall of each run but of the last
         between = slow[ends + 1] - slow[ends]

@@ -69,8 +69,8 @@ class BandSize(ProcedureTest[Seen]):
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             seen.begun = True
             through, _, _ = written_through(steps, report, around=True)
-            through.reset("erase", slow=False)
-            seen.kind, cache_part = cache_parts.kind_of(through)
+            state = through.reset("erase", slow=False)
+            seen.kind, cache_part = cache_parts.kind_of(through, state)
             if seen.kind == "cache-bands" and cache_part is not None:
                 seen.part_bands = cache_parts.cache_band_bands(through, cache_part)
             elif seen.kind == "zones":

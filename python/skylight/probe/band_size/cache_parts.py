@@ -8,7 +8,8 @@ full shows whether an address belongs to it: a write there stalls if it does, an
 What kind a cache is shows in three ways. Writing the same megabyte over and over fills a cache band, for it
 is a log that no one looks into before it is full; logs and journals that hold nothing live are given back. A
 write elsewhere does not stall when one to the full cache band would, while a merge of a map comes with the
-next write, wherever that goes. And a journal has a quantum, or answers many waiting writes at once, with one
+next write, wherever that goes. A zone with older data shows the same, but a write behind that place does not
+empty it (`stays_full`). And a journal has a quantum, or answers many waiting writes at once, with one
 entry; where hardly any writes wait together, that it does not is no sign of zones. There it counts where the
 cache lies.
 
@@ -24,7 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -46,6 +47,9 @@ STALLS_SKIPPED, MOST_RUN = 4, 64
 ASKED_AGAIN = 3
 """How often an address is asked for where outliers left it open. Chosen: where a tenth of all writes are
 outliers, all of these are in one of a thousand."""
+BEHIND, FEWEST_FULL = (1.5, 2.5, 3.5, 4.5, 5.5), 2
+"""Where a zone with older data is asked, in what fills its log, and how often it has to stay full. Chosen:
+the second write of two waits as long as a stall by accident once in a hundred at most, as outliers do."""
 DENSITY = 2  # of so many pieces one is written
 DEPTH: int = 31
 TOGETHER = 12 * DEPTH
@@ -127,10 +131,10 @@ class CachePart:
     def holds(self, address: int) -> bool:
         """Whether an address belongs to it."""
         self.fill()
-        slow = self._ask(address) >= self.found.limit_ns
+        slow = self.asked_ns(address) >= self.found.limit_ns
         return slow and (self._emptied() or self._held_after_all(address))
 
-    def _ask(self, address: int) -> int:
+    def asked_ns(self, address: int) -> int:
         """What a write there takes, ns."""
         log = self.steps.run(f"{self.name}-ask", IoBatch.writes([address], self.size))
         return int(log.latency_ns[0])
@@ -143,7 +147,7 @@ class CachePart:
             if not self.refill():
                 return False
             self.left = 0
-            if self._ask(address) < self.found.limit_ns:
+            if self.asked_ns(address) < self.found.limit_ns:
                 return False
             if self._emptied():
                 return True
@@ -188,13 +192,28 @@ def overwritten(steps: Steps) -> CachePart | None:
     return CachePart(steps, "over", OVER_BYTES, offset, found, OVER_WRITES, found.period - since)
 
 
+class Told(Protocol):
+    """Which latencies are stalls, if any are: none that take less than `least_ns`."""
+
+    def __call__(self, latency_ns: I64, *, least_ns: float = 0.0) -> Stalls | None:
+        """The stalls, or None."""
+
+
+def least_stall_ns(known: Known) -> float:
+    """What a write takes at least that waits for a band, where the time for one with one block is known: the
+    quickest band takes more than so much of the mean one."""
+    return stalls.ALIKE * (known.part("cleaning_band_ns", "one_block") or 0.0)
+
+
 def logged(
-    steps: Steps, base: int, end: int, name: str, told: Callable[[I64], Stalls | None] = stalls.periodic
+    steps: Steps, base: int, end: int, name: str, told: Told = stalls.periodic, least_ns: float = 0.0
 ) -> CachePart | None:
     """The cache part of an address, found by writing every other piece from there on until writes stall as
-    `told` asks.
+    `told` asks, none of them for less than `least_ns` or than a band takes to clean: other clients delay many
+    writes, some of which line up.
 
     Nothing is written twice, since logs without live data are given back."""
+    least_ns = max(least_ns, least_stall_ns(steps.known))
 
     def offset(
         index: I64,
@@ -211,7 +230,7 @@ def logged(
             return None
         logs.append(steps.run(name, IoBatch.writes(offset(index), ZONE_BYTES)).latency_ns)
         written += len(index)
-        found = told(np.concatenate(logs))
+        found = told(np.concatenate(logs), least_ns=least_ns)
         if found is not None:
             since = (written - found.first) % found.period or found.period
             return CachePart(steps, name, ZONE_BYTES, offset, found, written, found.period - since)
@@ -238,6 +257,21 @@ def is_place_bound(cache_part: CachePart, size: int) -> bool:
     return False
 
 
+def stays_full(cache_part: CachePart) -> bool:
+    """Whether writes to other bands stall on a full cache part and leave it as full as it was: a zone that
+    holds older data, of which one place that is written over and over has a log to itself, and stalls as
+    evenly as a cache band does. A write behind that place waits for a band of older data and for its own,
+    and so does the next; a cache band is emptied by the first."""
+    stayed, reach = 0, cache_part.period * cache_part.size
+    for number in BEHIND:
+        address = int(number * reach) // BLOCK * BLOCK
+        if address + cache_part.size > cache_part.steps.size or not cache_part.refill():
+            continue
+        stayed += all(cache_part.asked_ns(address) >= cache_part.found.limit_ns for _ in range(2))
+    cache_part.left = 0 if cache_part.refill() else cache_part.period
+    return stayed >= FEWEST_FULL
+
+
 def answered_at_once(log: IoLog) -> float:
     """The share of completions that came with another; at a coarse clock these are the ones that neither the
     tick before nor the tick behind has any of, as a log that goes on would."""
@@ -251,13 +285,14 @@ def answered_at_once(log: IoLog) -> float:
     return float(np.mean(apart == 0)) if np.median(apart[apart > 0]) > 2 * tick else 0.0
 
 
-def kind_of(steps: Steps) -> tuple[Kind | None, CachePart | None]:
+def kind_of(steps: Steps, state: State) -> tuple[Kind | None, CachePart | None]:
     """What kind of cache it is, and for cache bands the one of the first address; None if that is not seen.
-    Best on a target that is as new."""
+    Best on a target that is as new: what it holds otherwise may be `stays_full`."""
     if steps.known.number("journal_quantum_bytes") is not None:
         return "journal", None
     cache_part = overwritten(steps)
-    if cache_part is not None and is_place_bound(cache_part, steps.size):
+    bound = cache_part is not None and is_place_bound(cache_part, steps.size)
+    if cache_part is not None and bound and (state is State.NEW or not stays_full(cache_part)):
         return "cache-bands", cache_part
     through = isinstance(steps, WriteThrough)
     lone = steps.run("alone", IoBatch.writes(spread(steps.size, DEPTH, BLOCK, phase=0.4), BLOCK))
@@ -350,7 +385,8 @@ def zone_bands(steps: Steps) -> list[PartBand]:
     found = [PartBand("od", band, first.found.count, None)]
     needed = 2 * DENSITY * (fill + 8 * band)  # a zone may end amid it, and one part holds what fills a zone
     for place, base in (("md", steps.size // 2), ("id", max(steps.size - needed, 0))):
-        cache_part = logged(steps, base // (1 << 20) * (1 << 20), steps.size, place)
+        at = base // (1 << 20) * (1 << 20)
+        cache_part = logged(steps, at, steps.size, place, least_ns=stalls.ALIKE * first.found.stall_ns)
         if cache_part is None:
             return found
         found.append(PartBand(place, cache_part.band_writes * cache_part.size, cache_part.found.count, None))

@@ -113,7 +113,7 @@ class CacheSize(ProcedureTest[Seen]):
     @staticmethod
     def _measure(steps: Steps, seen: Seen) -> None:
         state = steps.reset("erase")
-        kind, cache_part = kinds.kind_of(steps)
+        kind, cache_part = kinds.kind_of(steps, state)
         if kind == "cache-bands" and cache_part is not None:
             seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
         elif kind is None or state is State.UNKNOWN or (kind == "journal" and seen.ignores_flush):

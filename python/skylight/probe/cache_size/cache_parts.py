@@ -4,7 +4,8 @@ how many there are.
 * Cache bands serve every n-th data band. With the one of the first band full, one block is written to each
   band behind it: the first that stalls is band n, and n cache bands are the cache.
 * A zone takes so much before its first stall. With it full, addresses further on are asked for: the first
-  that does not stall is in the next zone; the capacity has so many zones.
+  that does not stall is in the next zone; the capacity has so many zones. What it takes is not seen where it
+  may hold what another host wrote: then its logs are counted (`older_zones`).
 
 Random writes over the whole drive fill cache parts unevenly, so the first stalls when some 95 % of the cache
 are used (Skylight, Table 2: 9,175,056 writes, a day at depth 1). No finding needs that.
@@ -21,26 +22,23 @@ import numpy as np
 
 from skylight.evidence import IoBatch, Stop
 from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged, spread
+from skylight.probe.cache_size import older_zones
+from skylight.probe.cache_size.older_zones import AGAIN_INTO_BAND, TRIES, Unsettled
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000
-TRIES = 6
 BOUND_ROUNDS, BOUND_ENOUGH, SPARE_BYTES = 5, 3, 64 << 20
 """Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
 of a tenth of all writes, three of five do in one case of a hundred."""
-AGAIN_INTO_BAND = 2 << 20  # clear of what was written there the first time
-
-
-class Unsettled(Exception):
-    """A zone did not stall as it did before, so what is asked of it says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class CacheParts:
     """`count` cache parts that each take `part_bytes` until they stall and are `whole_bytes` large, if that
-    shows; `band` is what one stall gives back. `checks` is how often the count was seen."""
+    shows; `band` is what one stall gives back. `checks` is how often the count was seen. Of zones that held
+    `older` data their logs were counted (`older_zones`)."""
 
     count: int
     part_bytes: int
@@ -48,6 +46,7 @@ class CacheParts:
     band: int
     stalls: int
     checks: int
+    older: bool = False
 
 
 def cache_bands(steps: Steps, cache_part: CachePart) -> CacheParts | None:
@@ -132,25 +131,29 @@ def _zones(steps: Steps) -> CacheParts | None:
     and what is written must stay within it: halving, then in steps of about the root of what is left, then
     band by band."""
     # Rewriting would leave a log of the zone in use.
-    if steps.reset("zone-erase", slow=steps.known.word("cleaning_type") != "lazy") is State.UNKNOWN:
+    lazy = steps.known.word("cleaning_type") == "lazy"
+    older = steps.reset("zone-erase", slow=not lazy) is State.UNKNOWN
+    if older and not lazy:
         return None
-    cache_part = logged(steps, 0, steps.size, "zone")
+    cache_part, logs = older_zones.counted(steps) if older else (logged(steps, 0, steps.size, "zone"), 0)
     if cache_part is None:
         return None
+    first_within = older_zones.first_within if older else _first_within
     band, filled = cache_part.band_writes * cache_part.size, cache_part.found.first * cache_part.size
     last = steps.size // band - 1
     halves = [last // 2**power for power in range(1, last.bit_length())]
-    inside = _first_within(cache_part, [number * band for number in halves])
+    inside = first_within(cache_part, [number * band for number in halves])
     if inside is None:
         return None
     low, high = inside // band, 2 * (inside // band) + 2
     for step in (max(math.isqrt(high - low), 1), 1):
         numbers = range(min(high - step, last - 1), low, -step)
-        inside = _first_within(cache_part, [number * band for number in numbers]) if numbers else None
+        inside = first_within(cache_part, [number * band for number in numbers]) if numbers else None
         if inside is not None:
             low, high = inside // band, inside // band + step
         else:
             high = low + step
     if not _is_bound(cache_part, high * band):
         return None
-    return CacheParts(-(-steps.size // (high * band)), filled, None, band, cache_part.found.count, 1)
+    count, taken = -(-steps.size // (high * band)), logs * band if older else filled
+    return CacheParts(count, taken, None, band, cache_part.found.count, 1, older)

@@ -174,9 +174,11 @@ def of_zones(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
     usable = max(round(cache_parts.part_bytes / cache_parts.band), 1)
     bands, (low, high), sure = free_bands(usable)
     unit = cache_parts.count * cache_parts.band
+    band, way = format_size(cache_parts.band), "older zones" if cache_parts.older else "zones"
     start = (
-        f"A zone takes {format_size(cache_parts.part_bytes)}, {usable} bands of"
-        f" {format_size(cache_parts.band)}, before it stalls, and the drive has {cache_parts.count} zones"
+        f"A zone takes {format_size(cache_parts.part_bytes)}, {usable} bands of {band}, before it"
+        f" {'cleans what was written first' if cache_parts.older else 'stalls'}, and the drive has"
+        f" {cache_parts.count} zones"
     )
     return [
         CACHE.found(
@@ -185,7 +187,7 @@ def of_zones(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
             f"{start}; it keeps one free band at least, and a fifth of them at most.",
             rows,
             (low * unit, high * unit),
-            way="zones",
+            way=way,
         ),
         FILL.found(
             round(fill),
@@ -193,7 +195,7 @@ def of_zones(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
             f"{start}: {format_size(fill)} in all.",
             rows,
             (fill * 0.99, fill * 1.01),
-            way="zones",
+            way=way,
         ),
         RAW.found(
             round(fill),
@@ -201,7 +203,7 @@ def of_zones(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
             f"{start}; blocks are appended without loss.",
             rows,
             (fill * 0.99, fill * 1.01),
-            way="zones",
+            way=way,
         ),
     ]
 

@@ -12,6 +12,9 @@ data bands that follow. Data band n, the first that shares it, finds it full and
 filled with blocks of one data band, and of several spread over the drive, and the difference of the stalls is
 what the others add.
 
+A zone of a fully-associative drive that holds older data stalls as evenly, once a log. There a block of
+another data band waits, and so does the next, while the first cache band stays full: it is none.
+
 Invariant: a stall that names n is seen twice, so that no slow outlier does.
 Source: Skylight (FAST '15), section 3.1 (data band a to cache band a mod n) and 4.5.
 """
@@ -24,6 +27,7 @@ import numpy as np
 
 from skylight.evidence import U64, IoBatch, Op, Stop
 from skylight.infer.stalls import Stalls, periodic
+from skylight.probe.band_size import cache_parts
 from skylight.probe.cleaning.trials import INSIDE, KIB, Ground, joined, writes_ns
 from skylight.probe.procedure import bisected
 
@@ -38,6 +42,7 @@ REMAINDER = 512
 FEWEST_STALLS, SHORTEST_PERIOD = 3, 4  # the largest bands are filled three times; none in so few writes
 OVER_LARGE, OVER_SMALL, EXACT = "over-large", "over-small", "over-exact"
 BORDER, SCAN, ONE, SEVERAL = "border-", "scan-", "stall-one", "stall-several"
+BEHIND = "behind-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +111,7 @@ def _over(ground: Ground, name: str, size: int, count: int) -> Stalls | None:
 def measure(ground: Ground, seen: Seen) -> bool:
     """Everything of the module's page, as far as the drive goes along; whether it is set-associative."""
     steps = ground.steps
-    steps.erase("over-erase")
+    new = steps.erase("over-erase")
     large = seen.large = _over(ground, OVER_LARGE, LARGE, LARGE_WRITES)
     if large is None:
         return False
@@ -121,14 +126,30 @@ def measure(ground: Ground, seen: Seen) -> bool:
     blocks = len(rest.only(Op.WRITE))
     if blocks < REMAINDER:
         band = CacheBand(whole + (blocks - 1) * ground.block, large.stall_ns)
-        pitch = _border(ground, band, stop)
+        seen.stalls = new or not _stays_full(ground, band, stop)
+        pitch = _border(ground, band, stop) if seen.stalls else None
         if pitch is None:
-            return True
+            return seen.stalls
         band = replace(band, pitch=pitch)
         sharing = _scan(ground, band, stop)
         if sharing is not None:
             _stalls(ground, band, sharing, seen)
     return True
+
+
+def _stays_full(ground: Ground, band: CacheBand, stop: Stop) -> bool:
+    """Whether writes to other bands stall and leave it full: it is a zone with older data
+    (`skylight.probe.band_size.cache_parts.stays_full`)."""
+    zero, stayed = np.array([INSIDE], np.uint64), 0
+    for number, away in enumerate(cache_parts.BEHIND, 1):
+        used = _emptied(ground, f"{BEHIND}{number}", band.usable_bytes // LARGE, zero, stop)
+        at = np.full(2, int(away * band.usable_bytes) // ground.block * ground.block, np.uint64)
+        if at[0] + np.uint64(ground.block) > ground.steps.size:
+            break
+        writes = joined(_refill(ground, band, used, zero), ground.writes(at))
+        waits = writes_ns(ground.steps.run(f"{BEHIND}{number}", writes, params={"at": int(at[0])}))
+        stayed += bool(min(waits[-2:]) >= stop.latency_ns)
+    return stayed >= cache_parts.FEWEST_FULL
 
 
 def _border(ground: Ground, band: CacheBand, stop: Stop) -> int | None:

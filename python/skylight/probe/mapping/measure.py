@@ -209,8 +209,8 @@ def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
     kind: Kind | None = "journal"
     cache_part = None
     if lazy:
-        steps.reset("kind-erase", slow=False)
-        kind, cache_part = cache_parts.kind_of(steps)
+        state = steps.reset("kind-erase", slow=False)
+        kind, cache_part = cache_parts.kind_of(steps, state)
     places = None if kind is None else _places(steps, kind, lazy)
     if places is None or len(places.blocks) == 0:
         return None

@@ -1,0 +1,181 @@
+"""How many bands a zone uses as logs where it held something before, and whether an address is in that zone.
+
+What a zone takes until its first stall shows nothing then. But it cleans the oldest data first, so once the
+older data has gone, what is written now is cleaned when all logs behind it are full. A *mark* is a piece in
+each of several bands, at the beginning of a log. When that log is the oldest, a write waits for each of these
+bands, so the row of waits is longer by as many; and between the mark and that row every log of the zone was
+filled once. This is done until two marks in a row say the same.
+
+Other zones hold older data as well, so a write there may stall too, again and again. Whether an address is in
+the zone shows in what it takes: a few pieces written there leave as much less of the zone's log.
+
+Invariants: a row of waits counts only if it is longer by what a mark adds; where cleaning goes in another
+order, or a zone ends amid all this, marks do not agree, and nothing is said.
+
+Sources: Skylight (FAST '15), section 3.1; docs/tests/cache-size.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from skylight.evidence import I64, U64, IoBatch, Stop
+from skylight.infer import stalls
+from skylight.infer.stalls import Stalls
+from skylight.probe.band_size.cache_parts import DENSITY, INTO_BAND, MOST_ZONE_WRITES, CachePart, logged
+from skylight.probe.procedure import Steps
+
+TRIES = 6
+AGAIN_INTO_BAND = 2 << 20  # clear of what was written there the first time
+MARKS, SPARE_PIECES, FEWEST_MARKS = 12, 3, 4
+"""Bands of a mark: so many, or as many as a log has pieces but for a few. Chosen: a row of waits is longer by
+more than other clients and outliers ever delay in a row."""
+MARK_SLACK = 2  # how many more or fewer waits a mark may add: its log holds one band more or less
+ROUNDS = 4  # marks, of which two in a row have to agree
+LONG_RUN = 16  # waits in a row that clean older data: what was written since is two or three bands a log
+WHOLE = 0.25  # of a log: how far what was filled may be off a whole number of them
+PIECES_ASKED = 8
+
+
+class Unsettled(Exception):
+    """A zone did not stall as it did before, so what is asked of it says nothing."""
+
+
+def _runs(slow: U64) -> list[tuple[int, int]]:
+    """The first of each run of positions, and how many there are in it.
+
+    >>> _runs(np.array([3, 4, 5, 9], np.uint64))
+    [(3, 3), (9, 1)]
+    """
+    if len(slow) == 0:
+        return []
+    parts = np.split(slow, np.flatnonzero(np.diff(slow) > 1) + 1)
+    return [(int(part[0]), len(part)) for part in parts]
+
+
+def behind_older(latency_ns: I64, *, least_ns: float = 0.0) -> Stalls | None:
+    """The row of stalls behind the last long run of them, with which older data was cleaned."""
+    limit_ns = max(stalls.SLOW * float(np.percentile(latency_ns, 5)), least_ns)
+    long = [first + count for first, count in _runs(_slow(latency_ns, limit_ns)) if count >= LONG_RUN]
+    begin = long[-1] if long else 0
+    found = stalls.periodic(latency_ns[begin:], least_ns=least_ns)
+    if found is None or found.period < 2 * found.run:  # within such a run anything is periodic
+        return None
+    return replace(found, first=found.first + begin)
+
+
+def _slow(latency_ns: I64, limit_ns: float) -> U64:
+    return np.flatnonzero(latency_ns >= limit_ns).astype(np.uint64)
+
+
+def counted(steps: Steps) -> tuple[CachePart | None, int]:
+    """The zone of the first address, with all older data cleaned, and how many bands of it are logs; None if
+    marks do not tell."""
+    cache_part, last = logged(steps, 0, steps.size, "zone", behind_older), None
+    for _ in range(0 if cache_part is None else ROUNDS):
+        assert cache_part is not None
+        logs = _logs(cache_part)
+        if logs is not None and logs == last:
+            return cache_part, logs
+        last = logs
+    return None, 0
+
+
+def _opened(cache_part: CachePart) -> bool:
+    """Writes until a log was given back, which then holds two pieces; False if that is not seen."""
+    limit_ns = cache_part.found.limit_ns
+    for _ in range(TRIES):
+        if int(cache_part.put(2 * cache_part.period, Stop(limit_ns)).latency_ns[-1]) < limit_ns:
+            return False
+        run = 1
+        while run < LONG_RUN and int(cache_part.put(1).latency_ns[0]) >= limit_ns:
+            run += 1
+        if run >= cache_part.found.run:  # a shorter one waited for others
+            return True
+    return False
+
+
+def _logs(cache_part: CachePart) -> int | None:
+    """How many logs are filled from a mark to the row of waits in which its bands are cleaned."""
+    steps, band, usual = cache_part.steps, cache_part.band_writes, cache_part.found.run
+    marks = min(MARKS, band - SPARE_PIECES)
+    room = cache_part.period * (DENSITY * cache_part.size)
+    if marks < FEWEST_MARKS or not _opened(cache_part):
+        return None
+    begin = int(cache_part.offset(np.array([cache_part.written]))[0])
+    band_bytes = band * cache_part.size
+    where = begin + np.arange(1, marks + 1, dtype=np.uint64) * np.uint64(band_bytes) + np.uint64(INTO_BAND)
+    if int(where[-1]) + band_bytes + room > steps.size:
+        return None
+    steps.run(f"{cache_part.name}-marks", IoBatch.writes(where, cache_part.size))
+    cache_part.written += -(-(marks + 2) * band_bytes // (DENSITY * cache_part.size))
+    took: list[I64] = []
+    while sum(map(len, took)) < MOST_ZONE_WRITES:
+        if int(cache_part.offset(np.array([cache_part.written]))[0]) + room > steps.size:
+            return None
+        took.append(cache_part.put(cache_part.period).latency_ns)
+        latency_ns = np.concatenate(took)
+        runs = _runs(_slow(latency_ns, cache_part.found.limit_ns))
+        ended = [run for run in runs if run[0] + run[1] < len(latency_ns)]
+        long = next((run for run in ended if run[1] >= usual + marks - MARK_SLACK), None)
+        if long is None:
+            continue
+        if long[1] > usual + marks + MARK_SLACK:
+            return None  # that was older data
+        before = [count for first, count in ended if first < long[0]]
+        # The last write of a run goes to the log that it gave back, the others are merged elsewhere.
+        logs = (2 + marks + long[0] - sum(before) + len(before)) / band
+        return round(logs) if abs(logs - round(logs)) <= WHOLE else None
+    return None
+
+
+def first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
+    """The first of these addresses that is in the zone, or None; one in another zone may stall as well."""
+    limit_ns, begin, tries = cache_part.found.limit_ns, 0, 0
+    while begin < len(addresses) and tries < TRIES:
+        tries += 1
+        if not cache_part.refill():
+            continue
+        where = np.array(addresses[begin:], np.uint64) + np.uint64(INTO_BAND)
+        writes = IoBatch.writes(where, cache_part.size)
+        log = cache_part.steps.run(f"{cache_part.name}-scan", writes, until=Stop(limit_ns))
+        stalled = int(log.latency_ns[-1]) >= limit_ns
+        full = int(cache_part.put(1).latency_ns[0]) >= limit_ns
+        if not stalled and full:
+            return None
+        if stalled and _takes_of(cache_part, addresses[begin + len(log) - 1]):
+            return addresses[begin + len(log) - 1]
+        if stalled and full:
+            begin, tries = begin + len(log), 0
+    if begin == len(addresses):
+        return None
+    raise Unsettled
+
+
+def _takes_of(cache_part: CachePart, address: int) -> bool:
+    """Whether writes to an address take of the zone's log, so that it stalls by as many writes sooner."""
+    count = min(PIECES_ASKED, cache_part.band_writes // 2)
+    where = np.full(count, address + AGAIN_INTO_BAND, np.uint64)
+    limit_ns = cache_part.found.limit_ns
+    for _ in range(TRIES):
+        if not _opened(cache_part):
+            continue
+        cache_part.steps.run(f"{cache_part.name}-takes", IoBatch.writes(where, cache_part.size))
+        log = cache_part.put(cache_part.period, Stop(limit_ns))
+        sooner = cache_part.band_writes - 2 - before_last(log.latency_ns, limit_ns)
+        if abs(sooner - count) <= count // 4:
+            return True
+        if abs(sooner) <= count // 4:
+            return False
+    raise Unsettled
+
+
+def before_last(latency_ns: I64, limit_ns: float) -> int:
+    """Writes before the stall that ended them.
+
+    >>> before_last(np.array([10, 10, 90]), 50), before_last(np.array([10, 10]), 50)
+    (2, 2)
+    """
+    return len(latency_ns) - int(len(latency_ns) > 0 and latency_ns[-1] >= limit_ns)

@@ -1,0 +1,207 @@
+"""A lazy drive with zones that cannot be erased, and whose zones hold what another host wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from one_test import known_of
+from skylight import _native, probe
+from skylight.engines.conditions import engine_over
+from skylight.engines.sim import SimEngine, read_profile
+from skylight.evidence import I64, IoBatch, IoLog, Stop, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.infer import stalls
+from skylight.probe.band_size import BandSize, cache_parts
+from skylight.probe.cache_size import CacheSize, older_zones
+from skylight.probe.cleaning import cache_bands
+from skylight.probe.cleaning.trials import Ground
+from skylight.probe.known_state import State
+from skylight.probe.procedure import Steps
+from skylight.probe.scoring import score
+from skylight.probe.session import Session
+from skylight.recording import Recording
+from skylight.truth import true_findings
+
+MS, MIB = 1_000_000, 1 << 20
+LOG = 17 * MIB
+CAPACITY = 'capacity = "3.9 TB"'
+SIZES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes")
+KNOWN = ("drive_type", "rotation_ns", "cache_medium", "cache_location", "cleaning_type")
+
+
+def lazy_zones(free_bands: int) -> str:
+    """The paper's drive with zones, smaller ones, that cleans only when it has to."""
+    toml = read_profile("emulated-smr-3")[0]
+    for before, after in (
+        ('zone = "40 GiB"', 'zone = "4 GiB"'),
+        (CAPACITY, 'capacity = "500 GB"'),
+        ("free_bands = 21", f"free_bands = {free_bands}"),
+        ('cleaning = "aggressive"', 'cleaning = "lazy"'),
+        ('idle = "1 s"\n', ""),
+    ):
+        assert before in toml
+        toml = toml.replace(before, after)
+    return toml
+
+
+def used(toml: str, prior: str) -> tuple[SimEngine, Known, dict[str, dict[str, object]]]:
+    """A drive that was used before and cannot be erased, what is known of it, and what is true."""
+    given = f'[conditions]\nerase = "none"\nprior_use = "{prior}"\n'
+    drive = _native.SimDrive(toml, "drive", 1, given)
+    truth: dict[str, dict[str, object]] = true_findings(toml, "x", given)
+    known = known_of(truth, without=tuple(name for name in truth if name not in KNOWN))
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    return engine_over(drive, facts), known, truth
+
+
+def probed(
+    test: probe.Test, toml: str, prior: str, out: Path
+) -> tuple[list[Finding], dict[str, dict[str, object]]]:
+    """What a test finds of such a drive, and what is true."""
+    engine, known, truth = used(toml, prior)
+    recording = Recording.create(out, engine.describe(), {"writes": True}, 1)
+    with recording.part(test.name) as writer:
+        test.measure(Session(engine, writer, test=test.name, seed=1, known=known))
+        writer.complete()
+    evidence = recording.evidence(test.name)
+    assert evidence is not None
+    return test.infer(evidence, known), truth
+
+
+@pytest.mark.parametrize(("prior", "free_bands"), [("full", 8), ("half-full", 5)])
+def test_zones_that_hold_older_data_are_counted(prior: str, free_bands: int, tmp_path: Path) -> None:
+    """Their logs by marks that come home, their number although other zones are as full."""
+    findings, truth = probed(CacheSize(), lazy_zones(free_bands), prior, tmp_path / "r")
+    marks = score(findings, {name: truth[name] for name in SIZES})
+    assert {mark.name: mark.outcome for mark in marks} == dict.fromkeys(SIZES, "right")
+    assert f"{free_bands - 1} bands of 20 MiB, before it cleans what was written first" in findings[0].why
+
+
+class _Target:
+    """Steps of a target that has its cache at many places; subclasses say which writes wait."""
+
+    size, block_bytes = 1 << 40, 4096
+
+    def __init__(self) -> None:
+        self.known = Known(
+            Finding(name, word, None, None, 0.9, "")
+            for name, word in (("cache_location", "many"), ("cache_medium", "disk"))
+        )
+
+    def waits(self, address: int, size: int) -> bool:
+        raise NotImplementedError
+
+    def erase(self, _: str) -> bool:
+        return False
+
+    def run(self, name: str, io: IoBatch, until: Stop | None = None, **_: object) -> IoLog:
+        del name
+        took: list[int] = []
+        for address, size in zip(io.offset.tolist(), io.size.tolist(), strict=True):
+            took.append((700 if self.waits(address, size) else 12) * MS)
+            if until is not None and took[-1] >= until.latency_ns:
+                break
+        done = np.cumsum(np.array(took, np.uint64))
+        return IoLog.of(io.part(0, len(took)), done - np.array(took, np.uint64), done)
+
+
+class _OlderZone(_Target):
+    """A zone of 40 GiB whose older data leaves it one log of 17 MiB: a write without space is merged with its
+    band, and the log is given back if it holds no other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.bands = LOG, set[int]()
+
+    def waits(self, address: int, size: int) -> bool:
+        band = address // LOG
+        if address >= 40 << 30:
+            return False
+        waits = self.left < size
+        if waits:
+            self.bands.discard(band)
+            self.left = self.left if self.bands else LOG
+        else:
+            self.left -= size
+            self.bands.add(band)
+        return waits
+
+
+class _CacheBands(_Target):
+    """A thousand cache bands of 17 MiB, of which every third is full."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = {number: LOG if number % 3 else 0 for number in range(1000)}
+
+    def waits(self, address: int, size: int) -> bool:
+        number = address // LOG % 1000
+        waits = self.left[number] < size
+        self.left[number] = (LOG if waits else self.left[number]) - size
+        return waits
+
+
+@pytest.mark.parametrize(("target", "kind"), [(_OlderZone(), "zones"), (_CacheBands(), "cache-bands")])
+def test_a_zone_that_holds_older_data_is_no_cache_band(target: _Target, kind: str) -> None:
+    """One place that is written over and over stalls as evenly, once a log, and others far away do not; of
+    drive 99501 drawn neither bands nor the mapping were found."""
+    steps = cast(Steps, target)
+    cache_part = cache_parts.overwritten(steps)
+    assert cache_part is not None and cache_parts.is_place_bound(cache_part, target.size)
+    assert cache_parts.kind_of(steps, State.UNKNOWN)[0] == kind
+    seen, ground = cache_bands.Seen(), Ground(cast(Steps, type(target)()), False, False, 5.4e6)
+    assert cache_bands.measure(ground, seen) is (kind == "cache-bands")
+    assert seen.stalls is (kind == "cache-bands")
+
+
+def test_cache_bands_that_hold_older_data_are_none_the_less(tmp_path: Path) -> None:
+    """A full one is emptied by the first write that waits for it."""
+    toml = read_profile("emulated-smr-1")[0].replace('cleaning = "aggressive"', 'cleaning = "lazy"')
+    (finding,), _ = probed(BandSize(), toml, "full", tmp_path / "r")
+    assert finding.value == dict.fromkeys(cache_parts.PLACES, 40 << 20)
+
+
+class _Lined:
+    """Steps of a target where other clients delay every 24th write, by less than a band takes."""
+
+    def __init__(self, band_ns: int) -> None:
+        value: dict[str, int | float | bool | str] = {"one_block": band_ns, "half": band_ns}
+        self.known = Known([Finding("cleaning_band_ns", value, "ns", None, 0.9, "")])
+        self.size, self.written = 1 << 40, 0
+
+    def run(self, name: str, io: IoBatch, until: Stop | None = None, **_: object) -> IoLog:
+        del name, until
+        index = np.arange(self.written, self.written + len(io))
+        self.written += len(io)
+        took = np.where(index % 24 == 23, 40, 15) * MS
+        done = np.cumsum(took).astype(np.uint64)
+        return IoLog.of(io, done - took.astype(np.uint64), done)
+
+
+@pytest.mark.parametrize(("band_ns", "period"), [(260 * MS, None), (30 * MS, 24)])
+def test_delays_that_line_up_are_shorter_than_a_band_takes(band_ns: int, period: int | None) -> None:
+    """Of drive 99484 drawn seven writes at one distance waited 40 ms, where a band takes 263."""
+    found = cache_parts.logged(cast(Steps, _Lined(band_ns)), 0, 2 << 30, "md")
+    assert (None if found is None else found.period) == period
+
+
+@pytest.mark.parametrize(("least_ns", "period"), [(100 * MS, None), (0.0, 24)])
+def test_stalls_elsewhere_bound_those_of_a_place(least_ns: float, period: int | None) -> None:
+    """The same where the time for a band is not known, by the stalls of the first address."""
+    target = _Lined(0)
+    found = cache_parts.logged(cast(Steps, target), 0, 2 << 30, "md", least_ns=least_ns)
+    assert (None if found is None else found.period) == period
+
+
+def test_a_row_behind_older_data_is_seen_at_once() -> None:
+    """More writes waited than did not, for as many bands as held older data."""
+    latency_ns: I64 = np.full(1500, 600 * MS)
+    row = np.tile(np.array([10] * 33 + [600, 600]), 7) * MS
+    latency_ns = np.concatenate([latency_ns, row])
+    assert stalls.periodic(latency_ns) is None
+    found = older_zones.behind_older(latency_ns)
+    assert found is not None and (found.period, found.run, found.first) == (35, 2, 1533)
