@@ -160,7 +160,7 @@ class Round:
         steps, name = self._steps, self._name
         lazy = steps.known.word("cleaning_type") == "lazy"
         state = steps.reset(f"{name}-erase", slow=not lazy or outlasts_test(steps.known))
-        if state < State.CLEAN and not lazy:
+        if state is State.UNKNOWN and not lazy:
             return None
         one, again = self._read("fresh"), self._read("fresh-again")
         fresh = Fresh.of(self._middle(one), self._middle(again), self._turn_ns)
