@@ -452,11 +452,13 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
     entries = journal.map_entries
     deep = [fill for fill in journal.fills if not fill.quanta]
     if not deep and entries is None:
-        return MAP.unknown(
-            "No two writes share an entry, so slots run out first, and a limit of the map, if any, is"
-            " higher.",
-            rows,
+        seen = (
+            f"with {format_count(journal.in_map)} entries in use no limit of the map was met; if there is"
+            " one, it is higher"
+            if journal.places is not None
+            else "which of both limits ended a fill was not seen"
         )
+        return MAP.unknown(f"No two writes share an entry, and {seen}.", rows)
     if entries is None:
         count = format_count(sum(fill.writes for fill in deep))
         ended = bool(deep) and deep[-1].ended
