@@ -7,16 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+import numpy as np
 import pytest
 
 from skylight import _native
 from skylight.engines.conditions import DRAWN, conditions_text, engine_over
-from skylight.evidence import TargetFacts
+from skylight.evidence import IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import MOST_S, CacheSize
 from skylight.probe.cache_size.fill import MOST_OF_ASKED, Check, Fill, Places
-from skylight.probe.cache_size.filling import MAP_WRITES, MOST_SMALL_S, SMALL_WRITES, Pace
+from skylight.probe.cache_size.filling import MAP_WRITES, MOST_SMALL_S, SMALL_WRITES, Pace, filled
 from skylight.probe.cache_size.journal import Journal
 from skylight.probe.cache_size.verdict import of_journal
 from skylight.probe.cache_size.which_limit import limits, places_in_time, told_apart
@@ -100,6 +101,49 @@ def test_small_writes_leave_time_for_large_ones() -> None:
     assert slow.most(SMALL_WRITES) == SMALL_WRITES * 5 // 6
     assert slow.most(MAP_WRITES) * 0.036 <= MOST_SMALL_S <= MOST_S / 3
     assert Pace(36e6, 36e6, 36e6 / 31, 31.0).most(MAP_WRITES) == MAP_WRITES
+
+
+class Packing(Looked):
+    """A new drive that takes 31 blocks into an entry of 20 ms, and behind 20,000 for so many writes takes
+    five times as long."""
+
+    def __init__(self, slow_writes: int) -> None:
+        super().__init__(spread(self.size, 0, 4096))
+        self.slow, self.done, self.now_ns, self.asked = slow_writes, 0, 0, list[str]()
+
+    def reset(self, _: str) -> State:
+        return State.NEW
+
+    def run(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        self.asked.append(name)
+        if "usual" in name or depth == 1:
+            entry_ns = np.full(len(io) // DEPTH + 1, 20_000_000)
+        else:
+            at = self.done + np.arange(0, len(io), DEPTH)
+            entry_ns = np.where((at >= 20_000) & (at < 20_000 + self.slow), 100_000_000, 20_000_000)
+        done_ns = self.now_ns + np.repeat(np.cumsum(entry_ns), DEPTH)[: len(io)]
+        log = IoLog.of(
+            io, (done_ns - np.repeat(entry_ns, DEPTH)[: len(io)]).astype(np.uint64), done_ns.astype(np.uint64)
+        )
+        slow = np.flatnonzero(log.latency_ns > until.latency_ns) if until else ()
+        if until is not None and len(slow) >= until.count:
+            log = log.rows(slice(int(slow[until.count - 1]) + 1))
+        self.done += len(log) if "usual" not in name else 0
+        self.now_ns = int(log.complete_ns[-1])
+        return log
+
+
+@pytest.mark.parametrize(("slow_writes", "writes"), [(6 * DEPTH, None), (100_000, 20_000)])
+def test_two_slow_queues_of_blocks_are_no_cleaning_if_the_next_are_quick(
+    slow_writes: int, writes: int | None
+) -> None:
+    """98807: two queues passed in a tenth of a second, behind outliers, and a map of 210,000 entries was
+    given as one of 25,663."""
+    drive = Packing(slow_writes)
+    (deep,) = filled(cast(Steps, drive), Places(drive.size), "map", ((4096, 0, 60_000),))
+    assert deep.ended == (writes is not None)
+    assert writes is None or abs(deep.writes - writes) <= 2 * DEPTH
+    assert "map-0-deep-sure" in drive.asked
 
 
 def sizes(seed: int, out: Path) -> dict[str, str]:

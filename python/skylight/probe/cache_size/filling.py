@@ -57,6 +57,10 @@ PIECE_WRITES, PIECES, TOLD_STOP = 8 * DEPTH, 4, (16, 64)
 """Writes behind which a drive is asked what it has cleaned: so many, or that part of those before; and so
 many slow ones of so many, behind which it is asked at once. Chosen: a write that waits holds up those in the
 queue behind it, half of it at least; and a fill has few pieces, each of which may ask for all zones."""
+SURE_WRITES, SURE_NS = 8 * DEPTH, 5_000_000_000
+"""Writes that have to be slow too, unless those before them have been for so long. Chosen: of blocks that
+wait together two queues pass in a tenth of a second, and wait for two outliers or for a merge and one;
+neither lasts a second."""
 MOST_PARTS = 200
 """Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
 
@@ -170,6 +174,13 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
         logs.append(on)
         at += len(on)
         is_quick = len(on) > 0 and np.median(on.latency_ns) < until.latency_ns
+        if not is_quick and on.span_ns < SURE_NS:
+            io = check.places.writes(at, min(SURE_WRITES, count - at), size)
+            logs.append(steps.run(f"{name}-deep-sure", io, depth=DEPTH))
+            at += len(io)
+            if len(io) and np.median(logs[-1].latency_ns) < until.latency_ns:
+                slow_after = None
+                continue
         found = None
         if not is_quick or slowed(logs):
             whole = IoLog.joined(logs)
