@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from skylight import _native
+from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.engines.sim import SimEngine
 from skylight.evidence import Evidence, IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import Known
@@ -76,6 +77,59 @@ def test_time_is_kept_back_for_a_command_that_takes_longer_than_those_before_it(
     assert bound.left_ns == 1_250 * S and bound.fits(WRITES) == 0, "a third longer than the slowest: 1,300 s"
     assert bound.why == "3 h 53 min of device time"
     assert after(1_000).fits(WRITES) >= 1
+
+
+def log_of(io: IoBatch, latency_s: list[float]) -> IoLog:
+    """Commands one after another that took so long each."""
+    done_ns = np.cumsum(np.array(latency_s) * S).astype(np.uint64)
+    return IoLog.of(io, np.concatenate([[np.uint64(0)], done_ns[:-1]]), done_ns)
+
+
+class TestFlush:
+    """A volatile cache answers writes at once; the FLUSH behind them then has a band cleaned for each."""
+
+    MANY = IoBatch.flushed_writes(np.arange(2_000) * 4096, 4096)
+
+    @staticmethod
+    def after(writes: int, flush_s: float) -> Bound:
+        bound = Bound(1_800 * S, 1 << 40)
+        io = WRITES.part(0, writes)
+        flush = IoBatch.make(Op.FLUSH, [0], 0)
+        bound.spend(log_of(io, [0.001] * writes))
+        bound.spend(log_of(flush, [flush_s]))
+        return bound
+
+    def test_no_more_is_written_than_a_flush_has_time_for(self) -> None:
+        bound = self.after(65, 238.0)
+        pace_s = 238 / 65
+        for _ in range(100):
+            if not (count := bound.fits(WRITES)):
+                break
+            bound.spend(log_of(WRITES.part(0, count), [0.001] * count))
+            assert bound.left_ns > 0
+        written = (bound.device_ns - 238 * S - bound.left_ns) / 0.001 / S - 65
+        assert 100 < written < 1_562 / pace_s, "the FLUSH behind them ends in time"
+        assert bound.fits(IoBatch.reads([0], 4096)) == 1, "no read waits for a FLUSH"
+        assert bound.why == "30 min of device time"
+
+    def test_a_flush_that_follows_each_write_waits_for_that_alone(self) -> None:
+        assert self.after(65, 238.0).fits(self.MANY) == 64, "all of a piece"
+        assert self.after(65, 0.3).fits(WRITES) == Bound(1_799 * S, 1 << 40).fits(WRITES)
+
+    def test_what_one_write_waited_for_is_not_what_each_waits_for(self) -> None:
+        """A merge of the map, or one band."""
+        assert self.after(1, 9.0).fits(WRITES) > 100
+
+    def test_the_type_of_a_drive_that_cleans_a_band_for_each_write_that_it_had_cached(
+        self, tmp_path: Path
+    ) -> None:
+        """Before, one FLUSH behind 2,000 writes took 5,324 s of a bound of 1,800 s."""
+        text, conditions = _native.random_profile(99023, "journaled"), conditions_text(DRAWN, 99023) or ""
+        drive = _native.SimDrive(text, "drive.toml", 99023, conditions)
+        facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
+        result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+        assert [account.test for account in accounts(result) if not account.within] == []
+        assert result.evidence[0].steps[-1].kind == "bound"
 
 
 class TestSession:

@@ -19,7 +19,8 @@ from skylight.probe import scoring
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import CacheSize, log_advance
 from skylight.probe.cache_size.fill import Check, Fill, ZoneWaits, out_of_order, waits
-from skylight.probe.cache_size.journal import Journal, _least_ns, _slowed
+from skylight.probe.cache_size.filling import slowed
+from skylight.probe.cache_size.journal import Journal, _least_ns
 from skylight.probe.cache_size.map_fill import Blocks, cycles, held, most_places
 from skylight.probe.cache_size.verdict import USUAL_WATERMARK, all_used, behind, free_bands, of_journal
 from skylight.probe.cache_size.which_limit import limits, limits_by_larger, share_places, told_apart
@@ -133,8 +134,8 @@ def test_a_large_volatile_cache_hides_cleaning_between_waits_but_not_in_the_pace
         took[40_000:] = 0.3e6
         took[40_000::377] = 15e9
     logs = pieces(took, [46_000, 46_062, 50_000, 50_062])
-    assert _slowed(logs[:2]) is False, "too little to compare"
-    assert _slowed(logs) is full
+    assert slowed(logs[:2]) is False, "too little to compare"
+    assert slowed(logs) is full
     found = change_of_pace(logs[0].submit_ns, np.concatenate([log.complete_ns for log in logs]))
     if not full:
         assert found is None

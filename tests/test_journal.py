@@ -23,7 +23,14 @@ from skylight.probe.journal.entries import Bound, largest_full, largest_group, n
 from skylight.probe.journal.entry_space import Footprints, Run
 from skylight.probe.journal.measure import Bench, Runs, find_out_of_band
 from skylight.probe.journal.merges import Many
-from skylight.probe.journal.out_of_band import FLASH_NS, judge_flash, refined_turn, saw
+from skylight.probe.journal.out_of_band import (
+    FLASH_NS,
+    QuantumTime,
+    judge_disk,
+    judge_flash,
+    refined_turn,
+    saw,
+)
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.verdict import (
     Quantum,
@@ -487,6 +494,37 @@ def test_a_saw_is_read_to_its_shortest() -> None:
     read = saw(submit, late, turn)
     assert abs(read.shortest_ns - shortest) < 0.04 * turn
     assert read.agreement > 0.9
+
+
+def timed(shortest_ns: float, end_ns: float, turn_ns: float, tick_ns: int, count: int) -> list[IoLog]:
+    """Commands that come in all phases, take that long at least and end at one angle; a clock of a tick."""
+    rng = np.random.default_rng(5)
+    submit = np.cumsum(rng.uniform(60e6, 90e6, count)) + rng.permutation(count) / count * turn_ns
+    done = np.ceil((submit + shortest_ns - end_ns) / turn_ns) * turn_ns + end_ns
+    done += np.abs(rng.normal(0, 0.1e6, count))
+    read = IoBatch.reads([4096], 4096)
+    columns = np.stack([submit, done], axis=1) // tick_ns * tick_ns
+    return [IoLog.of(read, each[:1].astype(np.uint64), each[1:].astype(np.uint64)) for each in columns]
+
+
+@pytest.mark.parametrize("out_of_band_ns", [2.1e6, 5.45e6, 17.3e6])
+@pytest.mark.parametrize(
+    ("tick_ns", "count", "known"), [(1_000, 48, True), (10**6, 48, False), (10**6, 400, True)]
+)
+def test_out_of_band_data_by_a_coarse_clock_takes_more_cycles(
+    out_of_band_ns: float, tick_ns: int, count: int, known: bool
+) -> None:
+    """99506: with 48 cycles a clock of a millisecond leaves more than a twentieth of a revolution open."""
+    turn_ns, quantum_ns, overhead_ns = 11.8e6, 2.95e6, 1.3e6
+    writes = timed(overhead_ns + out_of_band_ns + quantum_ns, 4.1e6 + quantum_ns, turn_ns, tick_ns, count)
+    reads = timed(overhead_ns, 4.1e6, turn_ns, tick_ns, count)
+    tracks_ns = (0.9 * quantum_ns, 1.1 * quantum_ns)
+    finding = judge_disk(writes, reads, turn_ns, QuantumTime(quantum_ns, tracks_ns))
+    assert finding.known == known
+    if known:
+        assert isinstance(finding.value, int) and abs(finding.value - out_of_band_ns) < 0.05 * turn_ns
+        low, high = cast(tuple[float, float], finding.interval)
+        assert low <= out_of_band_ns <= high
 
 
 @pytest.mark.parametrize("tick_ns", [1_000, 1_000_000])

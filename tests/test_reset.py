@@ -113,7 +113,7 @@ def test_a_drive_that_is_known_to_be_lazy_is_not_left_alone(tmp_path: Path) -> N
 
 def test_a_lazy_log_is_rewritten(tmp_path: Path) -> None:
     engine, reached, evidence = reset(tmp_path, LAZY_JOURNAL, 'erase = "none"\nprior_use = "half-full"')
-    assert reached is State.CLEAN
+    assert reached is State.REWRITTEN, "a log of more than was rewritten may hold older data"
     assert engine.counters()["cache_live_bytes"] < 2 << 20
     written = sum(
         int(step.rows.size.sum(dtype=np.uint64)) for step in evidence.steps if "-rewrite" in step.name

@@ -6,7 +6,7 @@
 | `zones` | a reset of all zones | `CLEAN` |
 | `trim` | TRIM of the whole target | `CLEAN` |
 | `idle` | idle time, until looks find marks that were written before it at their native place | `CLEAN` |
-| `rewrite` | one region is written over and over: a log moves on until nothing else is left in it | `CLEAN` |
+| `rewrite` | one region is written over and over: a log moves on until nothing else is in it | `REWRITTEN` |
 | `none` | nothing | `UNKNOWN` |
 | `secure-erase` | SECURITY ERASE UNIT of an ATA disk | `NEW` |
 | `sanitize` | SANITIZE; `UNKNOWN` where it changes the key of the data alone | `CLEAN` |
@@ -67,10 +67,13 @@ class State(IntEnum):
 
     UNKNOWN = 0
     """Nothing: the cache may hold what earlier tests or another host wrote."""
-    CLEAN = 1
+    REWRITTEN = 1
+    """As `CLEAN`, unless the cache holds more than was rewritten: then older data may be in it. How much it
+    holds is not known before it was filled, so what is counted in it has to be seen to go first."""
+    CLEAN = 2
     """The persistent cache is empty and the bands are clean; where the cache goes on, and where a drive with
     dynamic mapping has put its data, is not known."""
-    NEW = 2
+    NEW = 3
     """As from the factory."""
 
 
@@ -94,7 +97,7 @@ REGION_BYTES, WRITE_BYTES, REWRITE_DEPTH = 1 << 20, 256 << 10, 31
 journal entry a good part."""
 MOST_REWRITTEN = 64 << 30
 """Bytes rewritten by one reset. The caches of the drives that were opened up hold 20 to 40 GiB; a larger log
-is not emptied, so a test that counts on it writes a mark first and looks whether that is the first to go."""
+is not emptied, so a test that counts on it has to see that what it wrote first is the first to go."""
 MOST_REWRITES = 4
 """Rewritings of a real target by one test. Chosen: with the bound on each, some hours at the very most."""
 MOST_S = {True: 31 * 86_400.0, False: 14_400.0}
@@ -173,7 +176,7 @@ class Resets:
         if "idle" in left and rotation_ns is not None and self._idle(steps, name, rotation_ns):
             return State.CLEAN
         if "rewrite" in left and self._rewrite(steps, name):
-            return State.CLEAN
+            return State.REWRITTEN
         return State.UNKNOWN
 
     def _idle(self, steps: Steps, name: str, rotation_ns: float) -> bool:

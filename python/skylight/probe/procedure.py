@@ -343,8 +343,9 @@ class ProcedureTest(ABC, Generic[Seen]):
 
     @staticmethod
     def bytes_of_cache(facts: TargetFacts) -> int:
-        """The most that is written to fill a cache of an eighth of the drive, or one of half that twice."""
-        return min((8 << 30) + facts.size_bytes // 8, 1 << 40)
+        """The most that is written to fill a cache of an eighth of the drive twice: caches are a tenth of a
+        drive at most, and a fill that is checked, or one for the ends of another grid, is a second one."""
+        return min(2 * ((8 << 30) + facts.size_bytes // 8), 1 << 40)
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """An upper estimate of what the procedure costs, with or without leave to write."""

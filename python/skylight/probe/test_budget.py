@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skylight.evidence import IoBatch, IoLog, Op, Stop, are_writes
+from skylight.evidence import I64, U8, IoBatch, IoLog, Op, Stop, are_writes
 from skylight.units import format_seconds, format_size
 
 SLOWEST_NS = 10_000_000_000
@@ -38,6 +38,10 @@ write of a drive that cleans for each has waited 1.3 times as long."""
 
 NEXT_MARGIN = 1.3
 """The same of one command more, for which that time is kept back."""
+
+FLUSHED_TOGETHER = 32
+"""A FLUSH counts as one behind so many writes at least. Chosen: a queue of them; what a lone one waits for, a
+merge of a map or one band, comes once and not for each write."""
 
 MOST_LATE = 0.25
 """Of a bound, at most this share is kept back, but for what the slowest command so far took."""
@@ -68,6 +72,8 @@ class Bound:
         """The slowest command, ns, by the number of commands that waited together."""
         self._slow_bytes = 0
         """The largest command that took longer than any is thought to."""
+        self._unflushed, self._flush_ns = 0, 0.0
+        """Writes that no FLUSH followed yet, and the most that one took of a FLUSH, ns."""
         self.why = ""
         """What did not suffice for the last command or pause that was asked for, in words."""
 
@@ -86,7 +92,35 @@ class Bound:
         count = int(np.searchsorted(written, self._left_bytes, side="right"))
         if count == 0:
             self.why = f"{format_size(self.bytes_written)} written"
+            return 0
+        count = min(count, self._flushable(io))
+        if count == 0:
+            self.why = f"{format_seconds(self.device_ns / 1e9)} of device time"
         return count
+
+    def _flushable(self, io: IoBatch) -> int:
+        """How many of the first commands leave a volatile cache no more than a FLUSH has time for: it answers
+        writes at once, and one FLUSH then waits for all of them, and for what each of them has cleaned."""
+        if self._flush_ns == 0.0:
+            return len(io)
+        waits = self._behind(io.op) * NEXT_MARGIN * self._flush_ns > self.left_ns
+        late = np.flatnonzero(waits & ((io.op == int(Op.WRITE)) | (io.op == int(Op.FLUSH))))
+        return int(late[0]) if len(late) else len(io)
+
+    def _behind(self, op: U8) -> I64:
+        """How many writes a FLUSH would wait for, at each of these commands, itself among them."""
+        written = np.cumsum(op == int(Op.WRITE), dtype=np.int64) + self._unflushed
+        before = np.where(op == int(Op.FLUSH), written, 0)
+        flushed = np.maximum.accumulate(np.concatenate([[0], before]))[:-1]
+        return np.asarray(written - flushed, np.int64)
+
+    def _saw_flushes(self, log: IoLog) -> None:
+        """Notes what writes took of the FLUSH behind them, and how many no FLUSH followed."""
+        behind, flushes = self._behind(log.op), log.op == int(Op.FLUSH)
+        each_ns = log.latency_ns[flushes] / np.maximum(behind[flushes], FLUSHED_TOGETHER)
+        self._flush_ns = max(self._flush_ns, float(each_ns.max(initial=0.0)))
+        if len(log):
+            self._unflushed = 0 if flushes[-1] else int(behind[-1])
 
     def _seen_ns(self, depth: int) -> int:
         """What the slowest command took for itself. Of what it took in a queue it spent a share on others,
@@ -130,6 +164,7 @@ class Bound:
         slow = log.size[log.latency_ns > together * SLOWEST_NS]
         self._slow_bytes = max(self._slow_bytes, int(slow.max(initial=0)))
         self._late_ns = max(self._late_ns, slowest_ns)
+        self._saw_flushes(log)
 
     def stop(self, depth: int, until: Stop | None) -> Stop:
         """What ends a piece: a stop of its own, or a command so slow that the bound is looked at again,

@@ -376,7 +376,8 @@ def first_edge(steps: Steps, cache_part: CachePart) -> int | None:
 
 def zone_bands(steps: Steps) -> list[PartBand]:
     """Logs of a drive with zones, at the first, the middle and the last address."""
-    if steps.reset("od-erase", slow=steps.known.word("cleaning_type") == "aggressive") < State.CLEAN:
+    slow = steps.known.word("cleaning_type") == "aggressive"
+    if steps.reset("od-erase", slow=slow) is State.UNKNOWN:
         return _older_zone_bands(steps)
     first = logged(steps, 0, steps.size, "od")
     if first is None:

@@ -176,7 +176,7 @@ class Round:
         steps, name = self._steps, self._name
         lazy = steps.known.word("cleaning_type") == "lazy"
         state = steps.reset(f"{name}-erase", slow=not lazy or outlasts_test(steps.known))
-        if state < State.CLEAN and not lazy:
+        if state is State.UNKNOWN and not lazy:
             return None
         fresh, before = self._fresh()
         steps.run(f"{name}-first", IoBatch.writes(self._firsts, BLOCK))

@@ -135,7 +135,7 @@ def finer(window: Window, found: Fit) -> Window:
 
 def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64] | None:
     """The weight of each point of each grid once about half of them were cleaned; None if that never was."""
-    if steps.reset(f"{name}-erase") < State.CLEAN:
+    if steps.reset(f"{name}-erase") is State.UNKNOWN:
         return None
     blocks = np.concatenate([cleaned_or_cached.copies(points, copies) for _, points in grids])
     rotation_ns = steps.known.number("rotation_ns")

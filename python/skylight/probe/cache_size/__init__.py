@@ -91,7 +91,7 @@ class CacheSize(ProcedureTest[Seen]):
     begin = Seen
 
     def cost(self, facts: TargetFacts) -> Cost:
-        """At most this: a cache of a tenth of the drive, filled once."""
+        """At most this: a cache of a tenth of the drive, filled twice."""
         return Cost(MOST_IOS, MOST_S, self.bytes_of_cache(facts), LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:

@@ -14,7 +14,7 @@ Source: Skylight (FAST '15), section 4.6; of the flag, ZBC-2 (INCITS 550), secti
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -35,8 +35,12 @@ ALL_GONE = 1 - 2 * MOST_GONE
 """The part of them that is home on an emptied drive: of reads a tenth may be late, and a look takes two."""
 SHORT_GROUPS = 1
 """By so many groups of waiting writes a fill that is made again is shorter: cleaning set in within one."""
-ASKED, SOME_GONE = 8, 2
-"""Looks at the first and at the newest writes of a fill, and how many of them at home are no misread ones."""
+ASKED, SOME_GONE, MOST_OF_ASKED = 8, 2, 6
+"""Looks at the first and at the newest writes of a fill, how many of them at home are no misread ones, and
+how many are no neighbours of older data that went home. Chosen: where a tenth of all went home, as many of
+eight did by chance once in fifty thousand times."""
+ASIDE = 0.5
+"""Where writes begin that belong to no fill, as a part of the target."""
 SLOWEST_TURN_NS = 60e9 / 3_600
 ABOVE = 1.1
 """Times the longest latency so far from which on a write may wait for cleaning. Chosen: what takes as long,
@@ -68,7 +72,9 @@ class ZoneWaits:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """A fill until cleaning, or until the writes ran out: writes of `size` bytes, `quanta` places each."""
+    """A fill until cleaning, or until the writes ran out: writes of `size` bytes, `quanta` places each.
+
+    More than 15 fields: what was written, how the end shows, and what bounds the places that blocks took."""
 
     name: str
     size: int
@@ -89,6 +95,8 @@ class Fill:
     """Writes that a FLUSH ends together: cleaning may have begun behind any of them."""
     most_places: float | None = None
     """Places that blocks took at most, by their times; None where that is not known."""
+    took_ns: int = 0
+    """Device time of the writes until cleaning; 0 where it was not kept."""
     zone_waits: ZoneWaits = ZoneWaits()
 
     @property
@@ -120,16 +128,23 @@ def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int, phase:
 @dataclass(frozen=True, slots=True)
 class Places:
     """Where writes go that a cache is to take, on a target of this size; `zone_bytes` is the size of zones
-    whose writes in order would not reach the cache, 0 where it has none."""
+    whose writes in order would not reach the cache, 0 where it has none; `phase` where the first goes, as a
+    part of the target."""
 
     size_bytes: int
     zone_bytes: int = 0
+    phase: float = 0.0
+
+    @property
+    def aside(self) -> Places:
+        """Those of writes that belong to no fill."""
+        return replace(self, phase=ASIDE)
 
     def where(self, count: int, size: int, phase: float = 0.0) -> U64:
         """The first `count` places for writes of a size: different ones, all over the target."""
         if size < self.zone_bytes:
             return out_of_order(self.size_bytes, self.zone_bytes, count, size, phase)
-        return spread(self.size_bytes, count, size, phase)
+        return spread(self.size_bytes, count, size, (phase + self.phase) % 1.0)
 
     def writes(self, first: int, count: int, size: int) -> IoBatch:
         """Writes to `count` of these places behind the first `first`."""
@@ -151,28 +166,37 @@ class Check:
     state: State
     zone_bytes: int = 0
     written: dict[int, int] = field(default_factory=dict)
+    phase: float = 0.0
 
     @property
     def places(self) -> Places:
         """Where its writes go."""
-        return Places(self.steps.size, self.zone_bytes)
+        return Places(self.steps.size, self.zone_bytes, self.phase)
+
+    @property
+    def new(self) -> bool:
+        """Whether writes that stay slow wait for cleaning: there is no older data, and no volatile cache that
+        may be full."""
+        return self.state is State.NEW and not isinstance(self.steps, FlushedSteps)
 
     def plain(self, writes_an_entry: float) -> bool:
         """Whether nothing has to be asked."""
-        return self.state is State.NEW and not isinstance(self.steps, FlushedSteps) and writes_an_entry > 1
+        return self.new and writes_an_entry > 1
 
     def begun(self, size: int, done: int, *, waiting: int = 0) -> bool:
         """Whether cleaning has begun, after so many writes of a size of which so many waited at a time: some
         zones are clean; or of the first writes, or of the newest that none of these waited with, some are
         home. Older data than the first would be cleaned before them; a drive that cleans the newest first
-        does so before it takes the writes that wait."""
+        does so before it takes the writes that wait. Where older data may be left, some of the first go home
+        with it, out of one band; so most have to be."""
         self.written[size] = done
         if (clean := self.clean(f"{self.name}-begun")) is not None:
             return clean.zones >= SOME_GONE
-        first = spread(self.steps.size, ASKED + 1, self.size)[1:]  # address 0 has no block before it
-        newest = spread(self.steps.size, max(done - waiting, ASKED), size)[-ASKED:]
+        first = self.places.where(ASKED + 1, self.size)[1:]  # address 0 has no block before it
+        newest = self.places.where(max(done - waiting, ASKED), size)[-ASKED:]
         home = _home(self.steps, f"{self.name}-begun", np.concatenate([first, newest]))
-        return max(int(np.count_nonzero(half)) for half in (home[:ASKED], home[ASKED:])) >= SOME_GONE
+        least = MOST_OF_ASKED if self.state is State.REWRITTEN else SOME_GONE
+        return max(int(np.count_nonzero(half)) for half in (home[:ASKED], home[ASKED:])) >= least
 
     def most_stayed(self, fills: list[Fill]) -> bool:
         """Whether cleaning had only just begun: of the earlier writes hardly more are home than were written
@@ -208,7 +232,7 @@ class Check:
     def _gone(self, count: int, looked: str = "stayed") -> int:
         """How many of some of the earlier of this number of writes are home, in a step of that name."""
         early, late = (round(share * count) for share in STAYED_BETWEEN)
-        where = spread(self.steps.size, late + 1, self.size)[np.linspace(early, late, STAYED, dtype=np.int64)]
+        where = self.places.where(late + 1, self.size)[np.linspace(early, late, STAYED, dtype=np.int64)]
         return int(np.count_nonzero(_home(self.steps, f"{self.name}-{looked}", where[where > 0])))
 
     def clean(self, name: str) -> Clean | None:

@@ -25,36 +25,26 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skylight.evidence import F64, IoBatch, IoLog, Stop
+from skylight.evidence import F64, IoBatch, IoLog
 from skylight.infer.host_clock import tick_ns
-from skylight.infer.stalls import (
-    MOST,
-    SLOW_ENTRY,
-    ChangePoint,
-    change_of_pace,
-    change_point,
-    entries,
-    usual,
-)
+from skylight.infer.stalls import entries
 from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.cache_size import entry_time
-from skylight.probe.cache_size.fill import (
-    ABOVE,
-    BLOCK,
-    Check,
-    Fill,
-    Places,
-    ZoneWaits,
-    limit_ns,
-    told_bytes,
-    turn_ns,
-    waits,
+from skylight.probe.cache_size.fill import BLOCK, Fill, Places, told_bytes, turn_ns
+from skylight.probe.cache_size.filling import (
+    CALIBRATION,
+    MAP_WRITES,
+    MOST_WRITES,
+    SMALL_WRITES,
+    filled,
+    pace_of,
 )
 from skylight.probe.cache_size.map_fill import HeldFill
 from skylight.probe.cache_size.which_limit import (
     limits,
     limits_by_larger,
     lone_writes,
+    places_in_time,
     share_places,
     told_apart,
 )
@@ -76,16 +66,9 @@ LONE_ENTRIES, READ_BACK = 200, 48
 LONG_ENTRIES, LONG_QUANTA, ENTRY_SURE = 80, (2, 4), 0.95
 RATE_QUANTA, WRITES_AN_ENTRY, FEWEST_ENTRIES = 64, 10, 3
 
-LONE_USUAL, FIRST_WRITES, FIRST_STOP = 8, 192, (6, 8)
-SMALL_WRITES, MOST_WRITES = 300_000, 6_000_000
-MAP_WRITES = 2_600_000
-CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)
-PIECE_WRITES, PIECES, TOLD_STOP = 8 * DEPTH, 4, (16, 64)
-"""Writes behind which a drive is asked what it has cleaned: so many, or that part of those before; and so
-many slow ones of so many, behind which it is asked at once. Chosen: a write that waits holds up those in the
-queue behind it, half of it at least; and a fill has few pieces, each of which may ask for all zones."""
-MOST_PARTS = 200
-"""Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
+SHARED = 1.5
+"""Blocks that wait and are done together, from which on they share entries. Chosen: lone entries that a
+coarse clock shows at one time are few, and of a queue a drive that packs takes many."""
 NEARBY = 0.05
 """By how much tracks of the cache may be longer than those of the addresses at its side of the disk. Chosen:
 the cache of the recorded drive is 0.3 % of it."""
@@ -143,6 +126,16 @@ class Journal:
         """Lone 4 KiB writes until cleaning."""
         counted = [count for count in (self.places, self.map_entries, self.alone) if count is not None]
         return min(counted) if counted else None
+
+    @property
+    def in_map(self) -> int:
+        """Entries of the map that were in use at once at least, before cleaning began."""
+        names = [fill.name.partition("-")[0] for fill in self.fills]
+        each = (
+            sum(fill.writes for fill, of in zip(self.fills, names, strict=True) if of == name)
+            for name in names
+        )
+        return max(each, default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,201 +216,10 @@ class Quanta:
         return found is not None and abs(found - size) <= BLOCK
 
 
-@dataclass(frozen=True, slots=True)
-class _Pace:
-    """What deep writes take on a drive that does not clean: latency, and from entry to entry (ns)."""
-
-    latency_ns: float
-    entry_ns: float | None
-
-
-def _pace(steps: Steps, places: Places, name: str, size: int, writes: int) -> _Pace:
-    """Measured on a clean drive, and cleaned again: what the fill begins with may reach its end."""
-    steps.reset(f"{name}-usual-erase")
-    count = writes if size > BLOCK else BLOCK_CALIBRATION
-    log = steps.run(f"{name}-deep-usual", places.writes(0, count, size), depth=DEPTH)
-    # Entries may take one of two times, as they catch the next place or miss it: the usual is the longer one.
-    return _Pace(float(np.percentile(log.latency_ns, 85)), usual(log.complete_ns))
-
-
-def _filled(
-    steps: Steps,
-    places: Places,
-    name: str,
-    parts: tuple[tuple[int, int, int], ...],
-    pace_writes: int = CALIBRATION,
-) -> list[Fill]:
-    """Fills from clean until cleaning: lone at first, for the smallest caches, then deep.
-
-    `parts` are the size of a write, how many places it takes (0: a block, that may share one) and how many
-    such writes there are at most; `pace_writes` how many show the pace of a clean drive. One `Fill` for each
-    part."""
-    paces = [_pace(steps, places, name, size, pace_writes) for size, _, _ in parts]
-    state = steps.reset(f"{name}-erase")
-    if state is State.UNKNOWN:
-        return []
-    fills: list[Fill] = []
-    check = Check(steps, name, parts[0][0], state, places.zone_bytes)
-    for number, ((size, quanta, count), pace) in enumerate(zip(parts, paces, strict=True)):
-        count = min(count, steps.size // size * 3 // 4)
-        if number == 0 and quanta:
-            fills.append(_lone_fill(check, size, quanta))
-            if fills[-1].ended:
-                break
-        done = sum(fill.writes for fill in fills if fill.size == size)
-        for fill in fills:
-            check.written[fill.size] = sum(each.writes for each in fills if each.size == fill.size)
-        fills.append(_deep_fill(check, f"{name}-{number}", size, quanta, (done, count), pace))
-        if fills[-1].ended:
-            break
-    if fills[-1].ended and not (check.most_stayed(fills) or check.again(fills)):
-        fills[-1] = replace(fills[-1], ended=False)
-    return fills
-
-
-def _lone_fill(check: Check, size: int, quanta: int) -> Fill:
-    """The first writes, one at a time."""
-    steps, name = check.steps, check.name
-    pace = steps.run(f"{name}-usual", check.places.writes(0, LONE_USUAL, size))
-    until = Stop(limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
-    log = steps.run(f"{name}-lone", check.places.writes(LONE_USUAL, FIRST_WRITES, size), until=until)
-    found = None
-    done = LONE_USUAL + len(log)
-    if until.reached(log) and (check.plain(2.0) or check.begun(size, done)):
-        found = change_point(log.submit_ns, log.complete_ns, rotation_ns=turn_ns(steps))
-    return _fill(name, size, quanta, (done, LONE_USUAL + found.writes if found else done), found)
-
-
-def _deep_fill(
-    check: Check, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
-) -> Fill:
-    """Writes at depth, of these numbers, until cleaning begins and goes on; a merge next to an outlier only
-    looks like it."""
-    if check.zone_bytes:
-        return _told_fill(check, name, size, quanta, between, pace)
-    steps = check.steps
-    flushed = isinstance(steps, FlushedSteps)
-    whole_groups = 2 * DEPTH if flushed else DEEP_STOP[0]
-    until = Stop(limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
-    logs: list[IoLog] = []
-    at, count = between
-    slow_after: int | None = None
-    while at < count and len(logs) < MOST_PARTS:
-        io = check.places.writes(at, count - at, size)
-        log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
-        logs.append(log)
-        at += len(log)
-        if len(log) in (0, len(io)):
-            break
-        stopped = at - between[0]
-        on = steps.run(f"{name}-deep-on", io.part(len(log), len(log) + 2 * DEPTH), depth=DEPTH)
-        logs.append(on)
-        at += len(on)
-        is_quick = len(on) > 0 and np.median(on.latency_ns) < until.latency_ns
-        found = None
-        if not is_quick or _slowed(logs):
-            whole = IoLog.joined(logs)
-            submit_ns, complete_ns = whole.submit_ns, whole.complete_ns
-            found = (
-                change_of_pace(submit_ns, complete_ns)
-                if is_quick
-                else change_point(submit_ns, complete_ns, pace.entry_ns, turn_ns(steps))
-            )
-        if is_quick and found is None:
-            slow_after = None
-            continue
-        slow_after = max(stopped - whole_groups, 0) if slow_after is None else slow_after
-        an_entry = found.writes_an_entry if found else 0.0
-        if check.plain(an_entry) or check.begun(size, at, waiting=DEPTH):
-            written = at - between[0]
-            ended = _fill(name, size, quanta, (written, found.writes if found else written), found)
-            return replace(ended, slow_after=slow_after, group=_group(steps))
-    unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
-    return replace(unended, slow=len(logs) >= MOST_PARTS)
-
-
-def _slowed(logs: list[IoLog]) -> bool:
-    """Whether writes since the first stop took longer on the whole than those before it. After each wait for
-    cleaning a large volatile cache takes many at once, so that writes seem to go on as before."""
-    first, *others = logs
-    since = sum(log.span_ns for log in others) / max(sum(len(log) for log in others), 1)
-    return len(others) > 1 and since > SLOW_ENTRY * first.span_ns / len(first)
-
-
-def _told_fill(
-    check: Check, name: str, size: int, quanta: int, between: tuple[int, int], pace: _Pace
-) -> Fill:
-    """As `_deep_fill`, of a drive that tells which zones are clean. It is asked wherever some writes are
-    slow: what it cleans for one may give many places back, so those that wait need not follow each other."""
-    steps, (at, count) = check.steps, between
-    slow_ns, first, on = limit_ns(steps, pace.latency_ns), at, False
-    logs: list[IoLog] = []
-    while at < count:
-        piece = 2 * DEPTH if on else max(PIECE_WRITES, at // PIECES)
-        until = None if on else Stop(slow_ns, *TOLD_STOP)
-        io = check.places.writes(at, min(at + piece, count) - at, size)
-        log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
-        if not len(log):
-            break
-        logs.append(log)
-        slow = np.flatnonzero(log.latency_ns > slow_ns)
-        if until is not None and until.reached(log):  # an outlier long before is no part of it
-            slow = slow[slow >= len(log) - until.within - 2 * DEPTH]
-        first = first if on or not len(slow) else at + int(slow[0])
-        at += len(log)
-        check.written[size] = at
-        clean = check.clean(f"{name}-begun")
-        if clean is not None and clean.zones and (on or len(slow)):
-            group = _group(steps)
-            log = IoLog.joined(logs)
-            begun = _begun(log, first - between[0], slow_ns, pace)
-            fill = _fill(name, size, quanta, (at - between[0], begun.writes), begun)
-            if group > 1:  # of the waits of a group one shows
-                each_ns = usual(log.complete_ns[: begun.writes]) or fill.entry_ns
-                return replace(fill, group=group, entry_ns=each_ns)
-            longest_ns = limit_ns(steps, pace.entry_ns or pace.latency_ns)
-            held_up = waits(log, begun.writes, longest_ns)
-            return replace(fill, zone_waits=ZoneWaits(held_up, clean.zones, clean.of))
-        if on and np.median(log.latency_ns) < slow_ns:  # a merge of the map, or an outlier, and not cleaning
-            slow_ns, on = round(ABOVE * max(int(each.latency_ns.max()) for each in logs)), False
-        else:
-            on = on or bool(len(slow))
-    return _fill(name, size, quanta, (at - between[0], at - between[0]), None)
-
-
-def _begun(log: IoLog, writes: int, slow_ns: int, pace: _Pace) -> ChangePoint:
-    """Cleaning that began after `writes` writes of a log, by those that took more than `slow_ns` since."""
-    over = np.minimum(log.latency_ns[writes:] / slow_ns, MOST) - 1.0
-    done, _ = entries(log.complete_ns[: max(writes, 1)])
-    clear = float(over[over > 0].sum())
-    return ChangePoint(writes, len(done), pace.entry_ns or 0.0, 0.0, clear, writes / len(done))
-
-
-def _group(steps: Steps) -> int:
-    """How many writes of a fill a FLUSH ends together; 1 where none is needed."""
-    return DEPTH if isinstance(steps, FlushedSteps) else 1
-
-
-def _fill(name: str, size: int, quanta: int, writes: tuple[int, int], found: ChangePoint | None) -> Fill:
-    """`writes` are those made, and those before cleaning."""
-    made, before = writes
-    return Fill(
-        name,
-        size,
-        quanta,
-        before,
-        before * max(quanta, 1),
-        found is not None,
-        found.sum if found else 0.0,
-        found.usual_ns if found else 0.0,
-        found.writes_an_entry if found else 0.0,
-        made - before,
-    )
-
-
 def measured(steps: Steps) -> Journal:
     """Runs all of it; the drive is cleaned before each part."""
     places_of = Places(steps.size, told_bytes(steps, "told-zones"))
+    aside = places_of if places_of.zone_bytes else places_of.aside
     if places_of.zone_bytes:
         # What is written is out of order in any zone: from here on none is filled ahead of its writes.
         steps.written(np.zeros(1, np.uint64), BLOCK)
@@ -427,12 +229,12 @@ def measured(steps: Steps) -> Journal:
         return Journal(None, 0.0, 0.0, (), None, None)
     lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
     quantum_ns = two.median_ns - lone.median_ns
-    rate = _rate(steps, places_of, quantum)
-    lone_entries = _entries(steps, places_of, quantum)
+    rate = _rate(steps, aside, quantum)
+    lone_entries = _entries(steps, aside, quantum)
     largest = _largest(steps, quanta, quantum, places_of.zone_bytes)
     flushed = isinstance(steps, FlushedSteps)
     large = (largest * quantum, largest, MOST_WRITES)
-    fills = _filled(steps, places_of, "fill", ((quantum, 1, SMALL_WRITES), large))
+    fills = filled(steps, places_of, "fill", ((quantum, 1, SMALL_WRITES), large))
     deep = _map_fill(steps, places_of, quantum, quantum_ns, sum(fill.writes for fill in fills))
     if deep is None:
         places, in_map, larger = _by_larger(steps, places_of, fills, quantum, large)
@@ -444,7 +246,7 @@ def measured(steps: Steps) -> Journal:
     places, in_map = limits(fills, deep, quantum, flushed=flushed)
     alone = in_map
     if places is None and in_map is not None:
-        larger = _filled(steps, places_of, "large", (large,)) if largest > 1 else []
+        larger = filled(steps, places_of, "large", (large,)) if largest > 1 else []
         if larger:
             places, in_map = limits_by_larger(larger, deep, quantum, in_map, flushed=flushed)
         if not (larger and larger[-1].ended) and not share_places(deep[-1], quantum, flushed=flushed):
@@ -459,11 +261,20 @@ def measured(steps: Steps) -> Journal:
 def _map_fill(steps: Steps, places: Places, quantum: int, quantum_ns: float, alone: int) -> list[Fill] | None:
     """A fill with blocks that share entries: those that wait together; of a host-aware drive, where a waiting
     write has an entry of its own, those that leave the volatile cache together; `alone` filled the cache one
-    by one. None where there is no such cache."""
+    by one. None where there is no such cache, or no two blocks that wait are done together: then the fill
+    would be another one with lone writes."""
+    flushed = isinstance(steps, FlushedSteps)
     if not places.zone_bytes:
-        return _filled(steps, places, "map", ((BLOCK, 0, MAP_WRITES),))
+        pace = pace_of(steps, places, "map", BLOCK, 0)
+        if not flushed and pace.writes_an_entry < SHARED:
+            return None
+        deep = filled(steps, places, "map", ((BLOCK, 0, MAP_WRITES),), paces=[pace])
+        if flushed and deep and steps.known.word("cache_medium") == "disk":
+            least_ns = _least_ns(steps, quantum, quantum_ns)
+            deep[-1] = replace(deep[-1], most_places=places_in_time(deep[-1], least_ns))
+        return deep
     held = HeldFill(steps, places.zone_bytes, quantum, _least_ns(steps, quantum, quantum_ns))
-    if isinstance(steps, FlushedSteps):
+    if flushed:
         return held.fill(alone, MAP_WRITES)
     with steps.settings("map-settings", write_cache=True, look_ahead=False) as settings:
         return held.fill(alone, MAP_WRITES) if settings.write_cache else None
@@ -495,7 +306,7 @@ def _by_larger(
             return None, None, []
     used = sum(fill.places for fill in fills)
     pace_writes = max(min(CALIBRATION, used // (4 * quanta)), DEPTH)
-    larger = _filled(steps, places, "large", ((size, quanta, count),), pace_writes)
+    larger = filled(steps, places, "large", ((size, quanta, count),), pace_writes)
     return *told_apart(fills, larger), larger
 
 

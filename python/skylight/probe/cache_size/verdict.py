@@ -28,7 +28,7 @@ from skylight.probe.cache_size.cache_parts import CacheParts
 from skylight.probe.cache_size.fill import BLOCK, Fill
 from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
 from skylight.probe.cache_size.journal import LARGEST_WRITE, LONG_ENTRIES, Entries, Journal
-from skylight.probe.cache_size.which_limit import LOWEST_WATERMARK
+from skylight.probe.cache_size.which_limit import LOWEST_WATERMARK, SAME
 from skylight.probe.journal.findings import OUT_OF_BAND_RIGHT
 from skylight.units import format_count, format_size
 
@@ -354,6 +354,12 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
         return RAW.unknown("Cleaning did not start within the writes that were made.", rows)
     if journal.open_part > FILL_RIGHT.part:
         return RAW.unknown("How many slots lone writes take is not known well enough.", rows)
+    if journal.map_entries is None and writes > (1 + SAME) * journal.in_map:
+        return RAW.unknown(
+            f"Lone writes would need an entry of the map for each of {format_count(writes)} slots, and no"
+            f" more than {format_count(journal.in_map)} were seen in use.",
+            rows,
+        )
     time_ns = _out_of_band_ns(known)
     on_flash = known.word("cache_medium") == "flash"
     entry = None
@@ -448,11 +454,13 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
     entries = journal.map_entries
     deep = [fill for fill in journal.fills if not fill.quanta]
     if not deep and entries is None:
-        return MAP.unknown(
-            "No two writes share an entry, as it has no volatile cache that hands them on together; so slots"
-            " run out first, and a limit of the map, if any, is higher.",
-            rows,
+        seen = (
+            f"with {format_count(journal.in_map)} entries in use no limit of the map was met; if there is"
+            " one, it is higher"
+            if journal.places is not None
+            else "which of both limits ended a fill was not seen"
         )
+        return MAP.unknown(f"No two writes share an entry, and {seen}.", rows)
     if entries is None:
         count = format_count(sum(fill.writes for fill in deep))
         ended = bool(deep) and deep[-1].ended
@@ -460,6 +468,9 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
             f"{count} writes of 4 KiB that wait together used up the slots first, so a limit of the map, if"
             " any, is higher."
             if ended
+            else f"After {count} writes of 4 KiB some waited, but no start of cleaning was seen that older"
+            " data cannot explain."
+            if deep[-1].slow
             else f"{count} writes of 4 KiB met no limit."
         )
         return MAP.unknown(why, rows)

@@ -20,15 +20,18 @@ LOWEST_WATERMARK = 0.8
 
 
 def told_apart(fills: Sequence[Fill], larger: Sequence[Fill]) -> tuple[int | None, int | None]:
-    """Places and map entries, by writes that take a place and a map entry each, and larger ones that take
-    several places: these are as many as before where the map was full, and take as many places as before
-    where the places were. Else both limits were met, the map's first."""
-    if fills[-1].quanta != 1 or not larger or not larger[-1].ended:
+    """Places and map entries, by writes that take an entry of the map each and a place or, the last of them,
+    several; and larger ones that all take several places: these are as many as before where the map was full,
+    and take as many places as before where the places were. Else both limits were met, the map's first."""
+    if not fills or not fills[-1].ended or not larger or not larger[-1].ended:
         return None, None
     writes, in_larger = (sum(fill.writes for fill in each) for each in (fills, larger))
-    places, slack = sum(fill.places for fill in larger), DEPTH * larger[-1].quanta
-    if places <= (1 + SAME) * writes + slack:
-        return writes, None
+    used, places = (sum(fill.places for fill in each) for each in (fills, larger))
+    slack = DEPTH * larger[-1].quanta
+    if places <= (1 + SAME) * used + slack:
+        # Where the first fill went on with large writes: as many places, by plainly fewer writes.
+        agree = places >= (1 - SAME) * used - slack and in_larger < (1 - 2 * SAME) * writes - DEPTH
+        return (used if fills[-1].quanta == 1 or agree else None), None
     return (None if in_larger >= (1 - SAME) * writes else places), writes
 
 
@@ -37,6 +40,20 @@ def lone_writes(fills: Sequence[Fill]) -> int | None:
     it did not end, or went on with larger ones."""
     ended = bool(fills) and fills[-1].ended and fills[-1].quanta == 1
     return sum(fill.writes for fill in fills) if ended else None
+
+
+def places_in_time(blocks: Fill, least_ns: float) -> float | None:
+    """How many places blocks took at most, of which a FLUSH ends some together: each place that they took
+    passed the head in `least_ns` at least, and they had so long; None where that was not kept.
+
+    >>> fill = Fill("map", 4096, 0, 3100, 3100, True, 1.0, 0.0, 1.0, group=31, took_ns=2_000_000)
+    >>> places_in_time(fill, 2_000.0), places_in_time(fill, 100.0)
+    (1100.0, 3100.0)
+    """
+    if not blocks.took_ns or least_ns <= 0:
+        return None
+    groups = -(-blocks.writes // max(blocks.group, 1))
+    return min(float(blocks.writes), blocks.took_ns / least_ns + groups)
 
 
 def places_used(blocks: Fill, quantum: int, *, flushed: bool) -> float:

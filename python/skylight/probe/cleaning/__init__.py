@@ -36,7 +36,7 @@ from skylight.probe.cleaning.verdict import Seen, first_band, idle_time, judge
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled, no_surer_than_medium
 
 IOS, MOST_S, LIKELY_S, WRITTEN = 120_000, 28_800.0, 900.0, 10 << 30
-LAZY_SHARE = 10  # a lazy drive's cache is filled twice: a tenth of it in all
+LAZY_SHARE = 5  # a lazy drive's cache, a tenth of it at most, is filled twice
 REFINE_PART = 0.06
 SURE_START = 0.9
 """How sure the idle time has to be for no more to be done: that of a bracket that late reads show."""
@@ -61,7 +61,7 @@ class CleaningTest(ProcedureTest[Seen]):
 
     def cost(self, facts: TargetFacts) -> Cost:
         """At most this: a drive that waits two minutes before it cleans, or a lazy one of which the cache is
-        filled twice, a tenth of the drive in all."""
+        filled twice, a fifth of the drive in all."""
         if facts.size_bytes < trials.LEAST_TARGET_BYTES:
             return Cost()
         filled = min(2 * journal.MOST_FILLED, facts.size_bytes // LAZY_SHARE)

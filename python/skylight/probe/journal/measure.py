@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, JsonScalar, Op, Stop
+from skylight.infer.host_clock import tick_ns
 from skylight.infer.stalls import slow_ones
 from skylight.probe.forced_writes import ForcedWrites
 from skylight.probe.journal.entries import (
@@ -33,7 +34,16 @@ from skylight.probe.journal.later_entries import CYCLES as CYCLES_LATER
 from skylight.probe.journal.later_entries import MOST_QUANTA, PLACES, cycles, far_places, read_back
 from skylight.probe.journal.later_entries import ROUNDS as LATER_ROUNDS
 from skylight.probe.journal.merges import LONG_QUANTA, Many, control_writes, period_of
-from skylight.probe.journal.out_of_band import CYCLES, FAST_CYCLES, FAST_TURN_NS, FLUSHES, batches
+from skylight.probe.journal.out_of_band import (
+    COARSE_CYCLES,
+    COARSE_EACH,
+    COARSE_TURNS,
+    CYCLES,
+    FAST_CYCLES,
+    FAST_TURN_NS,
+    FLUSHES,
+    batches,
+)
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.write_through import Volatile
 from skylight.probe.procedure import Steps, bisected
@@ -333,6 +343,9 @@ def find_out_of_band(bench: Bench, quantum: int) -> None:
         return
     far, write, read = batches(steps.size, bench.block)
     cycles = FAST_CYCLES if bench.rotation_ns < FAST_TURN_NS else CYCLES
+    tick = tick_ns(bench.footprints.runs[bench.block][0].latency_ns) / bench.rotation_ns
+    if tick > COARSE_TURNS:
+        cycles = max(cycles, min(COARSE_CYCLES, round(COARSE_EACH * tick)))
     phases = steps.rng("phases").permutation(cycles) / cycles
     for number, phase in enumerate(phases, 1):
         if not steps.erase(f"first-erase-{number}"):

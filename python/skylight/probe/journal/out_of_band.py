@@ -13,6 +13,10 @@ angle from the end of the block to the end of the quantum is known from the phas
 the out-of-band data, at its true length in revolutions. How many revolutions a quantum takes follows from the
 tracks (`QuantumTime`).
 
+A clock as coarse as a twentieth of a revolution says of no single write how short it was. Of many it does: in
+evenly spread phases of arrival times fill one revolution from the shortest on, smeared by a tick
+(`skylight.infer.wait_edges`), and the angle at which they end is known from all of them.
+
 A write waits for the head to settle a little longer than a read does, and nothing a host sees tells that from
 out-of-band data: `SETTLE_NS` bounds it, half of it is taken off, and the interval holds it.
 
@@ -34,6 +38,7 @@ import numpy as np
 from skylight.evidence import F64, IoBatch, IoLog, Op
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
+from skylight.infer.wait_edges import differences
 from skylight.probe.journal.entry_space import NEARLY_ALL, typical
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
 from skylight.units import format_duration
@@ -41,6 +46,13 @@ from skylight.units import format_duration
 CYCLES, FAST_CYCLES, FAST_TURN_NS = 48, 112, 6_500_000.0
 """Phases of arrival: what lies between two of them adds to the interval, which a twentieth of a short
 revolution is little for."""
+COARSE_CYCLES, COARSE_TURNS, COARSE_EACH = 640, 0.02, 4_000
+"""The same where the tick of the clock is more of a revolution than that: so many for each revolution of the
+tick, and at most. Edges that are smeared over a tick are known the better the more phases fall into it.
+Chosen: a fortieth of a revolution is known then, which leaves as much for the settling of the head."""
+SUBMITTED_TICK = 0.5**0.5
+"""Of a tick, the half width of a triangle that deviates as much as the rounding of a submission alone; the
+end is known from all commands together."""
 FLUSHES = 48
 SETTLE_NS = (
     300_000.0  # more than the head of a drive settles longer for a write (docs/calibration.md: 0.1 ms)
@@ -194,9 +206,13 @@ def judge_disk(
             f"writes of the first entry end at no one angle (agreement {steady:.2f})", rows
         )
     half = SETTLE_NS / 2 + open_ns / 2 + _tick_ns(write, read)
+    if coarse := _coarse(write, read, rotation_ns, quantum):
+        time, confidence = coarse.time_ns, coarse.sure
+        open_ns, half = coarse.half_ns, SETTLE_NS / 2 + coarse.half_ns
+    else:
+        confidence = _confidence(write, read, rotation_ns, quantum, time)
     value = time - SETTLE_NS / 2
     within = (max(value - half, 0.0), max(value + half, 0.0))
-    confidence = _confidence(write, read, rotation_ns, quantum, time)
     if time < -LEAST_TURNS * rotation_ns:
         return OUT_OF_BAND.unknown("an entry is shorter than the quantum in it, a contradiction", rows)
     if confidence < LEAST_CONFIDENCE:
@@ -215,6 +231,46 @@ def judge_disk(
         f" {format_duration(int(SETTLE_NS))} of it may be settling"
     )
     return OUT_OF_BAND.found(round(value), confidence, why, rows, (value - half, value + half))
+
+
+@dataclass(frozen=True, slots=True)
+class Coarse:
+    """The time by a coarse clock, with the settling in it: the most likely, half of the interval of 95 %
+    (ns), and the weight of what lies within a twentieth of a revolution."""
+
+    time_ns: float
+    half_ns: float
+    sure: float
+
+
+def _coarse(write: Columns, read: Columns, rotation_ns: float, quantum: QuantumTime) -> Coarse | None:
+    """The time by many phases of arrival; None where the clock is fine, or there are too few."""
+    tick = _tick_ns(write, read) / rotation_ns
+    if tick < COARSE_TURNS or min(len(write[0]), len(read[0])) <= FAST_CYCLES:
+        return None
+    ends = [_end_ns(done, rotation_ns) for _, done in (write, read)]
+    behind = quantum.whole(float(np.mod(ends[0] - ends[1], rotation_ns)), rotation_ns)
+    if behind is None:
+        return None
+    wrote, found = (
+        ((done - submit) - _late_ns(done, end_ns, rotation_ns)) / rotation_ns
+        for (submit, done), end_ns in zip((write, read), ends, strict=True)
+    )
+    apart = differences(wrote, found, SUBMITTED_TICK * tick, 0.0, 0.0)
+    drawn = np.cumsum(apart.weight)
+    low, value, high = (float(np.interp(each, drawn, apart.at)) for each in (0.025, 0.5, 0.975))
+    sure = float(apart.weight[np.abs(apart.at - value) <= RIGHT_TURNS].sum())
+    return Coarse(value * rotation_ns - max(behind, 0.0), (high - low) / 2 * rotation_ns, sure)
+
+
+def _end_ns(done_ns: F64, rotation_ns: float) -> float:
+    """The angle at which commands end, in the mean, ns of a revolution."""
+    return float(np.angle(np.exp(2j * np.pi * done_ns / rotation_ns).mean())) / (2 * np.pi) * rotation_ns
+
+
+def _late_ns(done_ns: F64, end_ns: float, rotation_ns: float) -> F64:
+    """By how much each ended later than in the mean, half a revolution at most."""
+    return np.asarray(np.mod(done_ns - end_ns + rotation_ns / 2, rotation_ns) - rotation_ns / 2)
 
 
 def _tick_ns(write: Columns, read: Columns) -> float:

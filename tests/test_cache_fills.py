@@ -1,0 +1,171 @@
+"""What a fill of a journaled cache costs and shows: which limit it met where blocks share no entry or leave a
+volatile cache, how finely it ends, and that older data in a log is not taken for an empty one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+
+from skylight import _native
+from skylight.engines.conditions import DRAWN, conditions_text, engine_over
+from skylight.evidence import IoBatch, IoLog, Stop, TargetFacts
+from skylight.findings import Finding, Known
+from skylight.probe.band_size.cache_parts import DEPTH, spread
+from skylight.probe.cache_size import MOST_S, CacheSize
+from skylight.probe.cache_size.fill import MOST_OF_ASKED, Check, Fill, Places
+from skylight.probe.cache_size.filling import MAP_WRITES, MOST_SMALL_S, SMALL_WRITES, Pace, filled
+from skylight.probe.cache_size.journal import Journal
+from skylight.probe.cache_size.verdict import of_journal
+from skylight.probe.cache_size.which_limit import limits, places_in_time, told_apart
+from skylight.probe.known_state import State
+from skylight.probe.procedure import Steps
+from skylight.probe.scoring import score
+from skylight.probe.suite import SuiteOptions, run_suite
+from skylight.truth import true_findings
+from test_cache_size import Looked
+
+QUANTUM = 1 << 20
+
+
+def fill(name: str, quanta: int, writes: int, *, ended: bool = True) -> Fill:
+    return Fill(name, quanta * QUANTUM or 4096, quanta, writes, writes * quanta, ended, 8.0, 1e7, 1.0)
+
+
+class TestToldApart:
+    """A drive that lets one command wait at a time: no blocks share an entry, so larger writes decide."""
+
+    FIRST = (fill("fill", 1, 200, ended=False), fill("fill-0", 1, 9_800, ended=False), fill("fill-1", 8, 500))
+
+    @pytest.mark.parametrize(
+        ("writes", "found"),
+        [
+            (1_750, (14_000, None)),  # as many places by fewer writes
+            (10_500, (None, 10_500)),  # as many writes, in six times the places
+            (4_000, (32_000, 10_500)),  # more places by fewer writes: the map ended the first fill
+            (1_200, (None, None)),  # fewer places: what ended this one did not end the first
+        ],
+    )
+    def test_by_writes_that_are_all_large(self, writes: int, found: tuple[int | None, int | None]) -> None:
+        assert told_apart(self.FIRST, [fill("large-0", 8, writes)]) == found
+
+    def test_not_by_writes_that_are_as_large_as_the_first(self) -> None:
+        first = fill("fill", 1, 200, ended=False), fill("fill-1", 8, 9_800)
+        assert told_apart(first, [fill("large-0", 8, 9_825)]) == (None, None)
+        assert told_apart(first, [fill("large-0", 8, 9_825, ended=False)]) == (None, None)
+        assert told_apart((), [fill("large-0", 8, 9_825)]) == (None, None)
+
+    @pytest.mark.parametrize(("in_map", "known"), [(10_300, False), (14_000, True)])
+    def test_lone_writes_are_not_more_than_entries_that_were_seen(self, in_map: int, known: bool) -> None:
+        more = fill("large-0", 8, 1_750), fill("map-0", 0, in_map, ended=False)
+        seen = Journal(QUANTUM, 1e6, 1e7, (*self.FIRST, *more), 14_000, None)
+        data = Finding("out_of_band_bytes", QUANTUM, None, (QUANTUM, QUANTUM + 4096), 1.0, "")
+        found = {each.name: each for each in of_journal(seen, Known([data]), ())}
+        assert found["cache_fill_bytes"].value == 14_000 * QUANTUM
+        assert found["cache_raw_bytes"].known == known
+
+
+@pytest.mark.parametrize(("each_ns", "entries"), [(1_000_000, 14_000), (20_000_000, None)])
+def test_blocks_of_a_volatile_cache_share_places_if_there_was_no_time_for_as_many(
+    each_ns: int, entries: int | None
+) -> None:
+    """How it packs them is not seen; but each place that they take has to pass the head."""
+    quanta = [fill("fill", 1, 200, ended=False), fill("fill-1", 8, 1_600)]
+    blocks = replace(fill("map-0", 0, 14_000), group=DEPTH, took_ns=14_000 * each_ns)
+    blocks = replace(blocks, most_places=places_in_time(blocks, 4_000_000.0))
+    assert limits(quanta, [blocks], QUANTUM, flushed=True) == (13_000, entries)
+
+
+@pytest.mark.parametrize("home", [MOST_OF_ASKED - 1, MOST_OF_ASKED])
+@pytest.mark.parametrize("state", [State.REWRITTEN, State.CLEAN])
+def test_older_data_takes_some_of_the_first_writes_home_but_not_most(home: int, state: State) -> None:
+    """98501, a log of 986 GiB of which 64 GiB were rewritten: 2 of the first 8 writes were home, and sizes of
+    four tenths of the true ones were given."""
+    first = spread(Looked.size, 1_000, 4096)[1 : 1 + home]
+    check = Check(cast(Steps, Looked(first)), "fill", 4096, state)
+    assert check.begun(4096, 1_000, waiting=DEPTH) == (state is State.CLEAN or home == MOST_OF_ASKED)
+
+
+def test_what_is_looked_at_lies_where_its_fill_began() -> None:
+    places = Places(Looked.size, phase=0.25)
+    check = Check(cast(Steps, Looked(places.where(20, 4096))), "map", 4096, State.REWRITTEN, phase=0.25)
+    assert check.begun(4096, 1_000, waiting=DEPTH)
+    assert not replace(check, phase=0.0).begun(4096, 1_000, waiting=DEPTH)
+
+
+def test_small_writes_leave_time_for_large_ones() -> None:
+    slow = Pace(36e6, 36e6, 36e6, 1.0)
+    assert slow.most(SMALL_WRITES) == SMALL_WRITES * 5 // 6
+    assert slow.most(MAP_WRITES) * 0.036 <= MOST_SMALL_S <= MOST_S / 3
+    assert Pace(36e6, 36e6, 36e6 / 31, 31.0).most(MAP_WRITES) == MAP_WRITES
+
+
+class Packing(Looked):
+    """A new drive that takes 31 blocks into an entry of 20 ms, and behind 20,000 for so many writes takes
+    five times as long."""
+
+    def __init__(self, slow_writes: int) -> None:
+        super().__init__(spread(self.size, 0, 4096))
+        self.slow, self.done, self.now_ns, self.asked = slow_writes, 0, 0, list[str]()
+
+    def reset(self, _: str) -> State:
+        return State.NEW
+
+    def run(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        self.asked.append(name)
+        if "usual" in name or depth == 1:
+            entry_ns = np.full(len(io) // DEPTH + 1, 20_000_000)
+        else:
+            at = self.done + np.arange(0, len(io), DEPTH)
+            entry_ns = np.where((at >= 20_000) & (at < 20_000 + self.slow), 100_000_000, 20_000_000)
+        done_ns = self.now_ns + np.repeat(np.cumsum(entry_ns), DEPTH)[: len(io)]
+        log = IoLog.of(
+            io, (done_ns - np.repeat(entry_ns, DEPTH)[: len(io)]).astype(np.uint64), done_ns.astype(np.uint64)
+        )
+        slow = np.flatnonzero(log.latency_ns > until.latency_ns) if until else ()
+        if until is not None and len(slow) >= until.count:
+            log = log.rows(slice(int(slow[until.count - 1]) + 1))
+        self.done += len(log) if "usual" not in name else 0
+        self.now_ns = int(log.complete_ns[-1])
+        return log
+
+
+@pytest.mark.parametrize(("slow_writes", "writes"), [(6 * DEPTH, None), (100_000, 20_000)])
+def test_two_slow_queues_of_blocks_are_no_cleaning_if_the_next_are_quick(
+    slow_writes: int, writes: int | None
+) -> None:
+    """98807: two queues passed in a tenth of a second, behind outliers, and a map of 210,000 entries was
+    given as one of 25,663."""
+    drive = Packing(slow_writes)
+    (deep,) = filled(cast(Steps, drive), Places(drive.size), "map", ((4096, 0, 60_000),))
+    assert deep.ended == (writes is not None)
+    assert writes is None or abs(deep.writes - writes) <= 2 * DEPTH
+    assert "map-0-deep-sure" in drive.asked
+
+
+def sizes(seed: int, out: Path) -> dict[str, str]:
+    """How the sizes of a random journaled drive under drawn conditions are marked, those that can be seen."""
+    text, conditions = _native.random_profile(seed, "journaled"), conditions_text(DRAWN, seed) or ""
+    drive = _native.SimDrive(text, "drive.toml", seed, conditions)
+    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
+    needed = ("drive_type", "rotation", "journal", "cache_location")
+    result = run_suite(engine_over(drive, facts), out / "r", SuiteOptions(only=(*needed, "cache_size")))
+    truth = true_findings(text, "drive.toml", conditions)
+    seen = {name: row for name, row in truth.items() if row["measurable"]}
+    names = [each.name for each in CacheSize.findings]
+    return {mark.name: mark.outcome for mark in score(result.findings, seen) if mark.name in names}
+
+
+def test_a_small_cache_behind_a_volatile_one_is_counted_write_by_write(tmp_path: Path) -> None:
+    """99500: 628 slots, of which 31 writes that a FLUSH ends together are a twentieth."""
+    assert sizes(99500, tmp_path) == dict.fromkeys(
+        ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes"), "right"
+    )
+
+
+def test_a_map_is_found_where_each_write_waits_for_a_band_and_any_band_is_next(tmp_path: Path) -> None:
+    """99506: one command at a time, 9 s for each write once the map is full, and no order that looks find."""
+    assert sizes(99506, tmp_path)["cache_map_entries"] == "right"
