@@ -16,7 +16,7 @@ BLOCK, QUANTUM, TURN_NS = 4096, 300 << 10, 8e6
 def written(
     entry: int, *, gap_ns: float, scatter_ns: float = 1e5, seed: int = 7, erased: bool = True, link: int = 0
 ) -> Splits:
-    """What is measured of a log whose entries hold so many bytes; a quantum takes 1.7 ms. Over a slow link a
+    """What is measured of a log whose entries hold so many bytes; a quantum takes 1.7 ms. Over a link a
     write is late by a revolution every `link` bytes, first after 0.9 of them."""
     rng = np.random.default_rng(seed)
     print(f"seed {seed}")

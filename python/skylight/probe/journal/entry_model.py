@@ -13,9 +13,10 @@ tracks make the time of a write no straight line.
 
 Which size is written next is that on whose time the likely candidates differ most.
 
-A link that is slower than the platters makes writes late, too: each time it has fallen behind by a revolution
-one is lost, every so many bytes, wherever entries end. Those bytes are no multiple of a quantum, and what is
-lost is a revolution to the nanosecond; both are fitted as another explanation (`_late`).
+A drive that receives all of a write before its head begins is late by what the link takes: a revolution is
+lost every so many bytes, wherever entries end. Those bytes are more than pass the head in a revolution, since
+a link is faster than the platters, and what is lost is a revolution to the nanosecond. That is fitted as
+another explanation (`_Model.late`).
 
 Invariants: pure functions of runs, but for `measure_more`; runs that did not begin alike say nothing; no
 entry is found where a straight line without entries fits as well, where lost revolutions do, or where
@@ -50,8 +51,9 @@ LEFT_OUT, KEPT_SIZES = 30, 0.75
 LATE_PHASES = 16
 """In each stretch of so many bytes, where the first revolution may be lost. Chosen: a sixteenth is less
 than sizes are apart."""
-MOST_LATE = 0.5
-"""Of what entries explain, what lost revolutions must leave unexplained. Chosen: half."""
+MOST_LATE = 0.1
+"""Of what entries explain, what lost revolutions must leave unexplained. Chosen: a tenth; where both were
+made up, they left a hundredth."""
 LEAST_WORTH = 0.5
 """Of the noise: how far likely candidates differ on a size that is worth a run. Chosen."""
 
@@ -167,7 +169,7 @@ def fit(splits: Splits) -> Fit | None:
     lucky = sum(model.gain(each, freedom) >= gain for each in shuffled)
     chance = share(lucky, SHUFFLES)
     shares = min(share(hits, RESAMPLES), _without_some(model, mean / noise, best) if gain > SURE else 0.0)
-    late, late_bytes = model.late(mean / noise, sizes, splits.rotation_ns)
+    late, late_bytes = model.late(mean / noise, sizes, splits.rotation_ns, splits.track)
     return Fit(
         candidates, weights / weights.sum(), parameters, gain, chance, shares,
         _deviations(late, float(square.min()), freedom), late_bytes,
@@ -241,13 +243,14 @@ class _Model:
         least = float(self.residual(weighted)[0].min())
         return _deviations(float(np.sum((weighted - self.line(weighted)) ** 2)), least, freedom)
 
-    def late(self, weighted: F64, sizes: I64, rotation_ns: float | None) -> tuple[float, int]:
-        """The sum of squares that revolutions lost every so many bytes leave, beside quanta, and those bytes;
-        as much as no entry leaves, where a revolution is not known."""
+    def late(self, weighted: F64, sizes: I64, rotation_ns: float | None, track: float) -> tuple[float, int]:
+        """The sum of squares that revolutions lost every so many bytes leave, beside quanta, and those bytes,
+        no less than the longest track has; as much as no entry leaves, where a revolution is not known."""
         line = self.design[-1, :, :2]
-        if rotation_ns is None:
+        every = self.candidates[self.candidates >= track]
+        if rotation_ns is None or not len(every):
             return float(np.sum((weighted - self.line(weighted)) ** 2)), 0
-        each = self.candidates[:, None]
+        each = every[:, None]
         first = each * np.arange(1, LATE_PHASES + 1) / LATE_PHASES
         lost = np.maximum((sizes - first[..., None]) // each[..., None] + 1, 0)  # candidate, phase, size
         # The first column of the design is one over the noise of each size.
@@ -255,7 +258,7 @@ class _Model:
         left = left - left @ (line @ self.inverse_gapless[-1]).T
         square = np.sum(left**2, axis=-1)
         best = int(np.argmin(square))
-        return float(square.flat[best]), int(self.candidates[best // LATE_PHASES])
+        return float(square.flat[best]), int(every[best // LATE_PHASES])
 
 
 def measure_more(splits: Splits, measure: Measure, repeats: int) -> None:

@@ -235,8 +235,8 @@ def _split_finding(splits: Splits) -> Finding:
         return ENTRY_MAX.found(found.best, found.sure, why, rows, found.interval, way=MODEL)
     if found is not None and found.is_late:
         why = (
-            f"lone writes lose a revolution about every {format_size(found.late_bytes)}, as where the link is"
-            " slower than the platters; that hides where an entry ends"
+            f"lone writes lose a revolution about every {format_size(found.late_bytes)}, as where the drive"
+            " receives all of a write before it begins; that hides where an entry ends"
         )
         return ENTRY_MAX.unknown(why, rows)
     if splits.split is None:
