@@ -163,9 +163,16 @@ def test_one_zone_less_than_may_be_active_is_written_where_fewer_may_be_open(
 
 
 def test_non_sequential_tests_leave_a_host_managed_drive_alone(tmp_path: Path) -> None:
-    traits = ZonedTraits(model="host-managed", max_open=24)
-    for test in ("non_sequential", "zone_cleaning"):
-        assert probed(traits, test, tmp_path / test).findings == []
+    """They are not asked of one; where they are all the same, they send nothing."""
+    engine = FakeZoned(ZonedTraits(model="host-managed", max_open=24))
+    for test in (NonSequential(), ZoneCleaning()):
+        recording = Recording.create(tmp_path / test.name, engine.describe(), {}, 1)
+        with recording.part(test.name) as writer:
+            test.measure(Session(engine, writer, test=test.name, seed=1))
+            writer.complete()
+        evidence = recording.evidence(test.name)
+        assert evidence is not None and test.infer(evidence, Known()) == []
+        assert not any(len(step.rows) for step in evidence.steps)
 
 
 def test_a_drive_without_zones_keeps_no_step_of_them(tmp_path: Path) -> None:
