@@ -186,7 +186,7 @@ def test_a_host_managed_drive_is_shingled_by_what_it_declares(
     [
         ("cmr", "a host-aware shingled (SMR) disk", "smr"),
         (UNKNOWN, "a host-aware shingled (SMR) disk", "smr"),
-        ("smr", "a shingled (SMR) disk", "smr"),
+        ("smr", "a host-aware shingled (SMR) disk", "smr"),
         ("not-rotating", "not a rotating disk", "not-rotating"),
     ],
 )

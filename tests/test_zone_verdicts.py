@@ -21,11 +21,14 @@ from skylight.probe import non_sequential, open_zones, zone_cleaning
 from skylight.probe.known_state import State, with_state
 from skylight.probe.non_sequential import measure as sustained
 from skylight.probe.open_zones import measure as opened
+from skylight.probe.open_zones.figures import draw
 from skylight.probe.open_zones.measure import Burst, Comparison
 from skylight.probe.scoring import score
 from skylight.probe.suite import SuiteOptions, run_suite
 from skylight.probe.zone_cleaning import measure as cleaning
 from skylight.probe.zoned import ZonesSeen
+from skylight.report.values import finding_row
+from skylight.report.words import verdict
 from skylight.truth import true_findings
 
 MS = 1_000_000
@@ -120,6 +123,38 @@ def test_a_reason_says_that_the_state_before_is_not_known() -> None:
     found = [Finding("open_zones_edge", 4, "zones", None, 0.9, "So.")]
     assert with_state(found, State.CLEAN) == found
     assert with_state(found, State.UNKNOWN)[0].why == "So. What the drive held before is not known."
+
+
+@pytest.mark.parametrize(("name", "unit", "value", "words"), [
+    ("non_sequential_stall", None, {"every": 240, "ns": 895_899_297}, "every 240 writes, for 896 ms"),
+    (
+        "open_zone_penalty", "times", {"sequential_4_kib": 52.71, "non_sequential_512_kib": 1.0},
+        "sequential 4 KiB 52.7 times, non-sequential 512 KiB 1.00 times",
+    ),
+])  # fmt: skip
+def test_numbers_of_zones_read_as_people_write_them(
+    name: str, unit: str | None, value: dict[str, int | float | bool | str], words: str
+) -> None:
+    assert finding_row(Finding(name, value, unit, None, 0.9, "So.")).value == words
+
+
+def test_the_headline_of_a_host_aware_disk_says_that_it_has_zones() -> None:
+    said = {"drive_type": "smr", "cache_medium": "disk", "zone_model": "host-aware"}
+    found = {name: Finding(name, value, None, None, 0.99, "So.") for name, value in said.items()}
+    assert verdict(found).headline == "This is a host-aware shingled (SMR) disk with its cache on the disk."
+    assert "write pointers" in verdict(found).lead
+    del found["zone_model"]
+    assert verdict(found).headline == "This is a shingled (SMR) disk with its cache on the disk."
+
+
+def test_a_figure_of_open_zones_shows_the_limit_that_was_found() -> None:
+    """Writes to more zones than may be open went on at full speed, and nothing showed the limit."""
+    bursts = [burst([5.0] * zones) for zones in (8, 16)]
+    search = [Comparison(bursts[1], bursts[0], 0.0, waiting=False)]
+    seen = opened.Seen(ZONES, search=search, inside=16, final=bursts, opened=8, refused=True)
+    limit, without = draw(seen, 8.0)[0], draw(seen, None)[0]
+    assert "8 zones may be open" in limit.alt and "refuses" in limit.caption
+    assert "zones" not in without.alt
 
 
 def test_tracks_are_measured_in_zones_that_hold_less_than_their_size(tmp_path: Path) -> None:

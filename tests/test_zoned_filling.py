@@ -21,6 +21,7 @@ from skylight.probe.procedure import Replay, Steps
 from skylight.probe.session import Session
 from skylight.probe.suite import TESTS, SuiteOptions
 from skylight.probe.test_budget import Bound, BoundReached
+from skylight.probe.write_rates.cliff import empty_zones
 from skylight.probe.zoned import zones_of
 from skylight.recording import Recording
 
@@ -79,6 +80,15 @@ def said_of_reads(steps: Steps) -> list[object]:
     return said
 
 
+def in_order(steps: Steps) -> list[object]:
+    """A test that writes in order to zones that it has emptied, after a write out of order to one of them."""
+    said: list[object] = [len(steps.run("out of order", IoBatch.writes([5 * ZONE + 4096], 4096)))]
+    io = IoBatch.writes([zone * ZONE + at for zone in (5, 6) for at in (0, 4096)], 4096)
+    empty_zones(steps, steps.zones("zones"), io)
+    said.append(steps.run("in order", io).latency_ns.tolist())
+    return said
+
+
 def measured(
     test: Procedure, engine: FakeZoned, recording: Recording, bound: Bound | None = None
 ) -> list[object]:
@@ -119,6 +129,16 @@ def test_a_run_cut_anywhere_goes_on_to_the_same_end(test: Procedure, tmp_path: P
         kept, first = cut.evidence("any"), recording.evidence("any")
         assert kept is not None and first is not None
         assert [step.name for step in kept.steps] == [step.name for step in first.steps], f"cut at {cut_at}"
+
+
+def test_writes_in_order_go_to_zones_that_are_empty(tmp_path: Path) -> None:
+    """They were said to be as slow as the persistent cache of a host-aware drive, in zones filled before."""
+    engine = Device(TRAITS, repeatable=False)
+    recording = begin(engine, tmp_path / "r")
+    said = measured(in_order, engine, recording)
+    assert said == [1, [TRAITS.write_ns] * 4] == replayed(in_order, recording)
+    base = TRAITS.conventional
+    assert engine.pointer[base + 5] == engine.pointer[base + 6] == 8192 and not engine.dirty
 
 
 @pytest.mark.parametrize("refused", [Op.RESET_ZONE, Op.WRITE])

@@ -173,8 +173,8 @@ def test_a_report_for_people(drive: FakeDrive, capsys: pytest.CaptureFixture[str
     assert "==.oc#" + "." * 26 in out
     assert "=  conventional (2)" in out
     assert re.search(r"0 to 1 +0 B +256 MiB +conventional\n", out)
-    assert re.search(r"6 to 31 +1\.61 GB +256 MiB +0 % +empty\n", out)
-    assert re.search(r" 4 +1\.07 GB +256 MiB +25 % +closed\n", out)
+    assert re.search(r"6 to 31 +1\.61 GB +256 MiB +0 B +0 % +empty\n", out)
+    assert re.search(r" 4 +1\.07 GB +256 MiB +64 MiB +25 % +closed\n", out)
 
 
 def test_a_report_as_json(drive: FakeDrive, capsys: pytest.CaptureFixture[str]) -> None:
@@ -198,7 +198,7 @@ def test_long_reports_are_cut_and_say_so(drive: FakeDrive, capsys: pytest.Captur
     code, out, _ = said(capsys, "/dev/zoned")
     assert code == 0 and "80 more zones: --every prints all" in out
     code, out, _ = said(capsys, "/dev/zoned", "report", "--every")
-    assert len(re.findall(r"256 MiB +(?:0|100) %", out)) == 120
+    assert len(re.findall(r"256 MiB +(?:0 B +0|256 MiB +100) %", out)) == 120
 
 
 def test_actions_are_commands_for_the_zones_that_are_named(

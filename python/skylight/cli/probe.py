@@ -37,6 +37,7 @@ from skylight.probe.fragmented_reads.fio_log_recording import keep_logs
 from skylight.probe.known_state import MEANS, QUICK, Means
 from skylight.probe.suite import (
     IN_A_FILE,
+    IN_ORDER,
     TESTS,
     ZONED_TESTS,
     SuiteOptions,
@@ -238,7 +239,7 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
     if not tests:
         raise UsageError(
             f"{facts.name}: a {model} drive refuses the writes of the tests that were asked for; ask for"
-            f" others with --only (tests: {', '.join(test.name for test in ZONED_TESTS)})"
+            f" others with --only (tests: {', '.join(IN_ORDER)})"
         )
     done = False
     if options.resume:

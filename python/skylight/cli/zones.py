@@ -327,6 +327,8 @@ def _limits(layout: ZoneLayout, found: Zones) -> Iterator[str]:
         if limit is not None:
             recommended = " recommended" if soft else ""
             yield f"{what}: {number} of at most {format_count(limit)}{recommended}"
+        elif what == "open":
+            yield f"{what}: {number}; the drive reports no limit"
 
 
 def _print_chart(found: Zones) -> None:
@@ -356,9 +358,9 @@ def _print_table(found: Zones, shown: NDArray[np.bool_], every: bool) -> None:
     spans = [(row, row + 1) for row in range(len(part))] if every else list(runs(part))
     most = len(spans) if every else MOST_ROWS
     table(
-        ("Zones", "Begins at", "Capacity", "Written", "Condition"),
+        ("Zones", "Begins at", "Capacity", "Written", "Share", "Condition"),
         [_row(part, chosen_rows, first, last) for first, last in spans[:most]],
-        right=(0, 1, 2, 3),
+        right=(0, 1, 2, 3, 4),
     )
     if len(spans) > most:
         left = int(chosen_rows[spans[most][0] :].size)
@@ -367,7 +369,7 @@ def _print_table(found: Zones, shown: NDArray[np.bool_], every: bool) -> None:
 
 def _row(part: Zones, numbers: NDArray[np.intp], first: int, last: int) -> tuple[str, ...]:
     """The cells of a run of equal zones."""
-    from skylight.zoned.zone_symbols import LOOKS, fill_of, plain_looks
+    from skylight.zoned.zone_symbols import LOOKS, fill_of, plain_looks, written_bytes
     from skylight.zoned.zones import NO_POINTER
 
     one = part.rows(np.array([first]))
@@ -387,6 +389,7 @@ def _row(part: Zones, numbers: NDArray[np.intp], first: int, last: int) -> tuple
         name,
         format_capacity(int(one.start_bytes[0])),
         format_size(int(one.capacity_bytes[0])),
+        format_size(int(written_bytes(one)[0])) if has_pointer else "",
         format_percent(float(fill_of(one)[0])) if has_pointer else "",
         ", ".join([LOOKS[plain_looks(one)[0]].name, *marks]),
     )

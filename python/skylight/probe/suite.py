@@ -82,7 +82,7 @@ TESTS: tuple[Test, ...] = (
 """In the order they run: each may use what earlier ones found."""
 
 ZONED_TESTS: tuple[Test, ...] = (OpenZones(), NonSequential(), ZoneCleaning())
-"""What a zoned target is asked besides; a host-managed one, which refuses the writes of the others, alone."""
+"""What a zoned target is asked besides, as far as it takes their writes (`left_out`)."""
 
 LOG_TESTS: tuple[Test, ...] = (FragmentedReads(), LoggedWrites())
 """Tests that read logs of other tools (`skylight.engines.fio_log`) and measure nothing."""
@@ -254,14 +254,15 @@ WHOLE = ("rotation", "cache_location", "zones")
 """Tests that look at the whole of a zoned target. The others look for a persistent cache, which a host-aware
 drive has for its zones with a write pointer: these stand for the whole."""
 
-IN_ORDER = ("rotation",)
+IN_ORDER = ("rotation", "open_zones")
 """Tests that a host-managed target can be asked: what they write is in order."""
 
 
 def left_out(model: str | None) -> tuple[Test, ...]:
     """The tests that a target of this zone model cannot be asked: a host-managed one refuses writes that are
     not at a write pointer."""
-    return tuple(test for test in TESTS if model == HOST_MANAGED and test.name not in IN_ORDER)
+    every = (*TESTS, *ZONED_TESTS) if model == HOST_MANAGED else ()
+    return tuple(test for test in every if test.name not in IN_ORDER)
 
 
 def part_of(test: Test, engine: Engine) -> ZonesSeen | None:

@@ -340,7 +340,10 @@ class Filling:
         return joined(*begin, *writes, IoBatch.make(Op.FLUSH, [0], 0))
 
     def new(self, zone_bytes: int, io: IoBatch) -> set[int]:
-        """The zones that a step is the first to touch; none where it would take too much to fill them."""
+        """The zones that a step is the first to touch; none where it would take too much to fill them. A zone
+        that is reset is not filled: what is written to it is to be at its write pointer."""
+        reset = (io.op == int(Op.RESET_ZONE)) & (io.size > 0)
+        self.met |= set(np.unique(io.offset[reset] // np.uint64(zone_bytes)).tolist())
         touched = (io.op <= int(Op.WRITE)) & (io.size > 0)
         first = io.offset[touched] // np.uint64(zone_bytes)
         last = (io.offset[touched] + io.size[touched] - np.uint64(1)) // np.uint64(zone_bytes)

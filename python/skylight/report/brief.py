@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 from skylight.findings import Known
 from skylight.probe.suite import IN_THE_RANGE
+from skylight.probe.zoned import HOST_MANAGED
 from skylight.report.expectations import doubted, likely, rare_wait_ns, separate_places
 from skylight.report.values import finding_row
 from skylight.report.words import value_words
@@ -111,9 +112,11 @@ def _zones(known: Known) -> str:
     if model is None:
         return ""
     parts = [model, "" if size is None else f"zones of {format_size(round(size))}"]
-    return _joined(
-        [*parts, "" if edge is None else f"{format_count(round(edge))} of them written at full speed"]
-    )
+    if edge is not None:
+        most = format_count(round(edge))
+        managed = model == HOST_MANAGED
+        parts.append(f"at most {most} of them open" if managed else f"{most} of them written at full speed")
+    return _joined(parts)
 
 
 def _out_of_order(known: Known) -> str:

@@ -53,10 +53,10 @@ _OPS = {
     Op.FLUSH: ("flush", "flushes"),
     Op.TRIM: ("trim", "trims"),
     Op.WRITE_FUA: ("write with FUA", "writes with FUA"),
-    Op.OPEN_ZONE: ("opened zone", "opened zones"),
-    Op.CLOSE_ZONE: ("closed zone", "closed zones"),
-    Op.FINISH_ZONE: ("finished zone", "finished zones"),
-    Op.RESET_ZONE: ("reset zone", "reset zones"),
+    Op.OPEN_ZONE: ("zone open", "zone opens"),
+    Op.CLOSE_ZONE: ("zone close", "zone closes"),
+    Op.FINISH_ZONE: ("zone finish", "zone finishes"),
+    Op.RESET_ZONE: ("zone reset", "zone resets"),
     Op.APPEND: ("append", "appends"),
 }
 WAKE_NS = 1_000_000_000
@@ -173,6 +173,9 @@ def _run_words(step: Step) -> str:
         if op is Op.FLUSH:
             parts.append(_count(len(rows), op))
             continue
+        if op is Op.RESET_ZONE and not rows.size.any():
+            parts.append("a reset of all zones")
+            continue
         parts.append(f"{_count(len(rows), op)} of {_sizes(rows)} {_between(rows)}")
     depth = step.params.get("depth", 1)
     at_once = "one at a time" if depth == 1 else f"{depth} at once"
@@ -212,6 +215,8 @@ def _step_row(step: Step) -> StepRow:
         what = "left alone"
     elif step.kind == "settings":
         what = _settings_words(step.params)
+    elif step.kind == "zones":
+        what = "zones as the drive reports them"
     elif step.kind == "erase":
         trimmed = "TRIM of all of it" if step.params.get("trimmed") else "no secure erase: left as it was"
         what = "secure erase" if step.params.get("erased") else trimmed

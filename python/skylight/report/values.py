@@ -57,6 +57,8 @@ def _number(value: float, unit: str | None, digits: int = LEAST_DIGITS) -> str:
         return f"{format_rate(value / 1e6)} MB/s"
     if unit == "writes/s":
         return f"{format_rate(value)} a second"
+    if unit == "times":
+        return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} times"
     whole = float(value).is_integer() or abs(value) >= 1000
     text = format_count(round(value)) if whole else f"{value:.4g}"
     counted = _SINGULARS.get(unit, unit) if unit and value == 1 else unit
@@ -68,7 +70,9 @@ def _part(value: float | str, unit: str | None) -> str:
     return value if isinstance(value, str) else _number(value, unit)
 
 
-_KEYS = {"od": "OD", "md": "MD", "id": "ID", "p50": "half of them", "p99": "1 % of them"}
+_KEYS = {"od": "OD", "md": "MD", "id": "ID", "p50": "half of them", "p99": "1 % of them", "ns": "for"}
+_UNITS = {"every": "writes", "ns": "ns"}
+"""Of parts whose whole name is what they count in."""
 
 
 def _key(name: str) -> str:
@@ -77,7 +81,7 @@ def _key(name: str) -> str:
         return _KEYS[name]
     for end in ("_bytes_per_s", "_per_s", "_bytes", "_ns"):
         name = name.removesuffix(end)
-    return name.replace("_", " ")
+    return name.replace("non_seq", "non-seq").replace("_", " ").replace(" kib", " KiB")
 
 
 def _named(name: str, part: float | bool | str, unit: str | None) -> str:
@@ -92,7 +96,7 @@ def unit_of_part(name: str, unit: str | None) -> str | None:
     """The unit of a part of a finding: what its name ends with, none for a count, else the finding's."""
     ends = {"_bytes_per_s": "bytes/s", "_per_s": "writes/s", "_bytes": "bytes", "_ns": "ns"}
     own = next((each for end, each in ends.items() if name.endswith(end)), unit)
-    return None if name in ("count", "at_least") else own
+    return None if name in ("count", "at_least") else _UNITS.get(name, own)
 
 
 def _value(finding: Finding, digits: int) -> str:

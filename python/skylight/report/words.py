@@ -116,6 +116,9 @@ _HOST_AWARE_LEAD = """
 The drive declares zones that are best written in order. That its tracks overlap follows from what it
 declares; what was measured of its timing does not show it.
 """
+_ZONED_LEAD = """
+It declares zones: what is written at their write pointers, in order, goes straight to its place.
+"""
 _HOST_AWARE_POINTS = """
 How it will feel: Written in order within its zones, fast. Writes out of order go to a persistent cache, \
 and drives of this kind slow down sharply once it is full.
@@ -157,6 +160,16 @@ def _shingled(drive: Finding, medium: str, measured: str) -> Verdict:
         f"shingled (SMR){place}",
         drive.confidence,
         drive.why,
+    )
+
+
+def _with_zones(seen: Verdict) -> Verdict:
+    """The verdict on a shingled disk that declares zones that are best written in order."""
+    return replace(
+        seen,
+        headline=seen.headline.replace("a shingled", "a host-aware shingled"),
+        lead=f"{seen.lead} {_words(_ZONED_LEAD)}",
+        short=f"host-aware {seen.short}",
     )
 
 
@@ -235,7 +248,8 @@ def _verdict(findings: Mapping[str, Finding], declared: Params, *, raw: bool) ->
         return Verdict("unknown", "The drive type was not measured.", lead, points, "not measured", None, "")
     if drive.value == "smr":
         medium = findings.get("cache_medium")
-        return _shingled(drive, str(medium.value) if medium else UNKNOWN, felt(Known(findings.values())))
+        seen = _shingled(drive, str(medium.value) if medium else UNKNOWN, felt(Known(findings.values())))
+        return _with_zones(seen) if zones is not None and zones.value == HOST_AWARE else seen
     sure, why = drive.confidence, drive.why
     if drive.value == "cmr":
         headline, lead, points = "This is a conventional (CMR) disk.", _words(_CMR_LEAD), _points(_CMR_POINTS)

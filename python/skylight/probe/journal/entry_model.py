@@ -13,8 +13,14 @@ tracks make the time of a write no straight line.
 
 Which size is written next is that on whose time the likely candidates differ most.
 
+A drive that receives all of a write before its head begins is late by what the link takes: a revolution is
+lost every so many bytes, wherever entries end. Those bytes are more than pass the head in a revolution, since
+a link is faster than the platters, and what is lost is a revolution to the nanosecond. That is fitted as
+another explanation (`_Model.late`).
+
 Invariants: pure functions of runs, but for `measure_more`; runs that did not begin alike say nothing; no
-entry is found where a straight line without entries fits as well, or where shuffled times fit as well.
+entry is found where a straight line without entries fits as well, where lost revolutions do, or where
+shuffled times fit as well.
 Source: Skylight (FAST '15) section 4.3.1, whose entries have a bound, quanta and out-of-band data.
 """
 
@@ -42,6 +48,12 @@ SHUFFLES, MOST_CHANCE = 198, 0.01
 """The control: of many candidates one fits whatever is left. Chosen: at most one of these shuffles may."""
 LEFT_OUT, KEPT_SIZES = 30, 0.75
 """Draws of that part of the sizes: what skews of tracks add to single ones is no noise of repeats. Chosen."""
+LATE_PHASES = 16
+"""In each stretch of so many bytes, where the first revolution may be lost. Chosen: a sixteenth is less
+than sizes are apart."""
+MOST_LATE = 0.1
+"""Of what entries explain, what lost revolutions must leave unexplained. Chosen: a tenth; where both were
+made up, they left a hundredth."""
 LEAST_WORTH = 0.5
 """Of the noise: how far likely candidates differ on a size that is worth a run. Chosen."""
 
@@ -49,9 +61,10 @@ LEAST_WORTH = 0.5
 @dataclass(frozen=True, slots=True, eq=False)
 class Fit:
     """Candidates for what an entry holds, bytes, with their weights; parameters `a`, `b`, `g` of each, ns;
-    `gain` is by how many standard deviations the best fits better than no entry does, `chance` how often a
-    candidate does as well on what no entry explains once that is shuffled among the sizes, and `shares` how
-    often repeats drawn anew, and fewer sizes, show it there."""
+    `gain` is by how many standard deviations the best fits better than no entry does, `beyond_late` than
+    revolutions lost every `late_bytes` do, `chance` how often a candidate does as well on what no entry
+    explains once that is shuffled among the sizes, and `shares` how often repeats drawn anew, and fewer
+    sizes, show it there."""
 
     candidates: I64
     weights: F64
@@ -59,6 +72,8 @@ class Fit:
     gain: float
     chance: float
     shares: float
+    beyond_late: float
+    late_bytes: int
 
     @property
     def best(self) -> int:
@@ -87,7 +102,15 @@ class Fit:
     @property
     def is_found(self) -> bool:
         """Whether an entry ends somewhere, and it is plain where."""
-        return self.gain > SURE and self.chance <= MOST_CHANCE and self.sure >= LEAST_SURE
+        plain = self.gain > SURE and not self.is_late
+        return plain and self.chance <= MOST_CHANCE and self.sure >= LEAST_SURE
+
+    @property
+    def is_late(self) -> bool:
+        """Whether something makes some sizes longer, and lost revolutions explain it nearly as well as
+        entries do, or most of it: what they leave is then no plain entry either."""
+        most = self.beyond_late**2 < MOST_LATE * self.gain**2
+        return self.gain > SURE and (most or self.beyond_late <= SURE)
 
 
 def parts_of(sizes: I64, entry: I64, quantum: int) -> tuple[I64, I64]:
@@ -146,7 +169,16 @@ def fit(splits: Splits) -> Fit | None:
     lucky = sum(model.gain(each, freedom) >= gain for each in shuffled)
     chance = share(lucky, SHUFFLES)
     shares = min(share(hits, RESAMPLES), _without_some(model, mean / noise, best) if gain > SURE else 0.0)
-    return Fit(candidates, weights / weights.sum(), parameters, gain, chance, shares)
+    late, late_bytes = model.late(mean / noise, sizes, splits.rotation_ns, splits.track)
+    return Fit(
+        candidates, weights / weights.sum(), parameters, gain, chance, shares,
+        _deviations(late, float(square.min()), freedom), late_bytes,
+    )  # fmt: skip
+
+
+def _deviations(other: float, least: float, freedom: int) -> float:
+    """By how many standard deviations what leaves `least` fits better than what leaves `other`."""
+    return float(np.sqrt(max(other - least, 0.0) / max(least / freedom, 1.0)))
 
 
 def _without_some(model: _Model, weighted: F64, best: float) -> float:
@@ -209,8 +241,24 @@ class _Model:
     def gain(self, weighted: F64, freedom: int) -> float:
         """By how many standard deviations the best candidate fits better than one entry for all."""
         least = float(self.residual(weighted)[0].min())
-        without = float(np.sum((weighted - self.line(weighted)) ** 2))
-        return float(np.sqrt(max(without - least, 0.0) / max(least / freedom, 1.0)))
+        return _deviations(float(np.sum((weighted - self.line(weighted)) ** 2)), least, freedom)
+
+    def late(self, weighted: F64, sizes: I64, rotation_ns: float | None, track: float) -> tuple[float, int]:
+        """The sum of squares that revolutions lost every so many bytes leave, beside quanta, and those bytes,
+        no less than the longest track has; as much as no entry leaves, where a revolution is not known."""
+        line = self.design[-1, :, :2]
+        every = self.candidates[self.candidates >= track]
+        if rotation_ns is None or not len(every):
+            return float(np.sum((weighted - self.line(weighted)) ** 2)), 0
+        each = every[:, None]
+        first = each * np.arange(1, LATE_PHASES + 1) / LATE_PHASES
+        lost = np.maximum((sizes - first[..., None]) // each[..., None] + 1, 0)  # candidate, phase, size
+        # The first column of the design is one over the noise of each size.
+        left = weighted - rotation_ns * lost * line[:, 0]
+        left = left - left @ (line @ self.inverse_gapless[-1]).T
+        square = np.sum(left**2, axis=-1)
+        best = int(np.argmin(square))
+        return float(square.flat[best]), int(every[best // LATE_PHASES])
 
 
 def measure_more(splits: Splits, measure: Measure, repeats: int) -> None:

@@ -294,7 +294,9 @@ def split(bench: Bench, quantum: int) -> None:
 
     medium = "flash" if bench.flash else "disk"
     step_ns = bench.footprints.shift_ns(quantum + bench.block)
-    splits = bench.seen.splits = Splits(bench.block, quantum, medium, bench.rotation_ns, step_ns)
+    track = bench.steps.known.part("track_bytes", "od") or 0.0
+    splits = Splits(bench.block, quantum, medium, bench.rotation_ns, step_ns, track=track)
+    bench.seen.splits = splits
     find_split(splits, measure, REPEATS["disk"], min(one_piece, bench.steps.size // 16))
     bench.seen.entry_bytes = splits.whole
     if not splits.is_plain:

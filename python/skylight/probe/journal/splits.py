@@ -54,7 +54,8 @@ def writes_of(size: int) -> int:
 @dataclass(slots=True)
 class Splits:
     """Lone writes of many quanta, each of which adds about `step_ns`. `whole` bytes were not split; those of
-    `split` were, if that was met; no write has more than `most` bytes."""
+    `split` were, if that was met; no write has more than `most` bytes. The longest track has
+    `track` bytes, 0 where it is not known."""
 
     block: int
     quantum: int
@@ -65,6 +66,7 @@ class Splits:
     whole: int = 0
     split: int | None = None
     most: int = LARGEST_WRITE_BYTES
+    track: float = 0.0
 
     def pair(self, reference: int, size: int) -> Footprints:
         """What the runs of two sizes say of each other; the smaller is the reference."""

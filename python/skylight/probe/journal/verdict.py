@@ -224,7 +224,8 @@ def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
 
 def _split_finding(splits: Splits) -> Finding:
     rows = tuple(run.step for size in sorted(splits.runs) for run in splits.runs[size])
-    if not splits.is_plain and (found := entry_model.fit(splits)) is not None and found.is_found:
+    found = None if splits.is_plain else entry_model.fit(splits)
+    if found is not None and found.is_found:
         gap = format_duration(int(found.gap_ns))
         why = (
             f"lone writes of {len(splits.runs)} sizes take as long as if every {format_size(found.best)}"
@@ -232,6 +233,12 @@ def _split_finding(splits: Splits) -> Finding:
             f" {found.gain:.0f} standard deviations"
         )
         return ENTRY_MAX.found(found.best, found.sure, why, rows, found.interval, way=MODEL)
+    if found is not None and found.is_late:
+        why = (
+            f"lone writes lose a revolution about every {format_size(found.late_bytes)}, as where the drive"
+            " receives all of a write before it begins; that hides where an entry ends"
+        )
+        return ENTRY_MAX.unknown(why, rows)
     if splits.split is None:
         most = format_size(max(splits.whole, splits.quantum))
         why = f"lone writes of up to {most} show no end of an entry, and longer ones were not tried"

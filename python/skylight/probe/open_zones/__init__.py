@@ -21,7 +21,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from skylight.evidence import Evidence, TargetFacts
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 from skylight.infer.chances import DECLARED
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.infer.zone_writes import PAST_EDGE
@@ -89,7 +89,7 @@ class OpenZones(ProcedureTest[Seen]):
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Throughput against the number of zones, as Figure 1."""
-        return draw(self.seen(evidence, findings))
+        return draw(self.seen(evidence, findings), Known(findings).number(EDGE.name))
 
 
 def _declared(zones: ZonesSeen, steps: Replay) -> list[Finding]:

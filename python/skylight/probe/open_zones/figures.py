@@ -8,6 +8,18 @@ from __future__ import annotations
 from skylight.probe import Figure
 from skylight.probe.drawing import MARKERS, new_axes, plain_numbers
 from skylight.probe.open_zones.measure import Burst, Seen
+from skylight.units import format_counted
+
+_EDGE = (
+    "Each point is a burst of writes, one to each zone in turn. Where a line falls off a cliff, the drive"
+    " has no room to keep one zone more open, and writes metadata for every zone that it opens instead."
+    " Write to fewer zones at a time."
+)
+_LIMIT = (
+    "Each point is a burst of writes, one to each zone in turn. The drive refuses a command to open more"
+    " zones than the dashed line says; a write beyond that opens its zone, and the drive closes another for"
+    " it. Where a line goes on level, that costs nothing."
+)
 
 
 def _throughput(bursts: list[Burst]) -> tuple[list[int], list[float]]:
@@ -18,8 +30,8 @@ def _throughput(bursts: list[Burst]) -> tuple[list[int], list[float]]:
     return counts, [by_zones[count] for count in counts]
 
 
-def draw(seen: Seen) -> list[Figure]:
-    """The figure; none where nothing was written."""
+def draw(seen: Seen, edge: float | None) -> list[Figure]:
+    """The figure, with the edge or the limit where that was found; none where nothing was written."""
     if not seen.final:
         return []
     drawing, axes = new_axes()
@@ -34,6 +46,10 @@ def draw(seen: Seen) -> list[Figure]:
         label = f"{kind.replace('_', '-')}, {size >> 10} KiB"
         axes.plot(counts, rates, MARKERS[number] + "-", color=f"C{number}", label=label)
         said.append(f"{label}: {rates[0]:.3g} to {rates[-1]:.3g} MB/s")
+    if edge is not None:
+        label = f"{format_counted(round(edge), 'zone')} {'may be open' if seen.refused else 'at full speed'}"
+        axes.axvline(edge, color="C5", linestyle="--", linewidth=1, label=label)
+        said.append(label)
     axes.set_xscale("log")
     axes.set_yscale("log")
     plain_numbers(axes.xaxis)
@@ -41,9 +57,5 @@ def draw(seen: Seen) -> list[Figure]:
     axes.set_xlabel("zones written in turn")
     axes.set_ylabel("throughput (MB/s)")
     axes.legend()
-    caption = (
-        "Each point is a burst of writes, one to each zone in turn. Where a line falls off a cliff, the drive"
-        " has no room to keep one zone more open, and writes metadata for every zone that it opens instead."
-        " Write to fewer zones at a time."
-    )
+    caption = _LIMIT if seen.refused else _EDGE
     return [Figure("open-zones", "Writes over a number of zones", caption, "; ".join(said), drawing)]

@@ -27,6 +27,7 @@ from skylight.probe.write_rates import cliff, cliff_verdict
 from skylight.probe.write_rates.cliff import Cliff
 from skylight.probe.write_rates.figures import draw
 from skylight.probe.write_rates.findings import FINDINGS, RANDOM_RATE, SEQUENTIAL_RATE
+from skylight.probe.zoned import ZonesSeen
 
 BLOCK_BYTES = 4096
 LONE_WRITES, DEEP_WRITES, CACHED_WRITES = 256, 2_048, 131_072
@@ -105,20 +106,19 @@ class WriteRates(ProcedureTest[Runs]):
         """Writes with the volatile cache off, then, where it can be switched on, with it on."""
         if not steps.can_write or steps.known.word("drive_type") not in ("cmr", "smr"):
             return
-        logs = seen.logs
+        logs, zones = seen.logs, steps.zones("zones")
         steps.erase("erase")
         with steps.settings(OFF, write_cache=False, look_ahead=False):
             logs[LONE] = steps.run(LONE, self._random(steps, LONE, LONE_WRITES))
             logs[DEEPER] = steps.run(DEEPER, self._random(steps, DEEPER, DEEP_WRITES), depth=DEEP)
-            logs[STREAM] = steps.run(STREAM, self._stream(steps, LONE_STREAM_WRITES))
+            logs[STREAM] = steps.run(STREAM, self._stream(steps, zones, LONE_STREAM_WRITES))
         steps.erase("erase-again")
         with steps.settings(ON, write_cache=True, look_ahead=False) as report:
             if report.write_cache:
-                random, stream = self._random(steps, CACHED, CACHED_WRITES), CACHED_STREAM_WRITES
+                random = self._random(steps, CACHED, CACHED_WRITES)
                 logs[CACHED] = last_part(self._pieces(steps, CACHED, random))
-                logs[CACHED_STREAM] = last_part(
-                    self._pieces(steps, CACHED_STREAM, self._stream(steps, stream))
-                )
+                stream = self._stream(steps, zones, CACHED_STREAM_WRITES)
+                logs[CACHED_STREAM] = last_part(self._pieces(steps, CACHED_STREAM, stream))
         past = seen.cliff = Cliff()
         if steps.known.word("drive_type") == "smr":
             steps.erase("erase-cliff")
@@ -127,7 +127,7 @@ class WriteRates(ProcedureTest[Runs]):
                     cliff.measure(steps, past)
         with steps.settings("settings-stream", write_cache=True, look_ahead=False) as report:
             past.stream_cached = report.write_cache is True
-            cliff.stream(steps, past)
+            cliff.stream(steps, past, zones)
 
     @staticmethod
     def _pieces(steps: Steps, name: str, io: IoBatch) -> IoLog:
@@ -147,9 +147,11 @@ class WriteRates(ProcedureTest[Runs]):
         return IoBatch.writes(where, size)
 
     @staticmethod
-    def _stream(steps: Steps, count: int) -> IoBatch:
+    def _stream(steps: Steps, zones: ZonesSeen | None, count: int) -> IoBatch:
         places = min(count, steps.size // STREAM_BYTES)
-        return IoBatch.writes(np.arange(places, dtype=np.uint64) * np.uint64(STREAM_BYTES), STREAM_BYTES)
+        io = IoBatch.writes(np.arange(places, dtype=np.uint64) * np.uint64(STREAM_BYTES), STREAM_BYTES)
+        cliff.empty_zones(steps, zones, io)
+        return io
 
     def verdict(self, seen: Runs, steps: Replay) -> list[Finding]:
         """Random writes a second and bytes a second of sequential ones, as far as measured; then what is left

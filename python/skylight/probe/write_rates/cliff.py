@@ -24,6 +24,7 @@ import numpy as np
 from skylight.evidence import U64, IoBatch, IoLog, Stop
 from skylight.findings import Known
 from skylight.probe.procedure import Steps
+from skylight.probe.zoned import ZonesSeen
 
 BLOCK_BYTES = 4096
 STREAM_BYTES, STREAM_DEPTH = 1 << 20, 31
@@ -98,13 +99,14 @@ class Region:
 @dataclass(slots=True)
 class Cliff:
     """Pieces of random writes in their order, the region that they went to, and the writes in order behind
-    them, None where these were not made; whether these had the volatile write cache; how many
-    writes were tried as a first piece."""
+    them, None where these were not made; whether these had the volatile write cache, and went to zones that
+    were reset; how many writes were tried as a first piece."""
 
     region: Region | None = None
     pieces: list[IoLog] = field(default_factory=list)
     stream: IoLog | None = None
     stream_cached: bool = False
+    in_zones: bool = False
     tried: int = 0
     _spans: list[tuple[int, int]] = field(default_factory=list, init=False, repr=False, compare=False)
 
@@ -188,11 +190,21 @@ def _next(seen: Cliff) -> tuple[int, Stop | None]:
     return count, Stop(slow_ns, SLOW_COUNT, SLOW_WITHIN)
 
 
-def stream(steps: Steps, seen: Cliff) -> None:
+def empty_zones(steps: Steps, zones: ZonesSeen | None, io: IoBatch) -> None:
+    """Resets the zones that writes in order go to, of a target that has some: so they are at write pointers,
+    as a host that knows zones writes. In a full zone they would go to the persistent cache."""
+    if zones is not None:
+        each = np.unique(io.offset // np.uint64(zones.zone_bytes)).astype(np.int64)
+        steps.run("zones-emptied", zones.reset(each))
+
+
+def stream(steps: Steps, seen: Cliff, zones: ZonesSeen | None = None) -> None:
     """Writes in order, to the data that one part of the cache serves."""
     if seen.region is None:
         seen.region = Region.of(steps.known, steps.size)
     io = IoBatch.writes(seen.region.in_order(MOST_STREAM_WRITES, STREAM_BYTES), STREAM_BYTES)
+    empty_zones(steps, zones, io)
+    seen.in_zones = zones is not None
     done = IoLog.joined([])
     may_clean = steps.known.word("drive_type") == "smr"
     while len(done) < len(io) and done.span_ns < STREAM_S * 1e9:

@@ -95,7 +95,7 @@ def _rates(seen: Cliff, past: IoLog) -> Finding:
         value["sequential_bytes_per_s"] = round(per_second(stream) * STREAM_BYTES)
         confidence, rows = min(confidence, sureness(stream)), [CLIFF, STREAM]
         why += (
-            f", {format_size(len(stream) * STREAM_BYTES)} in order, write cache {_on(seen)}, at"
+            f", {format_size(len(stream) * STREAM_BYTES)} in order{_where(seen)}, write cache {_on(seen)}, at"
             f" {format_rate(per_second(stream) * STREAM_BYTES / 1e6)} MB/s"
         )
     return FULL_RATES.found(value, confidence, why + ".", rows)
@@ -157,8 +157,12 @@ def _fill_drive(seen: Cliff, known: Known, size_bytes: int) -> Finding:
         slower = float(np.mean([speeds[0] / each for each in speeds]))
         words = f", as much slower towards the inner diameter as reads are ({slower:.2f} times on average)"
     rate = f"{format_rate(pace / 1e6)} MB/s"
-    why = f"{format_size(size_bytes)} in order at {rate}, write cache {_on(seen)}{words}."
+    why = f"{format_size(size_bytes)} in order{_where(seen)} at {rate}, write cache {_on(seen)}{words}."
     return FILL_DRIVE.found(round(size_bytes / pace * slower * 1e9), sureness(stream), why, [STREAM])
+
+
+def _where(seen: Cliff) -> str:
+    return ", in zones that are reset first" if seen.in_zones else ""
 
 
 def _on(seen: Cliff) -> str:
