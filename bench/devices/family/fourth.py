@@ -34,6 +34,7 @@ from devices.firmware import (
     PoliteMediaCache,
     ReadsFirst,
     Reassigning,
+    Sweeping,
     VerifiedAtFirst,
 )
 from devices.kernels import (
@@ -53,7 +54,7 @@ from devices.solid import Faded, Folding, HostMemory
 
 def fourth_batch() -> list[Foreign]:
     """All of them."""
-    return [*_firmware(), *_shingled(), *_kernels(), *_many_disks(), *_solid()]
+    return [*_firmware(), *_logs(), *_shingled(), *_kernels(), *_many_disks(), *_solid()]
 
 
 ONE_BAND = """kind = "set-associative"
@@ -114,6 +115,11 @@ def _firmware() -> list[Foreign]:
             PLAIN,
             (CMR, ("rotation_ns",)),
         ),
+    ]
+
+
+def _logs() -> list[Foreign]:
+    return [
         Foreign(
             "careful-media-cache",
             "a conventional disk with a log of 2 GiB; a write goes home alone, is verified and noted",
@@ -123,11 +129,20 @@ def _firmware() -> list[Foreign]:
         ),
         Foreign(
             "newest-first",
-            "the same with the newest write first, four a second",
+            "the same with the newest write first, five in two seconds",
             lambda seed: NewestFirst("newest-first", Disk(CMR, seed)),
             NOT_SHINGLED
             | log_of(NewestFirst.log_bytes, "od", NewestFirst.idle_ns)
             | {"cleaning_order": (word("lifo"),)},
+            (CMR, SURFACE),
+        ),
+        Foreign(
+            "sweeping",
+            "the same in order of address, from the middle on",
+            lambda seed: Sweeping("sweeping", Disk(CMR, seed)),
+            NOT_SHINGLED
+            | log_of(Sweeping.log_bytes, "od", Sweeping.idle_ns)
+            | {"cleaning_order": (word("other"),)},
             (CMR, SURFACE),
         ),
         Foreign(
