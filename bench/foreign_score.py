@@ -26,7 +26,10 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+
 import tally
+from devices.base import Host
 from devices.expert import Foreign, outcome
 from devices.family import FAMILY
 from skylight.errors import SkylightError
@@ -54,12 +57,15 @@ class Judged:
         ]
 
 
-def judged(name: str, *, seed: int, options: SuiteOptions) -> Judged:
+def judged(name: str, *, seed: int, options: SuiteOptions, busy: bool = False) -> Judged:
     """Probes one device. A suite that stops with a message has said nothing wrong; one that crashes has."""
     device: Foreign = NAMES[name]
     try:
         with tempfile.TemporaryDirectory(prefix="skylight-foreign-") as folder:
-            result = run_suite(device.make(seed), Path(folder) / "recording", options)
+            made = device.make(seed)
+            if busy:
+                made.host = Host(np.random.default_rng(seed))
+            result = run_suite(made, Path(folder) / "recording", options)
     except SkylightError as error:
         return Judged(name, [], str(error))
     except Exception:  # noqa: BLE001 - a crash is the worst mark, and must not hide the others
@@ -114,6 +120,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the devices and the offsets")
     parser.add_argument("--only", default="", help="only these tests, comma separated, and what they need")
     parser.add_argument("--quick", action="store_true", help="the quick probe")
+    parser.add_argument("--busy", action="store_true", help="a host that pauses and notices late")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes (default: all cores)")
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
     arguments = parser.parse_args()
@@ -125,7 +132,7 @@ def main() -> int:
         parser.error(f"no foreign device is called {strange[0]!r} (devices: {', '.join(NAMES)})")
     only = tuple(name for name in arguments.only.split(",") if name)
     options = SuiteOptions(seed=arguments.seed, only=only, quick=arguments.quick)
-    work = partial(judged, seed=arguments.seed, options=options)
+    work = partial(judged, seed=arguments.seed, options=options, busy=arguments.busy)
     with ProcessPoolExecutor(arguments.jobs) as pool:
         results = list(pool.map(work, arguments.devices or NAMES))
     if arguments.json:

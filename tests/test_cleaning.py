@@ -488,6 +488,19 @@ def test_a_band_is_known_no_better_than_the_idle_time_of_its_pauses(late_counts:
     assert found.known == known, found.why
 
 
+@pytest.mark.parametrize(("work_s", "known"), [(0.6, True), (2.4, False)])
+def test_pieces_that_each_go_home_for_themselves_are_no_band(work_s: float, known: bool) -> None:
+    """What is written in half of a band takes 1.2, or 4.8, times as long as a block: a band is rewritten
+    once."""
+    seen = Seen(Ground(cast(Any, None), False, False, 8e6), controls=Controls(True, True))
+    seen.trials = [Trial(1, 5.99, 0, False, False), Trial(2, 6.01, 0, True, False)]
+    seen.rounds = [Round("bands-1", np.arange(40) < 30, 5.0 + 30 + BEGUN, 0.0, 5.0, 0)]
+    for place in half_band.PLACES:
+        seen.halves[place] = progress_of([0, 20, 0, 20, 0, 20], [work_s] * 6, 80)
+    found = _band(seen, ())
+    assert found.known == known, found.why
+
+
 @pytest.mark.parametrize(
     ("limit_ms", "stay"), [(8.2, True), (12.0, True), (37.0, False), (float("inf"), False)]
 )

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -30,16 +31,20 @@ READ, WRITE, FLUSH = int(Op.READ), int(Op.WRITE), int(Op.FLUSH)
 class Disk:
     """A simulated disk on the clock of the device that it is part of."""
 
-    def __init__(self, profile: str, seed: int, *, conventional: bool = False) -> None:
+    def __init__(
+        self, profile: str, seed: int, *, conventional: bool = False, layer: str | None = None
+    ) -> None:
         """Builds the drive of a shipped profile, or of `KIND-N`: the random drive of that kind and seed.
 
-        `conventional` takes its translation layer away: the same platters and arm, written in place."""
+        `conventional` takes its translation layer away: the same platters and arm, written in place. `layer`
+        is the text of another layer in its place."""
         kind, _, number = profile.rpartition("-")
         self.toml = (
             _native.random_profile(int(number), kind) if kind in RANDOM_KINDS else read_profile(profile)[0]
         )
-        if conventional:
-            self.toml = self.toml.partition("\n[layer]")[0] + '\n[layer]\nkind = "conventional"\n'
+        layer = 'kind = "conventional"\n' if conventional else layer
+        if layer is not None:
+            self.toml = self.toml.partition("\n[layer]")[0] + f"\n[layer]\n{layer}"
         self._drive = _native.SimDrive(self.toml, profile, seed, "[conditions]\n")
         self.size = self._drive.size_bytes
         self._op = np.zeros(1, np.uint8)
@@ -99,8 +104,36 @@ class Watch:
         return sum(self._slow) >= self._until.count
 
 
+@dataclass(slots=True)
+class Host:
+    """A busy host, which stops between commands and notices completions late.
+
+    One command in `gap_every` waits for its turn for a while, and one in `late_every` is noticed late; how
+    long is exponential, with those means."""
+
+    rng: np.random.Generator
+    gap_every: int = 60
+    gap_ms: float = 25.0
+    late_every: int = 120
+    late_ms: float = 6.0
+
+    def gap_ns(self) -> int:
+        """How long it does something else now."""
+        return self._sometimes(self.gap_every, self.gap_ms)
+
+    def late_ns(self) -> int:
+        """How much later it notices a completion."""
+        return self._sometimes(self.late_every, self.late_ms)
+
+    def _sometimes(self, every: int, mean_ms: float) -> int:
+        return round(self.rng.exponential(mean_ms) * MS) if self.rng.random() * every < 1 else 0
+
+
 class Device(ABC):
     """A foreign device as an engine."""
+
+    host: Host | None = None
+    """Who uses it, where that is no ideal host."""
 
     can_write = True
     repeatable = True
@@ -136,10 +169,11 @@ class Device(ABC):
             group = range(done, min(done + depth, len(io)))
             for row in group:
                 end_ns = max(self.serve(ops[row], offsets[row], sizes[row], at_ns), at_ns)
+                end_ns += self.host.late_ns() if self.host is not None else 0
                 submit[row], complete[row] = at_ns, end_ns
                 last_ns = max(last_ns, end_ns)
                 stop = watch.reached(end_ns - at_ns) or stop
-            self.now_ns = last_ns + HOST_GAP_NS
+            self.now_ns = last_ns + HOST_GAP_NS + (self.host.gap_ns() if self.host is not None else 0)
             done = group.stop
             if stop:
                 break

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import Protocol
 
 from devices.base import (
     BLOCK,
@@ -53,10 +54,29 @@ GUEST_CACHE = CacheTraits(GIB, 15 * US, 20 * US, 3_000_000_000, 1 << 30, keeps_r
 TIER_CACHE = CacheTraits(GIB, 90 * US, 60 * US, 500_000_000, 1 << 20, idle_ns=3 * SECOND, keeps_reads=False)
 
 
+class Behind(Protocol):
+    """What a cache is before: a disk, or an array that acts as one."""
+
+    size: int
+
+    @property
+    def now_ns(self) -> int:
+        """The time at which it is free for the next command."""
+        ...
+
+    def command(self, op: int, offset: int, size: int, at_ns: int) -> int:
+        """One command that arrives at that time; its completion."""
+        ...
+
+    def write_all(self, extents: list[tuple[int, int]], at_ns: int) -> int:
+        """Writes extents (offset, size); the end."""
+        ...
+
+
 class WriteBack(Device):
     """A write-back cache in front of a disk."""
 
-    def __init__(self, name: str, disk: Disk, traits: CacheTraits) -> None:
+    def __init__(self, name: str, disk: Behind, traits: CacheTraits) -> None:
         """An empty cache."""
         super().__init__(name, disk.size, reports_write_cache=True if traits.flushes else None)
         self.disk, self.traits = disk, traits

@@ -5,6 +5,7 @@ from __future__ import annotations
 from devices.expert import Foreign
 from devices.family.arrays import arrays, redundant
 from devices.family.cached import caches, tiered
+from devices.family.fourth import fourth_batch
 from devices.family.mapped import mapped, remapped, volumes
 from devices.family.others import far_or_ailing, flash
 from devices.family.second import second_batch
@@ -22,5 +23,6 @@ FAMILY: tuple[Foreign, ...] = (
     *far_or_ailing(),
     *second_batch(),
     *third_batch(),
+    *fourth_batch(),
 )
 """All foreign devices."""
