@@ -55,8 +55,8 @@ from skylight.truth import true_findings
 DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")
 FINDINGS = ("drive_type", "cache_medium")
 OUTCOMES = ("right", "wrong", "unknown")
-# What makes a persistent cache small enough to be filled in minutes, but not so small that a journal holds fewer
-# than three merges of its map, which come every 240 lone writes, wherever the first one comes.
+# What makes a persistent cache small enough to be filled in minutes, but not so small that a journal holds
+# fewer than three merges of its map, which come every 240 lone writes, wherever the first one comes.
 SMALL = {
     "emulated-smr-1": {"cache": '"380 MiB"'},
     "emulated-smr-2": {"cache": '"100 MiB"'},
