@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -10,12 +12,15 @@ import pytest
 from one_test import few
 from skylight import _native
 from skylight.engines.sim import SimEngine
-from skylight.evidence import Evidence, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe import flushed
 from skylight.probe.cache_location import CacheLocation
 from skylight.probe.cache_location.verdict import Seen, correlation, judge, radius
+from skylight.probe.procedure import Steps
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
 
+MS, MIB = 1_000_000, 1 << 20
 ONLY = SuiteOptions(only=("cache_location",))
 
 
@@ -97,3 +102,25 @@ def test_radius_of_an_address() -> None:
     at = radius(np.array([0.0, 0.5, 1.0]), 2.5)
     assert at[0] == 0.0 and at[2] == pytest.approx(1.0)
     assert 0.35 < at[1] < 0.45  # outer tracks hold more: half of the bytes lie on fewer tracks
+
+
+def test_the_look_for_a_volatile_cache_is_in_the_plan() -> None:
+    """Where the medium of the cache is not known it writes 100 MiB: of drive 98612 drawn the bound of 24 MiB
+    ended the test, and nothing that needs the place of the cache was found."""
+    facts = TargetFacts("sim", "sim:drive", 1 << 40, 4096)
+    written = []
+
+    def run(_name: str, io: IoBatch, **_: object) -> IoLog:
+        written.append(int(io.size[io.op == int(Op.WRITE)].sum(dtype=np.uint64)))
+        done = np.arange(1, len(io) + 1, dtype=np.uint64) * np.uint64(MS)
+        return IoLog.of(io, done - np.uint64(MS), done)
+
+    rotation = Finding("rotation_ns", 8 * MS, "ns", None, 0.9, "")
+    steps = SimpleNamespace(size=1 << 40, block_bytes=4096, known=Known([rotation]), run=run, rng=_rng)
+    flushed.volatile(cast(Steps, steps), reported=True)
+    assert 90 * MIB < sum(written) <= flushed.most_written()
+    assert CacheLocation().cost(facts).bytes_written >= sum(written) + 24 * MIB
+
+
+def _rng(_: str) -> np.random.Generator:
+    return np.random.default_rng(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -17,7 +18,7 @@ from skylight.findings import Finding, Known
 from skylight.infer import stalls
 from skylight.probe.band_size import BandSize, cache_parts
 from skylight.probe.cache_size import CacheSize, older_zones
-from skylight.probe.cleaning import cache_bands
+from skylight.probe.cleaning import cache_bands, half_band, zone_log_stalls
 from skylight.probe.cleaning.trials import Ground
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
@@ -97,6 +98,9 @@ class _Target:
 
     def erase(self, _: str) -> bool:
         return False
+
+    def reset(self, _: str, **__: object) -> State:
+        return State.UNKNOWN
 
     def run(self, name: str, io: IoBatch, until: Stop | None = None, **_: object) -> IoLog:
         del name
@@ -205,3 +209,45 @@ def test_a_row_behind_older_data_is_seen_at_once() -> None:
     assert stalls.periodic(latency_ns) is None
     found = older_zones.behind_older(latency_ns)
     assert found is not None and (found.period, found.run, found.first) == (35, 2, 1533)
+
+
+def test_a_place_that_shows_nothing_ends_the_search_for_the_time_of_a_band(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With older data in every zone each attempt may take an hour."""
+    asked: list[int] = []
+
+    def attempt(
+        _: Ground, _name: str, place: int, _layout: zone_log_stalls.Layout
+    ) -> zone_log_stalls.Watched:
+        asked.append(place)
+        return zone_log_stalls.Watched()
+
+    monkeypatch.setattr(zone_log_stalls, "_place", attempt)
+    ground = Ground(cast(Steps, _OlderZone()), False, False, 5.4e6)
+    zone_log_stalls.measure(ground, {})
+    assert asked == [half_band.PLACES[0]] * len(zone_log_stalls.SHIFTS)
+
+
+@pytest.mark.parametrize(("before", "inside"), [((3, 3, 4, 8), False), ((3, 1, 3, 3, 0, 3), True)])
+def test_a_delay_does_not_bring_an_address_into_the_zone(
+    before: tuple[int, ...], inside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of drive 98675 drawn another client's delays ended logs of ten pieces five too soon, as pieces in the
+    zone would have, so two zones were taken for one."""
+    monkeypatch.setattr(older_zones, "_opened", lambda _: True)
+    left = list(before)
+    steps = SimpleNamespace(run=lambda _name, io: io)
+    found = stalls.Stalls(0, 11, 9, 100 * MS, 10 * MS, 2)
+    cache_part = cache_parts.CachePart(
+        cast(Steps, steps), "zone", 512 << 10, lambda index: index, found, 0, 0
+    )
+
+    def put(_: cache_parts.CachePart, _count: int, _until: Stop) -> IoLog:
+        took = np.array([10] * left.pop(0) + [100], np.uint64) * np.uint64(MS)
+        done = np.cumsum(took)
+        io = IoBatch.writes(np.zeros(len(took), np.uint64), 4096)
+        return IoLog.of(io, done - took, done)
+
+    monkeypatch.setattr(cache_parts.CachePart, "put", put)
+    assert older_zones._takes_of(cache_part, 1 << 30) is inside

@@ -195,6 +195,16 @@ def _on_disk(seen: Rounds, rotation_ns: float) -> Volatile:
     return "on" if turns > TELLING_TURNS or seen.wrote_out(rotation_ns) else "ignores-flush"
 
 
+def most_written() -> int:
+    """Bytes that finding out whether a volatile cache is on writes at most: where the medium of the cache is
+    not known, a burst and large writes.
+
+    >>> most_written() >> 20
+    100
+    """
+    return BURST_WRITES * BURST_BYTES + BURST_WRITES // LARGE_EACH * LARGE_BYTES
+
+
 class StandIn(ABC):
     """Stands in for the steps of a target whose volatile cache stays on (`skylight.probe.procedure.Steps`):
     writes are done in a way of its own, everything else is the target's."""

@@ -30,7 +30,7 @@ from skylight.probe.cache_location.findings import FINDINGS, LOCATION
 from skylight.probe.cache_location.measure import CYCLES, FRAGMENTS, PLACES, WRITES, measure
 from skylight.probe.cache_location.verdict import REGIONS, Seen, judge
 from skylight.probe.drive_type.findings import DRIVE_TYPE
-from skylight.probe.flushed import volatile
+from skylight.probe.flushed import most_written, volatile
 from skylight.probe.forced_writes import ForcedWrites, obeyed
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
@@ -68,11 +68,12 @@ class CacheLocation(ProcedureTest[Seen]):
     begin = Seen
 
     def cost(self, facts: TargetFacts) -> Cost:
-        """At most this: fragmented reads of three regions, the profile, and cache to cache."""
+        """At most this: a look for a volatile cache, fragmented reads of three regions, the profile, and
+        cache to cache."""
         regions = len(REGIONS)
         reads = 2 * FRAGMENTS * regions + 2 * CYCLES * (PLACES + regions)
         written = regions * (FRAGMENTS + WRITES)
-        return Cost(reads + written, MOST_S, regions * (8 << 20), LIKELY_S)
+        return Cost(reads + written, MOST_S, regions * (8 << 20) + most_written(), LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Writes fragments and reads them; nothing where no cache on disk can be."""

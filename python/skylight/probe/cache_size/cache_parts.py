@@ -23,13 +23,13 @@ import numpy as np
 from skylight.evidence import IoBatch, Stop
 from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged, spread
 from skylight.probe.cache_size import older_zones
-from skylight.probe.cache_size.older_zones import AGAIN_INTO_BAND, TRIES, Unsettled
+from skylight.probe.cache_size.older_zones import AGAIN_INTO_BAND, SPARE_BYTES, TRIES, Unsettled
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000
-BOUND_ROUNDS, BOUND_ENOUGH, SPARE_BYTES = 5, 3, 64 << 20
+BOUND_ROUNDS, BOUND_ENOUGH = 5, 3
 """Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
 of a tenth of all writes, three of five do in one case of a hundred."""
 
@@ -130,8 +130,8 @@ def _zones(steps: Steps) -> CacheParts | None:
     The end of the first is come upon from above, since only an address within it costs a band to fill again,
     and what is written must stay within it: halving, then in steps of about the root of what is left, then
     band by band."""
-    # Rewriting would leave a log of the zone in use.
-    lazy = steps.known.word("cleaning_type") == "lazy"
+    # Rewriting would leave a log of the zone in use, and other zones as they were.
+    lazy = steps.known.word("cleaning_type") != "aggressive"
     older = steps.reset("zone-erase", slow=not lazy) is State.UNKNOWN
     if older and not lazy:
         return None
@@ -153,7 +153,7 @@ def _zones(steps: Steps) -> CacheParts | None:
             low, high = inside // band, inside // band + step
         else:
             high = low + step
-    if not _is_bound(cache_part, high * band):
+    if not (older_zones.is_bound if older else _is_bound)(cache_part, high * band):
         return None
     count, taken = -(-steps.size // (high * band)), logs * band if older else filled
     return CacheParts(count, taken, None, band, cache_part.found.count, 1, older)

@@ -107,8 +107,9 @@ class Layout:
 
 
 def measure(ground: Ground, places: dict[int, Place]) -> None:
-    """Puts into `places` what each of the three showed; where a volatile cache stays on, each write takes
-    until the FLUSH behind it is answered, and a drive that ignores FLUSH is left alone."""
+    """Puts into `places` what each of the three showed, up to one that showed nothing; where a volatile cache
+    stays on, each write takes until the FLUSH behind it is answered, and a drive that ignores FLUSH is left
+    alone."""
     if ground.flushed and (not ground.settles or isinstance(ground.steps, ReadAround)):
         return
     if ground.flushed:
@@ -125,6 +126,8 @@ def measure(ground: Ground, places: dict[int, Place]) -> None:
                 places[place] = found
                 break
             band = band or seen.band
+        else:
+            return  # the time for a band is the mean of all three
 
 
 def _place(ground: Ground, name: str, place: int, layout: Layout) -> Watched:
