@@ -141,7 +141,9 @@ def _lone_fill(check: Check, size: int, quanta: int) -> Fill:
     steps, name = check.steps, check.name
     pace = steps.run(f"{name}-usual", check.places.writes(0, LONE_USUAL, size))
     until = Stop(limit_ns(steps, float(np.median(pace.latency_ns))), *FIRST_STOP)
-    count = FIRST_OF_GROUPS if _group(steps) > 1 else FIRST_WRITES
+    # After rewriting, older data can end a fill early; then no finer count is asked for than groups show.
+    fine = _group(steps) > 1 and check.state is not State.REWRITTEN
+    count = FIRST_OF_GROUPS if fine else FIRST_WRITES
     log = steps.run(f"{name}-lone", check.places.writes(LONE_USUAL, count, size), until=until)
     found = None
     done = LONE_USUAL + len(log)
