@@ -9,6 +9,7 @@ is one, 2 for wrong use.
     bench/foreign ssd-cache raid0-cmr          some of it
     bench/foreign --list                       names, and what an expert would say
     bench/foreign --only drive_type --json
+    bench/foreign --busy                       with a host that stops between commands and notices late
 """
 
 from __future__ import annotations

@@ -10,10 +10,11 @@ import pytest
 import tally
 from devices.ailments import VerifiedWrites
 from devices.arrays import Concatenated, Striped
-from devices.base import BLOCK, GIB, MIB, MS, Device, Disk
+from devices.base import BLOCK, FLUSH, GIB, MIB, MS, READ, WRITE, Device, Disk, Host
 from devices.caches import BATTERY, PAGE_CACHE, SSD_CACHE, CacheTraits, MediaCache, WriteBack
 from devices.expert import CMR, outcome, word
 from devices.family import FAMILY
+from devices.firmware import BridgeMemory, CarefulMediaCache, FlashAtFlush, IdleModes, NewestFirst, Sweeping
 from devices.flash import BurstCredits, SlcCache
 from devices.mappers import Snapshot, ZoneMapper
 from devices.redundant import Mirrored, Parity
@@ -256,3 +257,51 @@ def test_flash_and_rented_volumes_fall_off_a_cliff() -> None:
 def test_verified_writes_take_a_revolution_more() -> None:
     device, plain = VerifiedWrites("verified", disk(), 1), Concatenated("one", [disk()])
     assert 5 < written(device) - written(plain) < 12
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks"), [(CarefulMediaCache, [0, 1, 2]), (NewestFirst, [4, 3, 2]), (Sweeping, [2, 3, 4])]
+)
+def test_writes_go_home_one_by_one_in_the_order_of_the_device(
+    kind: type[CarefulMediaCache], ranks: list[int]
+) -> None:
+    device = kind("log", disk())
+    places = np.array([1, 400, 2600, 3000, 3200], np.uint64) * np.uint64(GIB)
+    device.run(IoBatch.writes(places, 2 * BLOCK))
+    device.pause((device.idle_ns + 2.5 * device.each_ns) / 1e9)
+    gone = [rank for rank, place in enumerate(places) if int(place) // BLOCK not in device.places]
+    assert gone == sorted(ranks)
+
+
+def test_memory_that_flush_saves_to_flash_is_written_out_later() -> None:
+    kept, ignored = FlashAtFlush("flash", disk(), 1), BridgeMemory("bridge", disk(), 1)
+    for device in (kept, ignored):
+        took_ns = written(device) * MS
+        assert took_ns < MS
+        before = len(device.dirty)
+        at_ns = device.now_ns
+        assert device.serve(FLUSH, 0, 0, at_ns) - at_ns < 2 * MS and len(device.dirty) >= before - 1 > 0
+        device.pause(60)
+        assert not device.dirty
+
+
+def test_a_disk_that_sleeps_wakes_for_the_first_command() -> None:
+    device = IdleModes("sleepy", disk(), 1)
+    awake = read(device)
+    device.pause(10)
+    latency = device.run(IoBatch.reads(PLACES, BLOCK)).latency_ns
+    assert latency[0] > 900 * MS and float(np.median(latency[1:])) / MS < 2 * awake
+
+
+def test_a_busy_host_stops_between_commands_and_notices_late() -> None:
+    ideal, busy = Concatenated("one", [disk()]), Concatenated("one", [disk()])
+    busy.host = Host(np.random.default_rng(1), gap_every=4, late_every=4)
+    batch = IoBatch(
+        np.tile(np.array([READ, WRITE], np.uint8), 200),
+        np.full(400, 0, np.uint64),
+        np.full(400, BLOCK, np.uint32),
+    )
+    logs = [device.run(batch) for device in (ideal, busy)]
+    gaps = [(log.submit_ns[1:] - log.complete_ns[:-1]).astype(np.int64) for log in logs]
+    assert int(gaps[0].max()) < MS < 5 * MS < float(gaps[1].mean())
+    assert int(np.count_nonzero(logs[1].latency_ns > logs[0].latency_ns.max() + MS)) > 4

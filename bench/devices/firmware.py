@@ -4,8 +4,8 @@ it could not read, and rewrites neighbours; and two arms that share a spindle.""
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import OrderedDict
+from itertools import islice
 
 from devices.ailments import OneDisk
 from devices.arrays import Concatenated
@@ -95,12 +95,23 @@ class FlashAtFlush(Destaging):
 
 
 class BridgeMemory(Destaging):
-    """A bridge with 8 MB that takes writes, writes them out one by one, and answers FLUSH at once."""
+    """A bridge with 8 MB that takes writes, writes them out in their order, and answers FLUSH at once."""
 
     memory_bytes = 8_000_000 // BLOCK * BLOCK
-    together = 1
+    together = 16
     answer_ns = 250 * US
     bytes_per_s = 140_000_000
+
+    def write_out(self, at_ns: int) -> int:
+        """The oldest, with what follows it in order and address; the end."""
+        blocks = [next(iter(self.dirty))]
+        for block in list(islice(self.dirty, 1, self.together)):
+            if block != blocks[-1] + 1:
+                break
+            blocks.append(block)
+        for block in blocks:
+            del self.dirty[block]
+        return self.disk.command(WRITE, blocks[0] * BLOCK, len(blocks) * BLOCK, at_ns)
 
     def flushed(self, at_ns: int) -> int:
         """It does nothing."""
@@ -291,23 +302,33 @@ class NewestFirst(CarefulMediaCache):
 
 
 class Sweeping(CarefulMediaCache):
-    """The same in order of address, five in two seconds: from the middle, where its arm rests, to the end,
-    and then from the start again."""
+    """The same with a log of 128 MiB in order of address, five in two seconds: from the middle, where its arm
+    rests, to the end, and then from the start again."""
 
+    log_bytes = 128 * MIB
     each_ns = 400 * MS
-    from_block: int | None = None
+    from_block = 0
+
+    def __init__(self, name: str, disk: Disk) -> None:
+        """An empty log."""
+        super().__init__(name, disk)
+        self.ahead: list[int] = []
+
+    def rest(self, from_ns: int, to_ns: int) -> None:
+        """Sorts what there is."""
+        self.from_block = self.from_block or self.size // 2 // BLOCK
+        self.ahead = sorted(self.places, key=lambda block: (block < self.from_block, block), reverse=True)
+        super().rest(from_ns, to_ns)
 
     def next_write(self) -> tuple[int, list[int]]:
         """The next write behind where it was."""
-        blocks = sorted(self.places)
-        if self.from_block is None:
-            self.from_block = self.size // 2 // BLOCK
-        index = bisect_left(blocks, self.from_block) % len(blocks)
-        write = [blocks[index]]
+        while (block := self.ahead.pop()) not in self.places:
+            pass
+        write = [block]
         while self.places.get(write[-1] + 1) == self.places[write[-1]] + BLOCK:
             write.append(write[-1] + 1)
         self.from_block = write[-1] + 1
-        return self.places[write[0]], write
+        return self.places[block], write
 
 
 class PoliteMediaCache(MediaCache):

@@ -4,7 +4,7 @@ numbers only. Written, with the expert's words, before any of it was probed (doc
 from __future__ import annotations
 
 from devices.arrays import Concatenated
-from devices.base import MIB, SECOND, Device, Disk
+from devices.base import MIB, Device, Disk
 from devices.caches import BATTERY, SSD_CACHE, TIER_CACHE, WriteBack
 from devices.distributed import AsDisk, Bucket, Degraded, Journaled, Objects, Rebuilding
 from devices.expert import (
@@ -16,11 +16,11 @@ from devices.expert import (
     SOLID_BYTES,
     SURFACE,
     Foreign,
-    near,
+    Row,
     word,
 )
 from devices.family.cached import CACHED, ON_FLASH
-from devices.family.parts import FLASH, PLAIN, cache_of, disks_of, everywhere, log_of, slowed
+from devices.family.parts import FLASH, PLAIN, cache_of, disks_of, log_of, slowed
 from devices.firmware import (
     BridgeMemory,
     CarefulMediaCache,
@@ -50,6 +50,7 @@ from devices.kernels import (
 )
 from devices.redundant import Parity
 from devices.solid import Faded, Folding, HostMemory
+from skylight.truth import true_findings
 
 
 def fourth_batch() -> list[Foreign]:
@@ -155,35 +156,26 @@ def _logs() -> list[Foreign]:
     ]
 
 
+def _true(layer: str) -> dict[str, list[Row]]:
+    """All that is true of a disk with that layer, whose commands come one by one."""
+    toml = Disk(SMALL_SMR, 1, layer=layer).toml
+    truth = true_findings(toml, SMALL_SMR, "[conditions]\nqueue_depth = 1\n")
+    return {name: [row] for name, row in truth.items()}
+
+
 def _shingled() -> list[Foreign]:
-    like = (SMALL_SMR, ("drive_type", "cache_medium", "mapping", *SURFACE))
     return [
         Foreign(
             "smr-one-band",
             "a shingled disk with a cache of one band of 40 MiB",
             lambda seed: Concatenated("smr-one-band", [Disk(SMALL_SMR, seed, layer=ONE_BAND)]),
-            {
-                "cleaning_type": (word("lazy"),),
-                "cache_location": (word("od"),),
-                "band_bytes": (everywhere(40 * MIB),),
-                **cache_of(40 * MIB),
-                "cache_raw_bytes": (near(40 * MIB, 0.1),),
-            },
-            like,
+            _true(ONE_BAND),
         ),
         Foreign(
             "smr-patient",
             "a shingled disk that cleans after a minute without commands",
             lambda seed: Concatenated("smr-patient", [Disk(SMALL_SMR, seed, layer=PATIENT)]),
-            {
-                "cleaning_type": (word("aggressive"),),
-                "cleaning_start_ns": (near(60 * SECOND, 0.2),),
-                "cache_location": (word("od"),),
-                "band_bytes": (everywhere(24 * MIB),),
-                **cache_of(round(2.4 * 1024) * MIB),
-                "cache_raw_bytes": (near(round(2.4 * 1024) * MIB, 0.1),),
-            },
-            like,
+            _true(PATIENT),
         ),
     ]
 
