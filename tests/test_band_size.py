@@ -208,6 +208,13 @@ def test_a_coarse_clock_blurs_where_blocks_lie() -> None:
     assert np.all(fresh.weights(np.array([6e6, 6e6, 7e6])) > 0)
 
 
+def test_means_of_coarse_readings_are_no_surer_than_their_ticks(rng: np.random.Generator) -> None:
+    """Of drive 99516 drawn half of the means of three readings were equal, and the rest a third of a tick off."""
+    one = rng.uniform(2e6, 9e6, 600)
+    fresh = Fresh.of(one, one + np.where(np.arange(600) % 20 < 9, 1e6 / 3, 0.0), 10e6)
+    assert fresh.noise_ns > 3e5 and fresh.weights(one + 4e5).min() > 0
+
+
 def test_a_row_of_stalls_is_found_among_many_delays() -> None:
     """Other clients delay a tenth of all writes, by less than a stall."""
     rng = np.random.default_rng(5)

@@ -37,8 +37,13 @@ MOST_WEIGHT = 4.0
 CACHED_TURNS = 3.0
 LATE_SHARE = 0.1  # chosen: of the readings of native blocks, those that may come whole revolutions later
 MOST_LATE_TURNS = 8  # chosen: what a few reads of another client take
+SPREAD = ((0.5, 1.5), (0.6, 1.2))
+"""Shares of the differences of two readings, and how many times those are the deviation of a normal noise. The
+second is for means of a few readings by a coarse clock, of which half may be equal."""
 MOST_APART = 6.0
 """Times the noise of readings that two of one block may differ by. Chosen: without outliers none do."""
+BY_CHANCE = 1e-3
+"""Chosen: a band looked for once more costs minutes, one that was misread is a wrong answer."""
 COARSE_ERROR, MOST_TIMES = 0.02, 6
 """Of a revolution: what the tick of the clock may leave open of a delay, and how often blocks are read for
 that at most. Chosen: a tick of a fifth of a revolution then hides one native block in a hundred, and not one
@@ -125,7 +130,8 @@ class Fresh:
         if rotation_ns is not None:
             late = np.round((second_ns - first_ns) / rotation_ns) * rotation_ns
             first_ns, second_ns = first_ns + np.minimum(late, 0.0), second_ns - np.maximum(late, 0.0)
-        noise = max(1.5 * float(np.median(np.abs(second_ns - first_ns))), LEAST_NOISE_NS, blur)
+        spread = [part * float(np.quantile(np.abs(second_ns - first_ns), share)) for share, part in SPREAD]
+        noise = max(*spread, LEAST_NOISE_NS, blur)
         return Fresh((first_ns + second_ns) / 2, noise, rotation_ns)
 
     def weights(self, delay_ns: F64) -> F64:
@@ -162,6 +168,23 @@ def unsettled(one_ns: F64, other_ns: F64, rotation_ns: float | None) -> I64:
     noise_ns = Fresh.of(one_ns, other_ns, rotation_ns).noise_ns
     apart = _angle_apart(one_ns, other_ns, rotation_ns)
     return np.asarray(np.flatnonzero(apart > MOST_APART * noise_ns), np.int64)
+
+
+def have_moved(one_ns: F64, other_ns: F64, third_ns: F64, rotation_ns: float | None) -> bool:
+    """Whether blocks of which two readings differ moved between these: then the third agrees with the second.
+    Of readings that a host made late it agrees with the first as often.
+
+    >>> one, other = np.full(40, 2e6), np.full(40, 6e6)
+    >>> have_moved(one, other, other, 10e6)
+    True
+    >>> have_moved(one, other, np.where(np.arange(40) % 2, one, other), 10e6)
+    False
+    """
+    from scipy import stats  # slow to import, so only when needed
+
+    second = _angle_apart(other_ns, third_ns, rotation_ns) < _angle_apart(one_ns, third_ns, rotation_ns)
+    chance = stats.binomtest(int(second.sum()), len(second), 0.5, alternative="greater").pvalue
+    return bool(chance < BY_CHANCE)
 
 
 def nearest_two(one_ns: F64, other_ns: F64, third_ns: F64, rotation_ns: float | None) -> tuple[F64, F64]:

@@ -155,14 +155,17 @@ class Round:
     def _middle(self, readings: list[F64]) -> F64:
         return cleaned_or_cached.middle_of(readings, self._turn_ns)
 
-    def _fresh(self) -> tuple[Fresh, Fresh]:
+    def _fresh(self) -> tuple[Fresh, Fresh] | None:
         """Where blocks lie natively, as enough readings say, and as one does for the nine. Blocks that two
-        readings leave open, because the host came between, are read once more."""
+        readings leave open, because the host came between, are read once more. None where they move: the
+        drive still cleans."""
         readings = self._read("fresh"), self._read("fresh-again")
         one, again = (self._middle(each) for each in readings)
         open_at = cleaned_or_cached.unsettled(one, again, self._turn_ns)
         if len(open_at):
             third = self._middle(self._read("fresh-open", open_at))
+            if cleaned_or_cached.have_moved(one[open_at], again[open_at], third, self._turn_ns):
+                return None
             one[open_at], again[open_at] = cleaned_or_cached.nearest_two(
                 one[open_at], again[open_at], third, self._turn_ns
             )
@@ -178,7 +181,9 @@ class Round:
         state = steps.reset(f"{name}-erase", slow=not lazy or outlasts_test(steps.known))
         if state is State.UNKNOWN and not lazy:
             return None
-        fresh, before = self._fresh()
+        if (settled := self._fresh()) is None:
+            return None
+        fresh, before = settled
         steps.run(f"{name}-first", IoBatch.writes(self._firsts, BLOCK))
         if not lazy:  # for a drive that prefers bands with much in the cache
             steps.run(f"{name}-much", IoBatch.writes(self._firsts + MUCH_AFTER, MUCH))
