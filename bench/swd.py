@@ -15,8 +15,8 @@ import tempfile
 from pathlib import Path
 
 from skylight.reproduce.rows import NotMeasured
-from skylight.reproduce.swd.cost import w3, w4, w5
 from skylight.reproduce.swd.layer_benchmark import Tool
+from skylight.reproduce.swd.shingling_cost import w3, w4, w5
 
 ROWS = {"W3": w3, "W4": w4, "W5": w5}
 

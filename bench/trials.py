@@ -1,7 +1,7 @@
 """`bench/trials.py`: how often answers are right, by the way in which they were found.
 
 Reads what `bench/score.py --json` printed, counts the answers of each way that were right, and with `--write`
-makes the table anew from which findings take how sure they can be (`skylight.infer.chances`). Without it,
+makes the table anew from which findings take how sure they can be (`skylight.infer.priors`). Without it,
 prints the calibration table of the same answers, as `bench/score.py` does, and which ways were never met.
 
 What counts is what counts in a score: every wrong answer, and right ones of what is measurable. An unknown
@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 import tally
-from skylight.infer import chances, counted
+from skylight.infer import priors, right_answers
 
-TABLE = Path(counted.__file__)
+TABLE = Path(right_answers.__file__)
 WEIGHTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Answers that a way begins with: the likeliest of these is taken. The least is that of Laplace's rule."""
 EARLIER = {"journal_entry_max_bytes, fit of all sizes": (5, 8)}
@@ -53,11 +53,11 @@ def answers(document: Mapping[str, Any]) -> list[tuple[str, tally.Counted]]:
             hidden = mark["name"] in drive["out_of_reach"] and mark["outcome"] != "wrong"
             if mark["found"] is None or hidden or mark["outcome"] == "unknown":
                 continue
-            entry = chances.entry(mark["name"], mark["way"], quick=document["quick"])
+            entry = priors.entry(mark["name"], mark["way"], quick=document["quick"])
             each = tally.Counted(
                 drive["drive"], drive["kind"], mark["name"], mark["outcome"], True, mark["confidence"]
             )
-            if not chances.is_consequence(mark["way"]):
+            if not priors.is_consequence(mark["way"]):
                 found.append((entry, each))
     return found
 
@@ -83,7 +83,7 @@ def weight_of(table: Mapping[str, tuple[int, int]]) -> float:
     >>> weight_of(alike) > weight_of(unlike)
     True
     """
-    mean = chances.ELSEWHERE.right / chances.ELSEWHERE.asked
+    mean = priors.ELSEWHERE.right / priors.ELSEWHERE.asked
 
     def likelihood(weight: float) -> float:
         good, bad = weight * mean, weight * (1 - mean)
@@ -121,7 +121,7 @@ def main() -> int:
         TABLE.write_text(table_text(whole, _probes(documents)), encoding="utf-8")
         return 0
     tally.show_bins(tally.bins(each for _, each in found))
-    new = [entry for entry in table if entry not in chances.COUNTED]
+    new = [entry for entry in table if entry not in priors.COUNTED]
     print(f"\nof {len(table)} ways {len(new)} were never counted{': ' if new else ''}{'; '.join(new)}")
     return 0
 

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.camera import scene
+from skylight.camera.angle_to_position import Arm
 from skylight.camera.arm_motion import Motion, Traced
 from skylight.camera.render import Clip, Film, through_window, write
-from skylight.camera.scale import Arm
 from skylight.camera.scene import Look, View
 from skylight.camera.seek_detection import Reading, read
 from skylight.camera.track_head import Track, track

@@ -15,7 +15,7 @@ from skylight.engines.sim import read_profile
 from skylight.evidence import F64, I64, Evidence, IoBatch, IoLog
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import stalls
-from skylight.infer.chances import CHOSEN
+from skylight.infer.priors import CHOSEN
 from skylight.probe.band_size import (
     BandSize,
     cache_parts,
@@ -209,7 +209,7 @@ def test_a_coarse_clock_blurs_where_blocks_lie() -> None:
 
 
 def test_means_of_coarse_readings_are_no_surer_than_their_ticks(rng: np.random.Generator) -> None:
-    """Of drive 99516 drawn half of the means of three readings were equal, and the rest a third of a tick off."""
+    """Of drive 99516 drawn half of the means of three readings were equal, the rest a third of a tick off."""
     one = rng.uniform(2e6, 9e6, 600)
     fresh = Fresh.of(one, one + np.where(np.arange(600) % 20 < 9, 1e6 / 3, 0.0), 10e6)
     assert fresh.noise_ns > 3e5 and fresh.weights(one + 4e5).min() > 0

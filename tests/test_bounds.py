@@ -19,8 +19,8 @@ from skylight.findings import Known
 from skylight.probe import Cost
 from skylight.probe.procedure import CutShort, Replay
 from skylight.probe.session import Session
+from skylight.probe.spending_bound import Bound, BoundReached
 from skylight.probe.suite import SuiteOptions, SuiteResult, accounts, infer_suite, run_suite
-from skylight.probe.test_budget import Bound, BoundReached
 from skylight.probe.write_rates import WriteRates
 from skylight.recording import Recording
 from test_quick import Slow

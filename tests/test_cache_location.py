@@ -14,7 +14,7 @@ from skylight import _native
 from skylight.engines.sim import SimEngine
 from skylight.evidence import Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.probe import flushed
+from skylight.probe import durable_writes
 from skylight.probe.cache_location import CacheLocation
 from skylight.probe.cache_location.verdict import Seen, correlation, judge, radius
 from skylight.probe.procedure import Steps
@@ -117,8 +117,8 @@ def test_the_look_for_a_volatile_cache_is_in_the_plan() -> None:
 
     rotation = Finding("rotation_ns", 8 * MS, "ns", None, 0.9, "")
     steps = SimpleNamespace(size=1 << 40, block_bytes=4096, known=Known([rotation]), run=run, rng=_rng)
-    flushed.volatile(cast(Steps, steps), reported=True)
-    assert 90 * MIB < sum(written) <= flushed.most_written()
+    durable_writes.volatile(cast(Steps, steps), reported=True)
+    assert 90 * MIB < sum(written) <= durable_writes.most_written()
     assert CacheLocation().cost(facts).bytes_written >= sum(written) + 24 * MIB
 
 

@@ -13,12 +13,12 @@ import pytest
 from numpy.typing import NDArray
 
 from camera_clips import Case, drawn
+from skylight.camera import angle_to_position as scales
 from skylight.camera import background as backgrounds
-from skylight.camera import rate as rates
-from skylight.camera import scale as scales
+from skylight.camera import frame_rate as rates
 from skylight.camera import scene, video
 from skylight.camera import seek_detection as readings
-from skylight.camera.files import lasts_ms
+from skylight.camera.graph_files import lasts_ms
 from skylight.camera.keyframes import survey
 from skylight.camera.learn_arm import learn
 from skylight.camera.render import write

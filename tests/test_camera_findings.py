@@ -12,10 +12,10 @@ from camera_clips import film
 from one_test import truth_of
 from skylight.camera.align import Alignment
 from skylight.camera.arm_motion import Traced, read_trace
-from skylight.camera.files import keep
+from skylight.camera.frame_rate import Rate
+from skylight.camera.graph_files import keep
 from skylight.camera.head_position_graph import Graph, graph_of
 from skylight.camera.merge_findings import beside_timing, joined
-from skylight.camera.rate import Rate
 from skylight.camera.verdict import ENDS_TAKEN, RISING_TAKEN, Io, judge
 from skylight.cli.app import run
 from skylight.engines.head_trace import HeadTraceFile
@@ -28,7 +28,7 @@ from skylight.probe.cleaning.findings import TYPE
 from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.rotation.findings import SEEK, SEEK_RIGHT
 from skylight.reproduce.emulated_drives import DRIVES, MIB, Bench, band_start
-from skylight.reproduce.fragments import fragment
+from skylight.reproduce.fragmented_region import fragment
 
 # Phases of a cleaning are right within a fifth, as row S3b has it.
 PHASE_RIGHT = 0.2

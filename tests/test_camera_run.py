@@ -15,8 +15,8 @@ from camera_clips import film
 from skylight.camera.align import align
 from skylight.camera.arm_motion import Traced, read_trace
 from skylight.camera.filmed_io import Commands
+from skylight.camera.frame_rate import Rate
 from skylight.camera.head_position_graph import Graph, graph_of
-from skylight.camera.rate import Rate
 from skylight.camera.seek_detection import Reading, read
 from skylight.camera.verdict import judge
 from skylight.cli.app import run
@@ -25,7 +25,7 @@ from skylight.errors import UsageError
 from skylight.evidence import EMPTY_LOG, IoLog, Op
 from skylight.findings import UNKNOWN, Finding
 from skylight.reproduce.emulated_drives import GIB, MIB, Bench, band_start
-from skylight.reproduce.fragments import MIDDLE, fragment
+from skylight.reproduce.fragmented_region import MIDDLE, fragment
 
 F64 = NDArray[np.float64]
 STEP = 8 * MIB
@@ -331,7 +331,7 @@ def test_a_time_lapse_in_which_the_head_rests_at_three_places(
 def test_an_arm_that_turns_too_far_is_refused(
     lapse: Lapse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skylight.camera.scale.LARGEST_SWING_RAD", 0.2)
+    monkeypatch.setattr("skylight.camera.angle_to_position.LARGEST_SWING_RAD", 0.2)
     with pytest.raises(UsageError, match=r"degrees, and the arm of a drive by less than 11: .*--region"):
         film(lapse.trace, tmp_path / "film.mp4", 300.0, 120, LAPSE_HZ)
 

@@ -18,7 +18,7 @@ from skylight.evidence import Bools, Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
-from skylight.probe import forced_writes
+from skylight.probe import fua_writes
 from skylight.probe.cleaning import CleaningTest, cache_bands, half_band, zone_log_stalls
 from skylight.probe.cleaning.band_time import BEGUN, ORDER, Round, places
 from skylight.probe.cleaning.half_band import MOST_OUT_PAUSES, Span
@@ -107,7 +107,7 @@ def test_half_a_band_is_not_brought_out_block_by_block(
     """Reads around each write left each 64 KiB in an entry of its own, so that a band took a third longer, or
     three stretches did not fit into the cache; a queue of one leaves few together."""
     if not forced:
-        monkeypatch.setattr(forced_writes, "obeyed", lambda _: False)
+        monkeypatch.setattr(fua_writes, "obeyed", lambda _: False)
     given = conditions_text(DRAWN, int(drive))
     evidence, known, truth = measured(drive, tmp_path, given, (*HINTS, "rotation_ns"))
     findings = CleaningTest().infer(evidence, known)

@@ -19,7 +19,7 @@ from skylight.probe.suite import SuiteOptions, infer_suite, run_suite
 from skylight.probe.write_rates.cliff import Cliff, Region
 from skylight.probe.write_rates.cliff_verdict import judge
 from skylight.probe.write_rates.fio_write_logs import LoggedWrites
-from skylight.report.expectations import lasting, limits
+from skylight.report.what_to_expect import lasting, limits
 from skylight.report.words import verdict
 
 MS = 1_000_000

@@ -7,7 +7,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
-from skylight.probe.drawing import plain_numbers
+from skylight.probe.figure_parts import plain_numbers
 from skylight.report.axes import POINTS_PER_INCH, place
 
 SIZES = ((8.8, 3.9), (3.6, 3.7))

@@ -12,8 +12,8 @@ from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.engines.sim import SimEngine
 from skylight.evidence import TargetFacts
 from skylight.findings import Finding
-from skylight.infer.chances import CHOSEN
 from skylight.infer.phase import NONE, Coherence
+from skylight.infer.priors import CHOSEN
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type import full_cache
 from skylight.probe.drive_type.full_cache import Looked, _beside

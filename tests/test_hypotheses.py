@@ -18,9 +18,9 @@ from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import F64, I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.infer.chances import CHOSEN, PRIORS
 from skylight.infer.moved import Moved, moved_between
 from skylight.infer.phase import Coherence
+from skylight.infer.priors import CHOSEN, PRIORS
 from skylight.infer.robust import Spread, tick_of
 from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import fit_tracks

@@ -17,7 +17,7 @@ from skylight.engines.sim import SimEngine
 from skylight.evidence import U64, IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import before_stalls, slow_ones
-from skylight.probe import forced_writes
+from skylight.probe import fua_writes
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
 from skylight.probe.journal.entry_space import Footprints, Run
@@ -468,7 +468,7 @@ def test_a_cache_that_ignores_flush_hides_the_journal_but_for_fua(
 ) -> None:
     finding, _ = probed(1003, 'volatile_cache = "ignores-flush"', tmp_path / "forced")
     assert finding["journal_quantum_bytes"].known
-    monkeypatch.setattr(forced_writes, "obeyed", lambda _: False)
+    monkeypatch.setattr(fua_writes, "obeyed", lambda _: False)
     finding, outcomes = probed(1003, 'volatile_cache = "ignores-flush"', tmp_path / "r")
     assert not any(each.known for each in finding.values())
     assert "FLUSH does not empty" in finding["journal_quantum_bytes"].why

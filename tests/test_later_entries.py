@@ -9,10 +9,10 @@ import pytest
 from skylight.evidence import F64, IoLog, Op
 from skylight.infer.track_from_entry import tracks
 from skylight.infer.wait_edges import differences, in_tracks
-from skylight.probe.flushed import Rounds
+from skylight.probe.durable_writes import Rounds
 from skylight.probe.journal.findings import MERGE
-from skylight.probe.journal.later_entries import CYCLES, columns, cycles, far_places
-from skylight.probe.journal.later_verdict import judge_later
+from skylight.probe.journal.unerased_entries import CYCLES, columns, cycles, far_places
+from skylight.probe.journal.unerased_verdict import judge_later
 from skylight.probe.journal.verdict import _either_way
 
 TICKS = (0.0002, 0.2)

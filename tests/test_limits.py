@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from skylight.findings import UNKNOWN, Finding, Known, Value
-from skylight.report.expectations import limits
+from skylight.report.what_to_expect import limits
 
 
 def known(**values: Value) -> Known:

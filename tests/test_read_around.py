@@ -12,10 +12,10 @@ from skylight import _native
 from skylight.engines.conditions import engine_over
 from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.probe import forced_writes
+from skylight.probe import fua_writes
 from skylight.probe.cache_size import CacheSize
 from skylight.probe.destage_by_read import ReadAround, around, empties
-from skylight.probe.flushed import FlushedSteps
+from skylight.probe.durable_writes import FlushedSteps
 from skylight.probe.journal.write_through import written_through
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -148,7 +148,7 @@ def test_cache_bands_are_counted_although_flush_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a drive whose volatile cache is off."""
-    monkeypatch.setattr(forced_writes, "obeyed", lambda _: False)
+    monkeypatch.setattr(fua_writes, "obeyed", lambda _: False)
     toml = _native.random_profile(1901, "set-associative")
     given = '[conditions]\nvolatile_cache = "ignores-flush"\n'
     drive = _native.SimDrive(toml, "drive", 1, given)

@@ -15,7 +15,7 @@ import pytest
 from loop_mount import need_fuse
 from serving import need_native
 from skylight.reproduce.rows import NotMeasured, judge, number_text
-from skylight.reproduce.swd import cost, oracle, read_modes, table
+from skylight.reproduce.swd import oracle, read_modes, shingling_cost, table
 from skylight.reproduce.swd.layer_benchmark import Tool
 
 
@@ -93,12 +93,14 @@ def compared(shingled: float, spread: float) -> dict[str, object]:
 
 
 def test_noise_that_hides_two_percent_makes_a_row_unknown() -> None:
-    quiet, loud, slow = (cost.cost(compared(*how)) for how in ((1.005, 0.01), (1.0, 0.3), (1.05, 0.01)))
+    quiet, loud, slow = (
+        shingling_cost.cost(compared(*how)) for how in ((1.005, 0.01), (1.0, 0.3), (1.05, 0.01))
+    )
     assert quiet.ratio == pytest.approx(1.005, abs=0.005)
-    assert cost._within(quiet) == quiet.ratio
-    assert cost._within(loud) is None
-    assert slow.ratio > 1 + cost.PART
-    assert cost._within(slow) == slow.ratio
+    assert shingling_cost._within(quiet) == quiet.ratio
+    assert shingling_cost._within(loud) is None
+    assert slow.ratio > 1 + shingling_cost.PART
+    assert shingling_cost._within(slow) == slow.ratio
 
 
 def test_who_comes_first_in_a_round_makes_no_difference() -> None:
@@ -106,8 +108,8 @@ def test_who_comes_first_in_a_round_makes_no_difference() -> None:
     rounds = 1e5 * (1 + 0.002 * draw.standard_normal((3, ROUNDS)))
     for round_ in range(ROUNDS):
         rounds[round_ % 3, round_] *= 0.9
-    times = {f"{side}_ns": list(of) for side, of in zip(cost.SIDES, rounds, strict=True)}
-    one = cost.cost(times | {"direct": True})
+    times = {f"{side}_ns": list(of) for side, of in zip(shingling_cost.SIDES, rounds, strict=True)}
+    one = shingling_cost.cost(times | {"direct": True})
     assert one.ratio == pytest.approx(1.0, abs=0.002) and one.noise < 0.002
 
 
@@ -123,12 +125,17 @@ def test_numbers_are_as_people_read_them(value: float, text: str) -> None:
 
 
 def test_a_random_writes_batches_count_though_no_median_sees_them() -> None:
-    free, dear = (cost.Cost(ratio, 0.01, 20_000, True) for ratio in (1.001, 1.1))
-    median = cost.Cost(1.0, 0.005, 50_000, True)
+    free, dear = (shingling_cost.Cost(ratio, 0.01, 20_000, True) for ratio in (1.001, 1.1))
+    median = shingling_cost.Cost(1.0, 0.005, 50_000, True)
     # 20 ns and 2 us of 50 us, with a noise of 0.5 and 0.4 per cent together.
     for worked, by_noise in ((free, 0.0625), (dear, 6.25)):
-        assert cost._by_noise(*cost._worked(median, worked)) == pytest.approx(by_noise, rel=0.01)
-    assert cost._by_noise(*cost._worked(cost.Cost(1.0, 0.2, 50_000, True), free)) is None
+        assert shingling_cost._by_noise(*shingling_cost._worked(median, worked)) == pytest.approx(
+            by_noise, rel=0.01
+        )
+    assert (
+        shingling_cost._by_noise(*shingling_cost._worked(shingling_cost.Cost(1.0, 0.2, 50_000, True), free))
+        is None
+    )
 
 
 @pytest.mark.parametrize(("spread", "runs"), [(0.01, 1), (0.06, 4)])
@@ -140,11 +147,11 @@ def test_a_comparison_goes_on_until_it_is_quiet(spread: float, runs: int) -> Non
             self.ran += 1
             worked = compared(1.3, spread)
             return compared(1.3, spread) | {
-                f"{side}_processor_ns": worked[f"{side}_ns"] for side in cost.SIDES
+                f"{side}_processor_ns": worked[f"{side}_ns"] for side in shingling_cost.SIDES
             }
 
     tool = Again()
-    found = cost.compare(cast(Tool, tool), "write-random", 4096, 1, (60, ROUNDS))
+    found = shingling_cost.compare(cast(Tool, tool), "write-random", 4096, 1, (60, ROUNDS))
     assert tool.ran == runs
     assert len(found["shingled_ns"]) == len(found["again_processor_ns"]) == ROUNDS * runs
 

@@ -22,7 +22,7 @@ from skylight.infer.phase import NONE
 from skylight.probe.known_state import Means
 from skylight.probe.rotation import Rotation, seeks, track_fit
 from skylight.probe.rotation.analysis import Analysis
-from skylight.probe.rotation.step_names import BEHIND, TOWARDS
+from skylight.probe.rotation.plan_steps import BEHIND, TOWARDS
 from skylight.probe.rotation.verdict import _seeks
 from skylight.probe.scoring import score
 from skylight.probe.session import Session

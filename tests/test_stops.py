@@ -13,9 +13,9 @@ from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer.stalls import Stalls
 from skylight.probe.band_size.cache_parts import CachePart
-from skylight.probe.flushed import IN_LARGE_ROUNDS, FlushedSteps, volatile
+from skylight.probe.durable_writes import IN_LARGE_ROUNDS, FlushedSteps, volatile
 from skylight.probe.session import Session
-from skylight.probe.test_budget import Bound
+from skylight.probe.spending_bound import Bound
 from skylight.recording import Recording
 
 MS, S, MIB = 1_000_000, 1_000_000_000, 1 << 20

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
-from skylight.infer import adjacent_tracks, size_change, track_phases
+from skylight.infer import adjacent_tracks, track_phases, track_size_change
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.phase import NONE
 from skylight.probe.rotation import Rotation, plan, seeks, track_fit
 from skylight.probe.rotation.analysis import Analysis
-from skylight.probe.rotation.step_names import AROUND, AROUND_PLACES, SAME_AGAIN, TOWARDS
+from skylight.probe.rotation.plan_steps import AROUND, AROUND_PLACES, SAME_AGAIN, TOWARDS
 from skylight.probe.scoring import score
 from test_rotation import FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
 
@@ -34,8 +34,8 @@ class TestSizes:
         x, phase = two_sizes(rng, other)
         whole = track_phases.fit_tracks(x, phase, 5e5, 1.3e6)
         assert whole is not None and abs(whole.track_bytes / other - 1) > 0.04
-        last = size_change.tracks_at(x, phase, whole, float(x.max()))
-        first = size_change.tracks_at(x, phase, whole, 0.0)
+        last = track_size_change.tracks_at(x, phase, whole, float(x.max()))
+        first = track_size_change.tracks_at(x, phase, whole, 0.0)
         assert last.track_bytes == pytest.approx(other, rel=0.02)
         assert first.track_bytes == pytest.approx(1e6, rel=0.005)
 
@@ -43,7 +43,7 @@ class TestSizes:
         for _ in range(10):
             x, phase = two_sizes(rng, 1e6)
             whole = track_phases.fit_tracks(x, phase, 5e5, 1.3e6)
-            assert whole is not None and size_change.tracks_at(x, phase, whole, float(x.max())) is whole
+            assert whole is not None and track_size_change.tracks_at(x, phase, whole, float(x.max())) is whole
 
 
 @pytest.mark.parametrize("track", [8e5, 1.3e6, 2.3e6])

@@ -19,8 +19,8 @@ from skylight.probe import session as sessions
 from skylight.probe import zoned
 from skylight.probe.procedure import Replay, Steps
 from skylight.probe.session import Session
+from skylight.probe.spending_bound import Bound, BoundReached
 from skylight.probe.suite import TESTS, SuiteOptions
-from skylight.probe.test_budget import Bound, BoundReached
 from skylight.probe.write_rates.cliff import empty_zones
 from skylight.probe.zoned import zones_of
 from skylight.recording import Recording

@@ -11,7 +11,7 @@ from skylight.engines import ZonedEngine, open_target
 from skylight.engines.sim import SimEngine
 from skylight.errors import TargetError
 from skylight.evidence import EMPTY_LOG, FAILURES, LOG_COLUMNS, IoBatch, IoLog, Op
-from skylight.recording.part_files import log_crc32
+from skylight.recording.arrow_parts import log_crc32
 from skylight.zoned.zones import NO_POINTER, ZoneCondition, ZoneKind, ZoneLayout
 
 ZONE_BYTES = 16 << 20

@@ -33,7 +33,7 @@ class Finding:
 
     `value` is in `unit` (None for a word), `interval` what the evidence allows (same unit), `confidence` 0 to
     1, `why` one sentence with the measured numbers, `rows` the names of the evidence steps it rests on, `way`
-    in which of several ways it was found, as `skylight.infer.chances` counts them."""
+    in which of several ways it was found, as `skylight.infer.priors` counts them."""
 
     name: str
     value: Value

@@ -18,17 +18,17 @@
 //! queue drains at the end of a batch.
 
 mod background;
+mod destage_passes;
 mod interface;
 #[cfg(test)]
 mod outcome_tests;
-mod passes;
 mod zones;
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
 use skylight_layer::{CacheUse, Layer, Plan, Queue};
 
-use self::passes::Pass;
+use self::destage_passes::Pass;
 use crate::batch::{Batch, BatchError};
 use crate::conditions::Environment;
 use crate::drive_counters::DriveCounters;

@@ -16,11 +16,11 @@
 //! Invariants: time is virtual; no clock, file, thread, hash order or unseeded randomness; the same profile,
 //! seed and commands give the same nanoseconds.
 
-mod cached_zone_writes;
+mod cached_writes_by_zone;
 mod conditions;
 mod conflict_filter;
 mod pending;
-mod rotations;
+mod rotational_delays;
 mod schedule;
 mod submitter;
 mod write_cache;

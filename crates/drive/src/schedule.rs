@@ -1,7 +1,7 @@
 //! The SPTF queue: finds the waiting command that the heads reach first (shortest positioning time first).
 //!
 //! Of all located candidates a choice computes first when they pass the heads, provided that the arm can be there in
-//! time (`rotations.rs`). It then examines the candidates exactly, in
+//! time (`rotational_delays.rs`). It then examines the candidates exactly, in
 //! the order in which they pass, until the heads reach one: a later one cannot be reached earlier. A location
 //! stays valid until a change of the map may have moved it. The layer divides the drive into groups that
 //! change independently ([`Layer::location_group`]), so that a write invalidates few locations.
@@ -19,7 +19,7 @@ use skylight_disk::{AccessStart, Angle, Direction, Head, Nanos, Pba, Time};
 use skylight_layer::{Layer, Medium, Plan, Step};
 
 use crate::media_timing::Media;
-use crate::rotations::Rotations;
+use crate::rotational_delays::Rotations;
 
 /// Margin between angles and times, each rounded to nanoseconds.
 const ROUNDING_NS: u64 = 8;

@@ -27,7 +27,7 @@ use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{Lba, LbaExtent, Pba, Sectors, Time};
 use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan, ZoneLayout};
 
-use crate::cached_zone_writes::{ZoneWrites, no_writes};
+use crate::cached_writes_by_zone::{ZoneWrites, no_writes};
 use crate::media_timing::Media;
 use crate::planted::{Planted, Plants};
 use crate::schedule::{SptfQueue, Target};

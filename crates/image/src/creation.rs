@@ -17,7 +17,7 @@ use crate::format::superblock::{COPY, Superblock, TEXT};
 use crate::format::{BLOCK, checksum, drawn};
 use crate::image::Image;
 use crate::image_files;
-use crate::in_place;
+use crate::in_place_image;
 use crate::options::Options;
 use crate::recovery::{Accept, Judgement, Recovered, bad_superblock, check_room, mend_superblock, recover};
 use crate::store::checksummed::SummedStore;
@@ -130,7 +130,7 @@ impl Image {
         let reserved = reserve_new(store, superblock, options.ahead.unwrap_or(AHEAD_BYTES));
         reserved.map_err(|source| ImageError::io(&place, "allocate its log", source))?;
         let salt = superblock.salt;
-        let in_place = in_place::is_wanted(superblock, &layer.media_use(), options);
+        let in_place = in_place_image::is_wanted(superblock, &layer.media_use(), options);
         let head = Head { entries_crc: checksum(salt, &[]), clean: true, in_place, ..Head::default() };
         for copy in [0, BLOCK as u64] {
             let at = superblock.checkpoints[0].start + copy;

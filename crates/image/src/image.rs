@@ -17,7 +17,7 @@ use skylight_layer::{
 
 use crate::error::ImageError;
 use crate::flush::PendingSync;
-use crate::in_place::Place;
+use crate::in_place_image::Place;
 use crate::interpreter::{Counters, HostWrite, Interpreter};
 use crate::reader::{Reader, Route};
 use crate::recovery::Recovery;

@@ -25,10 +25,10 @@ use crate::format::checkpoint::Head;
 use crate::format::log_end::Mark;
 use crate::format::superblock::{Superblock, TEXT};
 use crate::format::tag_log::TagBlock;
-use crate::in_place;
+use crate::in_place_image;
 use crate::interpreter::Interpreter;
-use crate::locations::State;
 use crate::log::{Marks, TagLog};
+use crate::moved_locations::State;
 use crate::options::Options;
 use crate::planted::{Planted, Plants};
 pub use crate::replay::Recovery;
@@ -232,7 +232,7 @@ pub(crate) fn recover(
     if let Some(first) = found.faults.first().filter(|_| judgement.accept == Accept::Nothing) {
         return Err(reader.faulty(first));
     }
-    let in_place = in_place::is_wanted(&superblock, &layer.media_use(), options);
+    let in_place = in_place_image::is_wanted(&superblock, &layer.media_use(), options);
     let laid_anew = found.state.lay(in_place);
     take_up(&found.state, layer).map_err(|what| reader.damaged(what))?;
     let unsettled = found.unsettled || laid_anew || !found.faults.is_empty();

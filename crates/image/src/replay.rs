@@ -10,7 +10,7 @@ use skylight_layer::{Layer, Medium};
 use crate::error::ImageError;
 use crate::format::superblock::Superblock;
 use crate::format::tag_log::{Kind, Tag, TagBlock};
-use crate::locations::State;
+use crate::moved_locations::State;
 use crate::planted::{Planted, Plants};
 use crate::structure_reader::{Bounds, CHUNK, Reader};
 

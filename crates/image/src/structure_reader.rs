@@ -18,8 +18,8 @@ use crate::format::part_head::{HEAD_BYTES, PartHead};
 use crate::format::superblock::{COPY, NotOne, Superblock};
 use crate::format::tag_log::{Kind, Tag, TagBlock};
 use crate::format::{BLOCK, VERSION, checksum};
-use crate::locations::{BandPlaces, State};
 use crate::log::Marks;
+use crate::moved_locations::{BandPlaces, State};
 use crate::store::Store;
 
 /// Size of a read, bytes.

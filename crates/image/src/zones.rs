@@ -25,9 +25,9 @@ use skylight_layer::{Layer, MapChange, Plan, Purpose, Source, Step};
 
 use crate::error::ImageError;
 use crate::format::tag_log::{Kind, TAGS};
-use crate::in_place::Place;
+use crate::in_place_image::Place;
 use crate::interpreter::Interpreter;
-use crate::locations::State;
+use crate::moved_locations::State;
 use crate::planted::Planted;
 use crate::store_errors::changes;
 use crate::write_data::{HostData, HostWrite};

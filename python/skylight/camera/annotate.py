@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from skylight.camera.rate import Rate
+from skylight.camera.frame_rate import Rate
 from skylight.camera.seek_detection import LEAST_CONFIDENCE
 from skylight.camera.track_head import Track
 from skylight.camera.video import VideoWriter, frames, opencv

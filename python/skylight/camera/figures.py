@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from skylight.camera.files import frame_times_s
-from skylight.camera.rate import Rate
+from skylight.camera.frame_rate import Rate
+from skylight.camera.graph_files import frame_times_s
 from skylight.camera.seek_detection import LEAST_CONFIDENCE, Reading
 from skylight.camera.track_head import Track
 from skylight.errors import KeepError

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.camera.align import Alignment, align
-from skylight.camera.files import ARROW_NAME, COLUMNS, FORMAT, HEAD, KEY, SCHEMA, frame_times_s
-from skylight.camera.rate import Rate
+from skylight.camera.frame_rate import Rate
+from skylight.camera.graph_files import ARROW_NAME, COLUMNS, FORMAT, HEAD, KEY, SCHEMA, frame_times_s
 from skylight.camera.seek_detection import Reading, read
 from skylight.camera.track_head import Track
 from skylight.errors import UsageError

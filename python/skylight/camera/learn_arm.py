@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.camera import angle_to_position as scales
 from skylight.camera import arm as arms
 from skylight.camera import background as backgrounds
-from skylight.camera import scale as scales
 from skylight.camera.background import Background, UnusableClipError
 from skylight.camera.keyframes import F32, Survey
 

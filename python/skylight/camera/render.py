@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.camera import scene
+from skylight.camera.angle_to_position import Arm
 from skylight.camera.arm_motion import Drive, Motion, read_trace
-from skylight.camera.scale import Arm
 from skylight.camera.scene import Look, View
 from skylight.camera.video import U8Frames, VideoWriter, opencv
 from skylight.errors import KeepError, UsageError

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.camera.angle_to_position import Arm
 from skylight.camera.arm_motion import Drive
-from skylight.camera.scale import Arm
 from skylight.camera.video import opencv
 
 F32 = NDArray[np.float32]

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from skylight.camera import angle_to_position as scales
 from skylight.camera import background as backgrounds
-from skylight.camera import rate as rates
-from skylight.camera import scale as scales
+from skylight.camera import frame_rate as rates
 from skylight.camera.background import Background, UnusableClipError
 from skylight.camera.keyframes import survey
 from skylight.camera.learn_arm import SURE_EXPLAINED, Learnt, learn

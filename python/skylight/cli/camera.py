@@ -23,7 +23,7 @@ from skylight.units import format_count, format_percent, format_size
 if TYPE_CHECKING:
     from skylight.camera.align import Alignment
     from skylight.camera.filmed_io import Commands
-    from skylight.camera.rate import Rate
+    from skylight.camera.frame_rate import Rate
     from skylight.camera.seek_detection import Reading
     from skylight.camera.track_head import Options, Track
 
@@ -151,8 +151,8 @@ def track(
     no_video: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Follow the head in VIDEO, any format that ffmpeg reads: position, seeks, dwells, cycles."""
-    from skylight.camera.files import summary
     from skylight.camera.filmed_io import read_commands
+    from skylight.camera.graph_files import summary
     from skylight.camera.head_position_graph import graph_of
     from skylight.camera.track_head import Options
 
@@ -191,7 +191,7 @@ def _keep(
 ) -> None:
     from skylight.camera.annotate import VIDEO_NAME, annotated
     from skylight.camera.figures import GRAPH_NAME, graph
-    from skylight.camera.files import keep
+    from skylight.camera.graph_files import keep
 
     paths = keep(out, found, captured, reading, aligned)
     graph(out / GRAPH_NAME, found, captured, reading)
@@ -207,7 +207,7 @@ def _keep(
 
 def _print(found: Track, captured: Rate, reading: Reading, aligned: Io | None) -> None:
     """Prints what the clip shows."""
-    from skylight.camera.files import cycle_ms, lasts_ms
+    from skylight.camera.graph_files import cycle_ms, lasts_ms
 
     def long(start: float, end: float) -> str:
         lasts = lasts_ms(found, captured, start, end)

@@ -42,7 +42,7 @@ class Undetermined(SkylightError):
 
 def _kind(result: SuiteResult) -> str | None:
     """The kind of drive that the headline names; None where it is not surer than what a report calls sure."""
-    from skylight.report.expectations import SURE_ENOUGH
+    from skylight.report.what_to_expect import SURE_ENOUGH
 
     seen = _verdict(result)
     return seen.drive_type if (seen.confidence or 0.0) >= SURE_ENOUGH else None

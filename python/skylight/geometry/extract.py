@@ -19,7 +19,7 @@ import numpy as np
 
 from skylight.evidence import F64
 from skylight.geometry import layout_models
-from skylight.geometry.access import access_times
+from skylight.geometry.access_times import access_times
 from skylight.geometry.clock import Platter
 from skylight.geometry.density_layout import density_skews, find_density_layout
 from skylight.geometry.density_pattern import rises

@@ -19,7 +19,7 @@ from skylight.errors import KeepError
 from skylight.geometry.fit import Fitted, saw_tooth
 from skylight.geometry.result import Geometry
 from skylight.probe import Figure
-from skylight.probe.drawing import new_axes
+from skylight.probe.figure_parts import new_axes
 from skylight.units import format_count
 
 if TYPE_CHECKING:

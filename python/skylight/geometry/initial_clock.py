@@ -21,7 +21,7 @@ from skylight.geometry.clock import Clock, Platter
 from skylight.infer import phase
 from skylight.infer.track_phases import ROUGH, Tracks, agreement, centred, phase_of, refined
 from skylight.probe.rotation import track_fit
-from skylight.probe.rotation.step_names import PLACES_PER_ROUND, ROUND_IOS, ROUNDS, VISITS
+from skylight.probe.rotation.plan_steps import PLACES_PER_ROUND, ROUND_IOS, ROUNDS, VISITS
 
 REGION_BYTES = 256 << 20
 FIRST_BYTES, FIRST_READS = 8 << 20, 768

@@ -3,8 +3,8 @@
 | module | answers |
 |---|---|
 | `robust` | is a latency fixed or varying, in the face of outliers; how sure is that (bootstrap) |
-| `chances` | what no evidence of a run gives: how often ways to an answer are right, and priors |
-| `counted` | the counts of these, as `bench/trials.py` writes them |
+| `priors` | what no evidence of a run gives: how often ways to an answer are right, and priors |
+| `right_answers` | the counts of these, as `bench/trials.py` writes them |
 | `tail_probability` | how likely a count or a ratio is by chance alone |
 | `phase` | do completion times follow a rotation: which period, how strongly tied to the address |
 | `phase_step` | do commands complete like parts of a revolution after one another: a log on a platter |
@@ -15,7 +15,7 @@
 | `stalls` | which writes stall, do they come at an even distance, from which on does a drive clean |
 | `track_from_entry` | how long tracks are under one entry of a log, from the angles of its blocks |
 | `track_phases` | the revolution to a few parts in a million; the angle of each block of a track, its size |
-| `size_change` | tracks of one size, where a zone or a surface ends among those that were read |
+| `track_size_change` | tracks of one size, where a zone or a surface ends among those that were read |
 | `minimum_access_time` | overhead and arm time from whether blocks were caught or missed |
 | `adjacent_tracks` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
 | `host_clock` | what a host adds to times: the tick of its clock, its gap between commands |

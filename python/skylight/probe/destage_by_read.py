@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import U32, U64, IoBatch, IoLog, Op, Stop
-from skylight.probe.flushed import LEAST_BLOCK, ROUNDS, TELLING_TURNS, Run, StandIn, elsewhere
+from skylight.probe.durable_writes import LEAST_BLOCK, ROUNDS, TELLING_TURNS, Run, StandIn, elsewhere
 from skylight.probe.procedure import Steps
 
 AROUND = "rounds-around"

@@ -20,7 +20,7 @@ from skylight.engines.health import Health
 from skylight.errors import TargetError
 from skylight.evidence import TargetFacts
 from skylight.recording import HEALTH
-from skylight.recording.part_files import not_kept
+from skylight.recording.arrow_parts import not_kept
 from skylight.units import format_count
 
 MOST_C = 60.0

@@ -37,7 +37,7 @@ from skylight.evidence import (
     TargetFacts,
 )
 from skylight.findings import Finding, Known, Property
-from skylight.infer.chances import medium_taken
+from skylight.infer.priors import medium_taken
 from skylight.probe import Cost
 from skylight.probe.known_state import Resets, State, state_after
 from skylight.probe.session import Session, StepNames

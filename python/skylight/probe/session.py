@@ -66,7 +66,7 @@ from skylight.probe.known_state import (
 )
 from skylight.probe.progress import Meter
 from skylight.probe.quick_budget import Budget
-from skylight.probe.test_budget import Bound, BoundReached
+from skylight.probe.spending_bound import Bound, BoundReached
 from skylight.probe.zoned import (
     FILLED,
     MOST_FILLED_BY_TEST_BYTES,

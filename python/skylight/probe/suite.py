@@ -25,8 +25,8 @@ from skylight.engines.preserve import MOST_BYTES as MOST_KEPT_BYTES
 from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Property
-from skylight.infer.chances import most_sure, rests_on
 from skylight.infer.host_clock import host_notes
+from skylight.infer.priors import most_sure, rests_on
 from skylight.probe import Cost, Figure, Test, film_findings
 from skylight.probe.band_size import BandSize
 from skylight.probe.cache_location import CacheLocation
@@ -49,7 +49,7 @@ from skylight.probe.quick_budget import Budget
 from skylight.probe.recording_zones import Zones
 from skylight.probe.rotation import Rotation
 from skylight.probe.session import Session
-from skylight.probe.test_budget import Bound, BoundReached
+from skylight.probe.spending_bound import Bound, BoundReached
 from skylight.probe.write_rates import WriteRates
 from skylight.probe.write_rates.fio_write_logs import LoggedWrites
 from skylight.probe.zone_cleaning import ZoneCleaning
@@ -540,7 +540,7 @@ def no_surer_than_type(findings: list[Finding], known: Known) -> list[Finding]:
 
 
 def as_sure_as_right(findings: list[Finding], known: Known) -> list[Finding]:
-    """Findings no surer than answers of their way were right (`skylight.infer.chances`), nor than what they
+    """Findings no surer than answers of their way were right (`skylight.infer.priors`), nor than what they
     rest on is by that measure."""
     sure = Known((_as_counted(each, known.quick) for each in known), writes=known.writes, quick=known.quick)
     counted = (_as_counted(each, known.quick) for each in findings)

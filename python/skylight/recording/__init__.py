@@ -10,7 +10,7 @@ Invariants:
 - `recording.json` appears whole or not at all (written aside, synced, renamed).
 - Reading trusts nothing: what is not a recording of this version, whole up to its tail, is refused in one
   line.
-- The header is covered by a check sum, `run`; markers and rows of parts by theirs (`part_files.py`).
+- The header is covered by a check sum, `run`; markers and rows of parts by theirs (`arrow_parts.py`).
 
 Source: docs/architecture.md, idea 3; Apache Arrow columnar format, "IPC Streaming Format".
 """
@@ -34,7 +34,7 @@ from skylight import __version__
 from skylight.byte_range import ByteRange
 from skylight.errors import UsageError, reason_of
 from skylight.evidence import Evidence, JsonScalar, TargetFacts
-from skylight.recording.part_files import (
+from skylight.recording.arrow_parts import (
     HEADER,
     SCHEMA,
     PartReader,

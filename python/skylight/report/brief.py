@@ -6,7 +6,7 @@ disk how much it takes before writes wait and what is left of its pace then, for
 Invariants:
 - Every number is a finding's that is known and as likely right as wrong at least; a line without one is left
   out, and the next takes its place. The table of all findings (`--why`) and the report have the others.
-- The numbers are those of the report's sentences (`skylight.report.expectations`), never rounded otherwise.
+- The numbers are those of the report's sentences (`skylight.report.what_to_expect`), never rounded otherwise.
 
 Source: Skylight (FAST '15) section 6, for what matters of a shingled disk.
 """
@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from skylight.findings import Known
 from skylight.probe.suite import IN_THE_RANGE
 from skylight.probe.zoned import HOST_MANAGED
-from skylight.report.expectations import doubted, likely, rare_wait_ns, separate_places
 from skylight.report.values import finding_row
+from skylight.report.what_to_expect import doubted, likely, rare_wait_ns, separate_places
 from skylight.report.words import value_words
 from skylight.units import (
     format_count,

@@ -23,7 +23,7 @@ from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.suite import PROPERTIES
 from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED
 from skylight.report.declared_hints import hints
-from skylight.report.expectations import felt
+from skylight.report.what_to_expect import felt
 
 __all__ = ["Verdict", "confidence_words", "finding_title", "sentence", "value_words", "verdict"]
 

@@ -5,7 +5,7 @@
 | `rows` | Band, Check, Row: what is compared, and when it passes |
 | `tolerances` | every band, once |
 | `emulated_drives` | drives, commands, head traces, and measurements that two rows share |
-| `latency`, `fragments`, `cleaning`, `cache_capacity`, `advice` | the paper's tests on new drives |
+| `latency`, `fragmented_region`, `cleaning`, `cache_capacity`, `advice` | the paper's tests on new drives |
 | `geometry` | row W6 on the paper's kind of disk |
 | `from_fio_logs` | results from the logs of a real drive |
 | `probe_findings` | findings of the characterization suite |

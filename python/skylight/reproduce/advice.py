@@ -10,8 +10,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.probe.drawing import new_axes
-from skylight.report.expectations import limits
+from skylight.probe.figure_parts import new_axes
+from skylight.report.what_to_expect import limits
 from skylight.reproduce.emulated_drives import BLOCK, GIB, KIB, Bench, Lab, took_ms
 from skylight.reproduce.rows import Measured, Ours
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.probe.drawing import MARKERS, new_axes
+from skylight.probe.figure_parts import MARKERS, new_axes
 from skylight.reproduce.drawing import latencies
 from skylight.reproduce.emulated_drives import BLOCK, GIB, KIB, Filling, Lab
 from skylight.reproduce.rows import Measured, Ours

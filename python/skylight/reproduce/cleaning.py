@@ -22,7 +22,7 @@ from skylight.reproduce.emulated_drives import (
     full_stroke_tracks,
     latency_ms,
 )
-from skylight.reproduce.fragments import MIDDLE, fragment
+from skylight.reproduce.fragmented_region import MIDDLE, fragment
 from skylight.reproduce.rows import Measured, Ours
 
 BLOCKS = 4_096

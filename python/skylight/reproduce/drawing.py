@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.probe import Figure
-from skylight.probe.drawing import MARKERS, new_axes
+from skylight.probe.figure_parts import MARKERS, new_axes
 from skylight.reproduce.emulated_drives import Milliseconds, Trace
 
 if TYPE_CHECKING:

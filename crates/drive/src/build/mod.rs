@@ -10,7 +10,7 @@
 
 mod geometry;
 #[cfg(test)]
-mod guard_tests;
+mod guard_track_tests;
 mod host_aware;
 mod layers;
 mod prior_use;

@@ -16,13 +16,13 @@
 mod backend;
 mod block_status;
 pub mod checksum_errors;
+mod command_in_flight;
 pub mod connection;
 pub mod counters;
 mod errno;
 mod export_limits;
 pub mod filters;
 pub mod hbuffer;
-mod job;
 pub mod memory_budget;
 pub mod open;
 mod service;
@@ -35,9 +35,9 @@ pub mod zones;
 
 pub use backend::Backend;
 pub use block_status::{BlockState, Extent, StatusQuery, push_extent, reported_bytes};
+pub use command_in_flight::{Completion, Job, OnComplete, execute_by};
 pub use errno::Errno;
 pub use export_limits::{PIECE_BYTES, Shape};
-pub use job::{Completion, Job, OnComplete, execute_by};
 pub use service::Service;
 pub use settings::Setting;
 pub use skylight_command::{Command, Failure, Flags, Op, ZoneAction};

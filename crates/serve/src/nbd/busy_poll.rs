@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use crate::nbd::channel::Channel;
+use crate::nbd::transport::Channel;
 
 /// The longest polling window: about what falling asleep and waking up costs a client and a server together.
 const MAX_WINDOW: Duration = Duration::from_micros(50);

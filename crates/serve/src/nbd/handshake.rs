@@ -13,7 +13,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 
 use crate::core::{MAX_TRANSFER_BYTES, Shape, StatusQuery};
-use crate::nbd::channel::{Channel, Input, Tls};
+use crate::nbd::transport::{Channel, Input, Tls};
 use crate::nbd::wire::{self, flag, handshake_flag, info, option, reply};
 use crate::nbd::{Session, context_id, context_name};
 

@@ -1,7 +1,7 @@
 //! The front door for data: the server side of the NBD protocol, with fixed newstyle negotiation.
 //!
 //! * [`wire`]: magic numbers, constants and headers.
-//! * [`channel`]: the transport, plain or TLS. [`busy_poll`]: polling before sleeping.
+//! * [`transport`]: the transport, plain or TLS. [`busy_poll`]: polling before sleeping.
 //! * [`server`]: listeners, one thread per client, eviction. [`tls`]: certificates.
 //! * [`handshake`]: option negotiation, which produces a [`Session`].
 //! * [`decode`]: from a request on the wire to a command of the core.
@@ -14,7 +14,6 @@
 //! of Debian 12 does not support, so that no client is available to test it with.
 
 pub mod busy_poll;
-pub mod channel;
 pub mod decode;
 pub mod handshake;
 pub mod reply_buffer;
@@ -23,6 +22,7 @@ pub mod server;
 pub mod splice_pipe;
 pub mod tls;
 pub mod transmission;
+pub mod transport;
 pub mod wire;
 
 use crate::core::{BlockState, StatusQuery};

@@ -7,7 +7,7 @@
 use std::io;
 
 use crate::core::Errno;
-use crate::nbd::channel::{Channel, PAGE_BYTES};
+use crate::nbd::transport::{Channel, PAGE_BYTES};
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES, chunk};
 
 /// Initial size.

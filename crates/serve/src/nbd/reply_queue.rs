@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use crate::core::connection::{Connection, Phase};
 use crate::core::{Completion, Errno};
-use crate::nbd::channel::Channel;
 use crate::nbd::reply_buffer::{ReplyBuffer, push_reply};
+use crate::nbd::transport::Channel;
 use crate::nbd::wire::RawRequest;
 
 /// Bytes of pending commands at which a connection stops reading requests.

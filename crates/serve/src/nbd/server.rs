@@ -26,9 +26,9 @@ use crate::core::connection::{Connection, Phase};
 use crate::core::{Service, Shape};
 use crate::diagnostics;
 use crate::endpoint::{Endpoint, EndpointError, Listener, Socket};
-use crate::nbd::channel::Channel;
 use crate::nbd::handshake::{Export, TlsPolicy, negotiate};
 use crate::nbd::transmission::transmit;
+use crate::nbd::transport::Channel;
 
 /// Concurrent handshakes.
 pub const MAX_HANDSHAKES: usize = 64;

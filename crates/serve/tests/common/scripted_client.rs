@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use skylight_serve::core::connection::Connection;
 use skylight_serve::core::counters::Counters;
 use skylight_serve::core::{Backend, Shape};
-use skylight_serve::nbd::channel::Channel;
 use skylight_serve::nbd::handshake::{Export, TlsPolicy, negotiate};
 use skylight_serve::nbd::transmission::transmit;
+use skylight_serve::nbd::transport::Channel;
 
 /// Replies that are recorded, bytes; the rest is only counted.
 const MAX_RECORDED_BYTES: usize = 1 << 20;

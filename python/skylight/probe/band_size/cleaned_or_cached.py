@@ -38,8 +38,8 @@ CACHED_TURNS = 3.0
 LATE_SHARE = 0.1  # chosen: of the readings of native blocks, those that may come whole revolutions later
 MOST_LATE_TURNS = 8  # chosen: what a few reads of another client take
 SPREAD = ((0.5, 1.5), (0.6, 1.2))
-"""Shares of the differences of two readings, and how many times those are the deviation of a normal noise. The
-second is for means of a few readings by a coarse clock, of which half may be equal."""
+"""Shares of the differences of two readings, and how many of those a normal noise deviates by. The second
+is for means of a few readings by a coarse clock, of which half may be equal."""
 MOST_APART = 6.0
 """Times the noise of readings that two of one block may differ by. Chosen: without outliers none do."""
 BY_CHANCE = 1e-3

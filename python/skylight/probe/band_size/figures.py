@@ -18,7 +18,7 @@ from skylight.probe import Figure
 from skylight.probe.band_size.cleaned_or_cached import delays
 from skylight.probe.band_size.declared_zones import NAME as DECLARED
 from skylight.probe.band_size.journaled import MIB, REACH
-from skylight.probe.drawing import new_axes, plain_numbers
+from skylight.probe.figure_parts import new_axes, plain_numbers
 from skylight.units import format_size
 
 if TYPE_CHECKING:

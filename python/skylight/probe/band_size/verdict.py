@@ -6,7 +6,7 @@ large; if neither is, it is the cut-off end of the stretch before it, whose band
 
 Confidence: for a drive whose cleaned blocks were read, one minus the chance that an edge lies a block off, as
 the likelihoods at the edges give it, for the bands that decide; for cache parts, how often such answers were
-right (`skylight.infer.chances`), with or without an edge; among older data, that it is one band, a prior.
+right (`skylight.infer.priors`), with or without an edge; among older data, that it is one band, a prior.
 
 Source: Skylight (FAST '15), section 4.7: bands are iso-capacity within a zone, and shrink towards the ID.
 """
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from skylight.findings import Finding
-from skylight.infer.chances import CHOSEN
+from skylight.infer.priors import CHOSEN
 from skylight.probe.band_size import random_order
 from skylight.probe.band_size.cache_parts import PLACES, ZONE_BYTES, PartBand
 from skylight.probe.band_size.declared_zones import Declared

@@ -23,15 +23,15 @@ from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.infer.chances import follows
+from skylight.infer.priors import follows
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.cache_location.figures import draw
 from skylight.probe.cache_location.findings import FINDINGS, LOCATION
 from skylight.probe.cache_location.measure import CYCLES, FRAGMENTS, PLACES, WRITES, measure
 from skylight.probe.cache_location.verdict import REGIONS, Seen, judge
 from skylight.probe.drive_type.findings import DRIVE_TYPE
-from skylight.probe.flushed import most_written, volatile
-from skylight.probe.forced_writes import ForcedWrites, obeyed
+from skylight.probe.durable_writes import most_written, volatile
+from skylight.probe.fua_writes import ForcedWrites, obeyed
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled
 
 MOST_S, LIKELY_S = 1_200.0, 40.0

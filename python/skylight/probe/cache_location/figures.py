@@ -15,7 +15,7 @@ import numpy as np
 from skylight.findings import Finding
 from skylight.probe import Figure
 from skylight.probe.cache_location.verdict import Seen, typical
-from skylight.probe.drawing import MARKERS, new_axes
+from skylight.probe.figure_parts import MARKERS, new_axes
 from skylight.units import format_duration
 
 if TYPE_CHECKING:

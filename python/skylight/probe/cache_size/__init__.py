@@ -4,7 +4,7 @@ What there is to count depends on the kind of cache (`skylight.probe.band_size.c
 zones are counted one by one after one was filled (`cache_parts`), which costs thousands of writes and not
 millions; a journal is filled, with writes of whole quanta and with blocks (`journal`).
 
-Where a volatile cache ignores FLUSH, all writes have FUA if that is obeyed (`skylight.probe.forced_writes`);
+Where a volatile cache ignores FLUSH, all writes have FUA if that is obeyed (`skylight.probe.fua_writes`);
 else parts are counted with reads around each write (`skylight.probe.destage_by_read`), and a journal is not,
 for its quantum does not show.
 
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.probe import Cost, Figure, destage_by_read, forced_writes
+from skylight.probe import Cost, Figure, destage_by_read, fua_writes
 from skylight.probe.band_size import cache_parts as kinds
 from skylight.probe.band_size.cache_parts import Kind
 from skylight.probe.cache_size import cache_parts, journal, verdict
@@ -28,8 +28,8 @@ from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
 from skylight.probe.destage_by_read import ReadAround
-from skylight.probe.flushed import FlushedSteps, volatile
-from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.durable_writes import FlushedSteps, volatile
+from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.known_state import State
 from skylight.probe.procedure import (
     ProcedureTest,
@@ -102,7 +102,7 @@ class CacheSize(ProcedureTest[Seen]):
             seen.begun = True
             cache = volatile(steps, reported=report.write_cache)
             seen.ignores_flush = cache == "ignores-flush"
-            if seen.ignores_flush and forced_writes.obeyed(steps):
+            if seen.ignores_flush and fua_writes.obeyed(steps):
                 steps, cache, seen.ignores_flush = ForcedWrites(steps), "off", False
             elif seen.ignores_flush:
                 if not destage_by_read.empties(steps):

@@ -17,8 +17,8 @@ from skylight.evidence import Evidence, IoLog
 from skylight.findings import Finding
 from skylight.infer.stalls import entries
 from skylight.probe import Figure
-from skylight.probe.drawing import MARKERS, new_axes, plain_numbers
-from skylight.probe.flushed import settled
+from skylight.probe.durable_writes import settled
+from skylight.probe.figure_parts import MARKERS, new_axes, plain_numbers
 from skylight.units import format_count, format_size
 
 if TYPE_CHECKING:

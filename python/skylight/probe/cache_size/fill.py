@@ -22,7 +22,7 @@ from skylight.evidence import U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import MISSED_TURNS, SLOW
 from skylight.probe.band_size.cache_parts import DEPTH, spread
-from skylight.probe.flushed import FlushedSteps
+from skylight.probe.durable_writes import FlushedSteps
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import HOST_AWARE

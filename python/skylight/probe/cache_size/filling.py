@@ -36,7 +36,7 @@ from skylight.probe.cache_size.fill import (
     waits,
 )
 from skylight.probe.cache_size.findings import FILL_RIGHT
-from skylight.probe.flushed import FlushedSteps
+from skylight.probe.durable_writes import FlushedSteps
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 

@@ -48,8 +48,8 @@ from skylight.probe.cache_size.which_limit import (
     share_places,
     told_apart,
 )
-from skylight.probe.flushed import FlushedSteps
-from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.durable_writes import FlushedSteps
+from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps, bisected
 

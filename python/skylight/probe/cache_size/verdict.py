@@ -8,7 +8,7 @@ be there. Where
 the parts of a cache are seen whole (cache bands are as large as data bands) or can be only so many (a zone
 has whole free bands and keeps one at least), the size is nearer.
 
-Confidence: of cache parts, how often such answers were right (`skylight.infer.chances`); of a journal, how
+Confidence: of cache parts, how often such answers were right (`skylight.infer.priors`); of a journal, how
 clear the start of cleaning was; and for a size behind a watermark the part of what may be there that lies
 within 10 %.
 

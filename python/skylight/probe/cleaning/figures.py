@@ -16,7 +16,7 @@ from skylight.evidence import Evidence
 from skylight.infer import cached_or_native
 from skylight.probe import Figure
 from skylight.probe.cleaning import band_time, cache_bands, trials
-from skylight.probe.drawing import cached_or_cleaned, dashed_line, new_axes, plain_numbers
+from skylight.probe.figure_parts import cached_or_cleaned, dashed_line, new_axes, plain_numbers
 from skylight.units import format_duration, format_size
 
 if TYPE_CHECKING:

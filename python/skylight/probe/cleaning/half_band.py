@@ -43,8 +43,8 @@ from skylight.probe.cleaning.trials import (
     without_first,
 )
 from skylight.probe.destage_by_read import ReadAround
-from skylight.probe.flushed import TELLING_TURNS
-from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.durable_writes import TELLING_TURNS
+from skylight.probe.fua_writes import ForcedWrites
 
 CHUNK = 64 * KIB
 PLACES = (1, 3, 5)

@@ -34,10 +34,10 @@ import numpy as np
 
 from skylight.evidence import I64, U64, Bools, IoBatch, IoLog, Op, SettingsReport
 from skylight.infer import cached_or_native
-from skylight.probe import forced_writes
+from skylight.probe import fua_writes
 from skylight.probe.destage_by_read import ReadAround, empties
-from skylight.probe.flushed import volatile
-from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.durable_writes import volatile
+from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 
@@ -173,7 +173,7 @@ def begin(steps: Steps, report: SettingsReport) -> Ground:
     """A known state; then measures a revolution and the speed of the platters on blocks never written."""
     cache, flash = volatile(steps, reported=report.write_cache), steps.known.word("cache_medium") == "flash"
     settles = cache != "ignores-flush"
-    forced = not settles and forced_writes.obeyed(steps)
+    forced = not settles and fua_writes.obeyed(steps)
     if forced:
         steps, settles = ForcedWrites(steps), True
     elif not settles and empties(steps):

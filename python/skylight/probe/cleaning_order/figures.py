@@ -9,7 +9,7 @@ import numpy as np
 
 from skylight.probe import Figure
 from skylight.probe.cleaning_order.measure import MARKS, Parade, Seen, Test5
-from skylight.probe.drawing import cached_or_cleaned, dashed_line, new_axes
+from skylight.probe.figure_parts import cached_or_cleaned, dashed_line, new_axes
 from skylight.units import format_duration
 
 

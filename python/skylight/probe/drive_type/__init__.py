@@ -42,7 +42,7 @@ from skylight.findings import Finding, Known
 from skylight.infer import phase
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
-from skylight.probe import Cost, Figure, forced_writes
+from skylight.probe import Cost, Figure, fua_writes
 from skylight.probe.drive_type import (
     cleaning_cost,
     full_cache,
@@ -88,7 +88,7 @@ from skylight.probe.drive_type.writes import (
     slow_flush,
     took_too_long,
 )
-from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.known_state import State
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 
@@ -206,10 +206,10 @@ class DriveType(ProcedureTest[Observed]):
         block = max(IO_BYTES, facts.block_bytes)
         written = (single + settled * cleaning_cost.UNIT_BLOCKS) * block
         written += min(sustained * LARGE_BYTES, facts.size_bytes)
-        written += (PAIRS + MORE_PAIRS + 2 * forced_writes.PAIRS) * block + forced_writes.MOST_BYTES
+        written += (PAIRS + MORE_PAIRS + 2 * fua_writes.PAIRS) * block + fua_writes.MOST_BYTES
         flushes = TIMES * (2 * FLUSHES + narrow + PLACES * VISITS) + 2 + places
         ios = reads + single + sustained + settled + flushes + TIMES * 3 * (PAIRS + MORE_PAIRS)
-        ios += 2 * (PAIRS + MORE_PAIRS) + forced_writes.MOST_IOS
+        ios += 2 * (PAIRS + MORE_PAIRS) + fua_writes.MOST_IOS
         return Cost(ios, MOST_S, written, LIKELY_S, UNSHINGLED_S)
 
     def cost_of_reads(self, facts: TargetFacts) -> Cost:

@@ -14,10 +14,10 @@ import numpy as np
 
 from skylight.evidence import I64
 from skylight.probe import Figure
-from skylight.probe.drawing import MARKERS, dashed_line, new_axes
 from skylight.probe.drive_type.landing import rotation
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.writes import Writes
+from skylight.probe.figure_parts import MARKERS, dashed_line, new_axes
 from skylight.units import ROTATION_DIGITS, format_duration, format_rotation, format_size
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ traits that it looks at. The posterior is the prior times the chances, over all 
 (writes go to a log) and what only the cost of bringing blocks home proves (shingling) stay apart: without the
 second, a log leaves shingled disks and ordinary disks with a log as far apart as the priors have them.
 
-Invariants: priors and chances that no evidence gives stand in one table, `skylight.infer.chances`; a model
+Invariants: priors and chances that no evidence gives stand in one table, `skylight.infer.priors`; a model
 that fits nothing (`none of these`) is always in the list, so no posterior is 1.
 
 Source: docs/tests/drive-type.md, "What it may be".
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from skylight.findings import UNKNOWN
-from skylight.infer.chances import CHOSEN, PRIORS, SHOWS_BANDS
+from skylight.infer.priors import CHOSEN, PRIORS, SHOWS_BANDS
 
 Lands = Literal["home", "log", "flash", "unseen", "anywhere"]
 

@@ -18,9 +18,9 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import I64
-from skylight.infer.chances import CHOSEN
 from skylight.infer.phase import FASTEST_RPM, SAME_PERIOD, Coherence
 from skylight.infer.phase_step import Advance
+from skylight.infer.priors import CHOSEN
 from skylight.infer.robust import (
     Spread,
     centre,

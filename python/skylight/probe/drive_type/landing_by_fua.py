@@ -1,6 +1,6 @@
 """Where writes land that a volatile cache answers which ignores FLUSH, by writes with FUA.
 
-A write with FUA waits for the medium where that is obeyed (`skylight.probe.forced_writes`), so with a random
+A write with FUA waits for the medium where that is obeyed (`skylight.probe.fua_writes`), so with a random
 read before each it shows what plain writes show without a volatile cache: an advance from one to the next is
 a log on a platter, and a wait for neither the arm nor an angle is flash. Asked only of a drive whose other
 signs leave it open.
@@ -14,13 +14,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from skylight.infer.chances import CHOSEN
-from skylight.probe import forced_writes
+from skylight.infer.priors import CHOSEN
+from skylight.probe import fua_writes
 from skylight.probe.drive_type.landing import Landing, land, rotation
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.plan import Plan
 from skylight.probe.drive_type.writes import slow_flush
-from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.fua_writes import ForcedWrites
 from skylight.units import format_duration
 
 NAME = "writes-after-reads-forced"
@@ -36,7 +36,7 @@ def is_open(seen: Observed, kind: str) -> bool:
 
 def forced(plan: Plan, rotation_ns: float) -> Plan | None:
     """The plan with FUA in all writes; None where that is not obeyed."""
-    if not forced_writes.obeyed(plan.steps, rotation_ns):
+    if not fua_writes.obeyed(plan.steps, rotation_ns):
         return None
     return replace(plan, steps=ForcedWrites(plan.steps))
 
@@ -50,7 +50,7 @@ def landed(seen: Observed, kind: str) -> Landing:
         f"On a disk that follows a rotation of {format_duration(turning.period_ns)} plain writes end in a"
         " volatile write cache that FLUSH does not empty, and those with FUA take longer:"
     )
-    rows = ("reads", "flush", forced_writes.FORCED, NAME)
+    rows = ("reads", "flush", fua_writes.FORCED, NAME)
     if mixed.logged:
         why = f"{start} they go on where the one before ended, so to a log on the platter."
         return Landing("log", mixed.logged_confidence, why, rows)

@@ -24,7 +24,7 @@ from math import ceil
 import numpy as np
 
 from skylight.evidence import Bools, IoBatch, IoLog, Op, Stop
-from skylight.infer.chances import CHOSEN
+from skylight.infer.priors import CHOSEN
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type.plan import Plan
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.probe.drawing import dashed_line, new_axes
+from skylight.probe.figure_parts import dashed_line, new_axes
 from skylight.probe.fragmented_reads.analysis import Home, Place
 from skylight.units import format_capacity, format_count, format_duration, format_size
 

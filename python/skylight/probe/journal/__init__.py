@@ -15,7 +15,7 @@ and over in many phases of arrival, shows how long its *out-of-band data* is.
 | `entry_model` | the same from the times of all sizes at once |
 | `merges` | the stalls that are merges, and what one costs |
 | `out_of_band` | the first entry, again and again |
-| `later_entries`, `later_verdict` | entries wherever the log is, where the target cannot be erased |
+| `unerased_entries`, `unerased_verdict` | entries wherever the log is, where the target cannot be erased |
 | `write_through` | writes that are flushed where a volatile cache stays on |
 | `findings`, `verdict` | what is reported, and how it is decided |
 | `figures` | the pictures |
@@ -35,7 +35,6 @@ from skylight.findings import Finding
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.journal.figures import draw
 from skylight.probe.journal.findings import FINDINGS
-from skylight.probe.journal.later_entries import MOST_IOS
 from skylight.probe.journal.measure import (
     APART,
     DEPTH,
@@ -48,6 +47,7 @@ from skylight.probe.journal.measure import (
     measure,
 )
 from skylight.probe.journal.out_of_band import FAST_CYCLES
+from skylight.probe.journal.unerased_entries import MOST_IOS
 from skylight.probe.journal.verdict import judge, observe
 from skylight.probe.journal.write_through import COARSE_ROUNDS, written_through
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled

@@ -20,7 +20,7 @@ import numpy as np
 from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.infer.host_clock import tick_ns
 from skylight.infer.stalls import slow_ones
-from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.journal.entries import (
     FEWEST_DEPTH,
     Bound,
@@ -30,9 +30,6 @@ from skylight.probe.journal.entries import (
 )
 from skylight.probe.journal.entry_model import measure_more
 from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
-from skylight.probe.journal.later_entries import CYCLES as CYCLES_LATER
-from skylight.probe.journal.later_entries import MOST_QUANTA, PLACES, cycles, far_places, read_back
-from skylight.probe.journal.later_entries import ROUNDS as LATER_ROUNDS
 from skylight.probe.journal.merges import LONG_QUANTA, Many, control_writes, period_of
 from skylight.probe.journal.out_of_band import (
     COARSE_CYCLES,
@@ -45,6 +42,9 @@ from skylight.probe.journal.out_of_band import (
     batches,
 )
 from skylight.probe.journal.splits import Splits, find_split
+from skylight.probe.journal.unerased_entries import CYCLES as CYCLES_LATER
+from skylight.probe.journal.unerased_entries import MOST_QUANTA, PLACES, cycles, far_places, read_back
+from skylight.probe.journal.unerased_entries import ROUNDS as LATER_ROUNDS
 from skylight.probe.journal.write_through import Volatile
 from skylight.probe.procedure import Steps, bisected
 

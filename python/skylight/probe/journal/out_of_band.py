@@ -4,7 +4,7 @@ On a disk: in each cycle the target is erased, a far block is read to bring the 
 pause, each time another part of a revolution, one block is written; the far block is read again, and after a
 pause the written block. All writes are then of the first entry of the journal, and all completions of a kind
 agree in phase. Where the target cannot be erased there is no such entry; then later ones show it
-(`later_verdict`).
+(`unerased_verdict`).
 
 Latency against the phase of arrival is a saw: it falls with the wait, down to the shortest in which the
 beginning is just caught, and then a revolution is lost. The shortest write holds the command overhead, the

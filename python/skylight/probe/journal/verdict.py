@@ -29,7 +29,6 @@ from skylight.probe.journal.findings import (
     PACKING,
     QUANTUM,
 )
-from skylight.probe.journal.later_verdict import judge_later
 from skylight.probe.journal.measure import DEPTH, Runs, at_a_stripe
 from skylight.probe.journal.merges import (
     CLOSE,
@@ -42,6 +41,7 @@ from skylight.probe.journal.merges import (
 )
 from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash
 from skylight.probe.journal.splits import Splits
+from skylight.probe.journal.unerased_verdict import judge_later
 from skylight.units import format_duration, format_size
 
 SAME = 0.13  # of their mean that merges may differ by, one standard deviation: else no number stands for all

@@ -2,9 +2,9 @@
 
 What a target says of its cache is not what it does: a bridge may hide a cache, and a cache may answer a FLUSH
 at once. Two FLUSHes behind a write tell: the second has nothing to do, so if the first takes longer, it wrote
-something out (`volatile`, by the rounds of `skylight.probe.flushed`). Under such a cache `WriteThrough`
-stands in for the target's steps: a lone write takes until its FLUSH is answered, and what is written at depth
-is flushed as a whole.
+something out (`volatile`, by the rounds of `skylight.probe.durable_writes`). Under such a cache
+`WriteThrough` stands in for the target's steps: a lone write takes until its FLUSH is answered, and what is
+written at depth is flushed as a whole.
 
 Invariants: a target without a volatile cache is not flushed; `WriteThrough` gives the logs of the writes
 alone, each completed when its FLUSH was.
@@ -20,9 +20,9 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import U64, IoBatch, IoLog, Op, SettingsReport, Stop
-from skylight.probe import destage_by_read, forced_writes
+from skylight.probe import destage_by_read, fua_writes
 from skylight.probe.destage_by_read import ReadAround
-from skylight.probe.flushed import (
+from skylight.probe.durable_writes import (
     IN_ROUNDS,
     LEAST_BLOCK,
     MOST_WITHIN,
@@ -35,7 +35,7 @@ from skylight.probe.flushed import (
     settled,
     with_flushes,
 )
-from skylight.probe.forced_writes import ForcedWrites
+from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.journal.entry_space import LEAST_TURN
 from skylight.probe.procedure import Steps
 
@@ -132,7 +132,7 @@ def written_through(
         journal = steps.known.number("journal_quantum_bytes") is not None
         if around and not journal and destage_by_read.empties(steps):
             return WriteThrough(ReadAround(steps), empties=True), found, empty_ns
-        if forced_writes.obeyed(steps):
+        if fua_writes.obeyed(steps):
             return ForcedWrites(steps), "none", empty_ns
         if around and journal and destage_by_read.empties(steps):
             return WriteThrough(ReadAround(steps), empties=True), found, empty_ns

@@ -15,7 +15,7 @@ import numpy as np
 from skylight.evidence import F64, Evidence
 from skylight.findings import Finding
 from skylight.probe import Figure
-from skylight.probe.drawing import new_axes
+from skylight.probe.figure_parts import new_axes
 from skylight.probe.mapping.measure import READINGS, Places, Reading
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
-from skylight.infer.chances import CHOSEN
+from skylight.infer.priors import CHOSEN
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.infer.stalls import MOST_CHANCE, periodic
 from skylight.infer.zone_writes import PACES, Spell

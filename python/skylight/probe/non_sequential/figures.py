@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.probe.drawing import new_axes, plain_numbers
+from skylight.probe.figure_parts import new_axes, plain_numbers
 from skylight.probe.non_sequential.measure import Seen
 
 BINS = 400

@@ -22,7 +22,7 @@ import numpy as np
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.infer.chances import DECLARED
+from skylight.infer.priors import DECLARED
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.infer.zone_writes import PAST_EDGE
 from skylight.probe import Cost, Figure

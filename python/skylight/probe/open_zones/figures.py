@@ -6,7 +6,7 @@ Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), Figure 1
 from __future__ import annotations
 
 from skylight.probe import Figure
-from skylight.probe.drawing import MARKERS, new_axes, plain_numbers
+from skylight.probe.figure_parts import MARKERS, new_axes, plain_numbers
 from skylight.probe.open_zones.measure import Burst, Seen
 from skylight.units import format_counted
 

@@ -26,7 +26,7 @@ import numpy as np
 
 from skylight.evidence import F64, I64, Bools, IoBatch, IoLog, Op
 from skylight.infer.zone_writes import PAST_EDGE
-from skylight.probe.flushed import TELLING_TURNS
+from skylight.probe.durable_writes import TELLING_TURNS
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, ZonesSeen, joined

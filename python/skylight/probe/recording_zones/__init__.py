@@ -23,7 +23,7 @@ import numpy as np
 
 from skylight.evidence import Evidence, IoBatch, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.infer.chances import CHOSEN
+from skylight.infer.priors import CHOSEN
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.recording_zones import figures, zone_table

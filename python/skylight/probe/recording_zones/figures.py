@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.probe.drawing import MARKERS, new_axes
+from skylight.probe.figure_parts import MARKERS, new_axes
 from skylight.probe.recording_zones.speed import Profile
 from skylight.probe.recording_zones.stroke_search import Walk
 from skylight.probe.recording_zones.track_sizes import Pattern

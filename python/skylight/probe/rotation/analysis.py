@@ -16,25 +16,13 @@ import numpy as np
 
 from skylight.evidence import F64, IoLog
 from skylight.infer.adjacent_tracks import NextTrack, next_in_bands, next_track
-from skylight.infer.chances import BY_TYPE, CHOSEN
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.one_spindle import is_by_parts, turns_otherwise
 from skylight.infer.phase import NONE, Coherence
+from skylight.infer.priors import BY_TYPE, CHOSEN
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation import seeks, track_fit
-from skylight.probe.rotation.pieces import (
-    MOST_PARTS,
-    are_shuffled,
-    as_large,
-    first_pieces,
-    is_between,
-    is_mostly_whole,
-    off_line,
-    parts,
-    rows_of,
-)
-from skylight.probe.rotation.seeks import Curve
-from skylight.probe.rotation.step_names import (
+from skylight.probe.rotation.plan_steps import (
     ALONE,
     APART_READS,
     AROUND,
@@ -57,7 +45,19 @@ from skylight.probe.rotation.step_names import (
     TURN_READS,
     VISITS,
 )
+from skylight.probe.rotation.seeks import Curve
 from skylight.probe.rotation.track_fit import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
+from skylight.probe.rotation.track_pieces import (
+    MOST_PARTS,
+    are_shuffled,
+    as_large,
+    first_pieces,
+    is_between,
+    is_mostly_whole,
+    off_line,
+    parts,
+    rows_of,
+)
 
 FEWEST_PLACES = 8
 HUB_PIECES = 3

@@ -13,7 +13,7 @@ import numpy as np
 from skylight.evidence import F64, Evidence
 from skylight.infer.track_phases import Tracks, phase_of
 from skylight.probe import Figure
-from skylight.probe.drawing import new_axes
+from skylight.probe.figure_parts import new_axes
 from skylight.probe.rotation import track_fit
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.seeks import Curve

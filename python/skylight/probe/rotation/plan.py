@@ -20,7 +20,7 @@ from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 from skylight.probe.rotation import seeks
 from skylight.probe.rotation.analysis import FEWEST_PLACES, MOST_MOVED, Analysis
-from skylight.probe.rotation.step_names import (
+from skylight.probe.rotation.plan_steps import (
     ALONE,
     APART_READS,
     AROUND,

@@ -26,9 +26,9 @@ from skylight.infer import phase
 from skylight.infer.host_clock import FINE_HOST, Host, host_of, tick_ns
 from skylight.infer.minimum_access_time import Reach, edges_of, ideal_ns, reach_of
 from skylight.infer.phase import SLOWEST_RPM, Coherence
-from skylight.infer.size_change import tracks_at
 from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import Tracks, agreement, centred, fit_tracks, phase_of, refined, settled
+from skylight.infer.track_size_change import tracks_at
 
 LEAST_TRACK_BYTES, MOST_TRACK_BYTES = 64 << 10, 8 << 20
 NEAR_BYTES = 16 << 10

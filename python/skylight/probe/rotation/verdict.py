@@ -18,7 +18,7 @@ from skylight.infer.minimum_access_time import Reach
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
-from skylight.probe.rotation.step_names import IN_TURNS
+from skylight.probe.rotation.plan_steps import IN_TURNS
 from skylight.units import format_duration, format_rotation, format_size
 
 TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = TURN_RIGHT.part, TRACK_RIGHT.part, SEEK_RIGHT.part

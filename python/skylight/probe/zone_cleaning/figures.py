@@ -6,7 +6,7 @@ Source: Wu et al., "Evaluating Host-Aware SMR Drives" (HotStorage '16), Figures 
 from __future__ import annotations
 
 from skylight.probe import Figure
-from skylight.probe.drawing import MARKERS, new_axes
+from skylight.probe.figure_parts import MARKERS, new_axes
 from skylight.probe.zone_cleaning.measure import GROWTH, PLACES, STATES, Seen, update_bytes
 
 

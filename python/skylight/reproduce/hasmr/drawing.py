@@ -13,7 +13,7 @@ import numpy as np
 
 from skylight.evidence import F64, I64
 from skylight.probe import Figure
-from skylight.probe.drawing import MARKERS, new_axes, plain_numbers
+from skylight.probe.figure_parts import MARKERS, new_axes, plain_numbers
 from skylight.reproduce.drawing import thinned
 from skylight.reproduce.hasmr import recordings
 

@@ -3,13 +3,13 @@
 //! * [`open_zones`]: the paper's: more sequential streams than open zones go to the buffer.
 //! * [`non_sequential`]: few zones are out of order in the drive at any time.
 //! * [`adaptive`]: the path that costs least, now and later; [`costs`] are what it has seen of the drive,
-//!   [`overwrite_pauses`] of the host.
+//!   [`overwritten_zones`] of the host.
 
 pub mod adaptive;
 pub mod costs;
 pub mod non_sequential;
 pub mod open_zones;
-pub mod overwrite_pauses;
+pub mod overwritten_zones;
 
 #[cfg(test)]
 pub(crate) mod fake;

@@ -6,14 +6,14 @@
 //! as they would be in a power cut.
 //!
 //! The parts: `model.rs` is the drive without a clock; `pacer.rs` advances its time with the wall clock; `in_flight.rs` is
-//! the table of commands in flight; `bytes.rs` moves the data, of which `volatile_data.rs` has that of the volatile
+//! the table of commands in flight; `drive_data.rs` moves the data, of which `volatile_data.rs` has that of the volatile
 //! cache; `wake_latency.rs` and `lateness.rs` measure how late completions reach clients.
 //!
 //! Invariants: a completion is sent ahead of its model time by at most the [`WakeLatency`] of its client, and commands that
 //! arrive in between count as arriving at that time; lateness goes into a histogram; a completion that promises durability
 //! is sent when the data is durable; an error fails the commands whose data it concerns.
 
-mod bytes;
+mod drive_data;
 mod in_flight;
 mod lateness;
 pub mod model;

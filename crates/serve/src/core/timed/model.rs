@@ -19,7 +19,7 @@ use skylight_drive::planted::Plants;
 use skylight_drive::{Drive, Online};
 use skylight_image::Interpreter;
 
-use super::bytes::Bytes;
+use super::drive_data::Bytes;
 use super::in_flight::InFlight;
 use super::wake_latency::WakeLatency;
 use crate::core::{Command, Errno, Job, OnComplete, Op};

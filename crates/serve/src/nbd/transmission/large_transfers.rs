@@ -5,10 +5,10 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use super::{CHECK_INTERVAL, Transmission, check_client};
 use crate::core::{Command, Completion, Errno, Job, Op, PIECE_BYTES};
-use crate::nbd::channel::PAGE_BYTES;
 use crate::nbd::decode::{Decoded, decode};
 use crate::nbd::reply_buffer::{push_error, push_read_header, push_reply};
 use crate::nbd::reply_queue::{ReplyQueue, Reservation};
+use crate::nbd::transport::PAGE_BYTES;
 use crate::nbd::wire::{self, RawRequest};
 
 /// Minimum length of a zero-copy read, bytes: below it a copy costs less than splicing pages.

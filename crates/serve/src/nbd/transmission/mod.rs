@@ -27,12 +27,12 @@ use crate::core::connection::{Connection, Phase};
 use crate::core::counters::Counters;
 use crate::core::{Backend, Errno};
 use crate::nbd::Session;
-use crate::nbd::channel::{Channel, Input};
 use crate::nbd::handshake::Negotiated;
 use crate::nbd::reply_buffer::ReplyBuffer;
 use crate::nbd::reply_queue::ReplyQueue;
 use crate::nbd::splice_pipe::SplicePipe;
 use crate::nbd::transmission::overlap::{LongWrite, Overlap};
+use crate::nbd::transport::{Channel, Input};
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES};
 
 /// Buffered replies are sent from this size on, bytes.

@@ -15,9 +15,9 @@ use std::thread::Scope;
 
 use super::{INPUT_BYTES, Transmission};
 use crate::core::{Backend, Command, Op};
-use crate::nbd::channel::{Channel, Input};
 use crate::nbd::decode::{Decoded, decode};
 use crate::nbd::reply_buffer::{ReplyBuffer, push_reply};
+use crate::nbd::transport::{Channel, Input};
 use crate::nbd::wire::RawRequest;
 
 /// Shortest write that is worth passing a connection on, bytes. Chosen: it takes 60 us and more, several times a wake-up.

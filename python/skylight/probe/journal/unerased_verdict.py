@@ -29,8 +29,8 @@ from skylight.infer.robust import BOOTSTRAP_SEED
 from skylight.infer.track_from_entry import Tracks, tracks
 from skylight.infer.wait_edges import STEP, Weighed, differences, in_tracks
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_BYTES
-from skylight.probe.journal.later_entries import CYCLES, columns
 from skylight.probe.journal.out_of_band import LEAST_TURNS, RIGHT_TURNS, SETTLE_NS
+from skylight.probe.journal.unerased_entries import CYCLES, columns
 from skylight.units import format_duration, format_size
 
 DRAWS = 8000

@@ -36,7 +36,7 @@ import numpy as np
 from skylight.engines.sim import SimEngine
 from skylight.evidence import IoBatch, Op
 from skylight.probe import Figure
-from skylight.probe.drawing import MARKERS, new_axes
+from skylight.probe.figure_parts import MARKERS, new_axes
 from skylight.reproduce.drawing import log_axis
 from skylight.reproduce.rows import Measured, NotMeasured, Ours
 from skylight.reproduce.swd.layer_benchmark import PROFILE, Tool

@@ -13,7 +13,7 @@ from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.drive_type import landing_by_fua
-from skylight.probe.forced_writes import ForcedWrites, obeyed
+from skylight.probe.fua_writes import ForcedWrites, obeyed
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, run_suite
 from skylight.recording import Recording

@@ -26,7 +26,7 @@ import numpy as np
 
 from skylight.evidence import I64, U64, IoBatch, IoLog, Op, Stop, are_writes
 from skylight.infer.tail_probability import binomial_tail
-from skylight.probe.flushed import (
+from skylight.probe.durable_writes import (
     LEAST_BLOCK,
     MOST_CHANCE,
     TELLING_TURNS,

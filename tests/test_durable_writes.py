@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skylight.evidence import IoLog, Op
-from skylight.probe.flushed import ROUNDS, Rounds, Volatile, _on_disk, rounds
+from skylight.probe.durable_writes import ROUNDS, Rounds, Volatile, _on_disk, rounds
 
 TURN_NS, WAY_NS = 5e6, 1.5e6
 

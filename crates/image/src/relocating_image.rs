@@ -2,7 +2,7 @@
 //!
 //! Images are planned where the disk underneath determines the timing (`--timing native`), because it must get the accesses
 //! of the drive; also if their flash is stored separately, or their version is older. All others are in place
-//! (`in_place.rs`).
+//! (`in_place_image.rs`).
 //!
 //! Cleaning writes the data that reads return at that time; the map changes later, and layers restart a cleaning when
 //! anything in its band has changed. Where only the data matters, data that is at its address already is not written again.

@@ -7,7 +7,7 @@ phase of the revolution, the arm's way stays the same, and nothing that was read
 in the long entry, which is read backwards as well.
 
 Invariant: no far place is read twice, so that no cache answers it.
-Source: `skylight.probe.journal.later_verdict` says what the times show.
+Source: `skylight.probe.journal.unerased_verdict` says what the times show.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 //! Where everything lies that is not where a new drive has it.
 //!
-//! In a planned image that is where the bytes are; in an image in place (`in_place.rs`) it is where the layer has them,
+//! In a planned image that is where the bytes are; in an image in place (`in_place_image.rs`) it is where the layer has them,
 //! and the bytes lie at native locations.
 //!
 //! Invariants: no sector twice; every extent in the cache lies in the room of the access that wrote it; a moved

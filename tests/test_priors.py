@@ -8,8 +8,8 @@ import pytest
 
 import trials
 from skylight.findings import Finding, Known
-from skylight.infer import chances
-from skylight.infer.chances import ALL, CHOSEN, COUNTED, DECLARED, PRIORS, Counted, follows
+from skylight.infer import priors
+from skylight.infer.priors import ALL, CHOSEN, COUNTED, DECLARED, PRIORS, Counted, follows
 from skylight.probe.suite import PROPERTIES, as_sure_as_right
 
 
@@ -62,15 +62,15 @@ class TestSuite:
         kept = [
             found("drive_type", 0.9, "home"),
             found("cache_medium", 0.8, "home"),
-            found("track_bytes", 0.95, chances.BY_TYPE),
+            found("track_bytes", 0.95, priors.BY_TYPE),
         ]
         assert as_sure_as_right(kept, Known(kept))[2].confidence == 0.8
 
     def test_a_quick_answer_has_a_count_of_its_own(self) -> None:
         kept = found("drive_type", 1.0, "log")
         quick, whole = (as_sure_as_right([kept], Known([kept], quick=each))[0] for each in (True, False))
-        assert quick.confidence == chances.most_sure("drive_type", "log", quick=True)
-        assert whole.confidence == chances.most_sure("drive_type", "log")
+        assert quick.confidence == priors.most_sure("drive_type", "log", quick=True)
+        assert whole.confidence == priors.most_sure("drive_type", "log")
 
 
 SCORE: dict[str, Any] = {

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from skylight.infer.counted import PROBES, PSEUDO
+from skylight.infer.right_answers import PROBES, PSEUDO
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.probe import Figure
-from skylight.probe.drawing import new_axes
+from skylight.probe.figure_parts import new_axes
 from skylight.reproduce.drawing import head_path, latencies
 from skylight.reproduce.emulated_drives import (
     BLOCK,
