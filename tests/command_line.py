@@ -1,5 +1,6 @@
 """The command as people type it: in this process or one of its own, and how it ended."""
 
+import json
 import re
 import subprocess
 import sys
@@ -47,6 +48,12 @@ def finished(running: "subprocess.Popen[str]") -> Ended:
     """Waits for the end of a process."""
     out, err = running.communicate(timeout=120)
     return Ended(running.returncode, out or "", err or "")
+
+
+def found(text: str) -> tuple[dict[str, object], list[str]]:
+    """The JSON of a probe without its notes, and these: they say how the findings came about."""
+    document = json.loads(text)
+    return document, document.pop("notes")
 
 
 def files(folder: Path) -> dict[str, bytes]:

@@ -6,7 +6,8 @@ What for: machines. One target gives ``{"schema": 1, "skylight": VERSION, "targe
 
 Invariants:
 - Every finding has value, unit, interval, confidence and why; a value that is not known is ``"unknown"``.
-- No date and no place where results were kept: the same target and seed give the same bytes.
+- No date and no place where results were kept: the same target and seed give the same bytes, but for the
+  notes of a run that was interrupted.
 - Numbers are finite, so that every JSON reader takes them.
 
 Source: docs/report.md, "JSON".
