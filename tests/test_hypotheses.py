@@ -288,11 +288,6 @@ class TestHome:
     def test_blocks_that_go_home_slowly_one_by_one_are_no_band(self, name: str, tmp_path: Path) -> None:
         assert found(made(name), tmp_path)["drive_type"].value == "cmr"
 
-    def test_blocks_that_go_home_slowly_by_address_may_be_no_band(self, tmp_path: Path) -> None:
-        finding = found(made("sweeping"), tmp_path)["drive_type"]
-        assert finding.value != "smr" or finding.confidence < 0.9
-        assert "in order of address" in finding.why
-
     @pytest.mark.parametrize(("together", "is_band"), [(None, True), (1e-6, True), (0.5, False)])
     def test_a_slow_block_is_a_band_where_what_lies_beside_it_goes_too(
         self, together: float | None, is_band: bool
@@ -300,8 +295,6 @@ class TestHome:
         slow = replace(self.settled(None), trial=Moved(0.1, 0.02, BLOCKS, flash=False), together=together)
         assert slow.costly and slow.with_band is is_band and not slow.cheap
         assert ("not seen together" in slow.words) is not is_band
-        swept = replace(slow, in_a_row=True)
-        assert swept.with_band is (together is None)
 
     def test_blocks_that_leave_cheaply_and_lie_at_home_need_no_shingling(self) -> None:
         assert self.settled(0.0).cheap and self.settled(0.0).alone

@@ -14,9 +14,7 @@ blocks that nobody wrote, which have the same pause and must stay.
 * *Beside*: a layer that brings blocks home one by one and takes its time (it verifies them, notes each in a
   map, rests so as not to be in the way) is as slow as a band. But a band takes all along that is cached in
   it. So behind each block that is looked at another one is written, after all of them; where blocks go home
-  with their bands both do, where they go one by one neither knows of the other (Fisher's exact test). What
-  is taken in order of address goes with what lies beside it too; then those that went lie in a row among the
-  others (the test of runs), and nothing is said of bands.
+  with their bands both do, where they go one by one neither knows of the other (Fisher's exact test).
 
 * *Home*: a layer that empties its own log moves blocks as cheaply, to a disk that may log them again. So
   blocks that moved by themselves are read beside their neighbours behind, which nobody wrote: at home both
@@ -34,7 +32,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from skylight.evidence import U64, Bools, IoBatch, IoLog, Op
+from skylight.evidence import U64, IoBatch, IoLog, Op
 from skylight.infer.moved import Moved, moved_between
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type.plan import Plan
@@ -57,7 +55,6 @@ MOST_AWAY = 0.3  # share of moved blocks, beside those that did not move, that m
 LOOKS_ERRORS = 3.0  # the same of the largest of several looks: one for each rung
 BESIDE_UNITS = 2
 """From a place to the other block in its band: no band is so short that many pairs lie across a border."""
-IN_A_ROW_ERRORS = 4.0  # standard deviations by which there are fewer runs than by chance
 APART_ERRORS = 4.0  # standard errors by which shares differ that are not those of one kind
 TOGETHER = 1e-3  # chance, at most, of blocks that go home as often with the other one
 MOST_WRITES = 3 * SAMPLE + MOST_PLACES
@@ -71,8 +68,8 @@ class Settled:
     the earliest and at the latest (s), and how many places were written; how many blocks of the trial
     then lay elsewhere than beside their neighbours; and the chance that blocks go home together as often with
     others beside them where each goes by itself, None where that was not asked, and how many of these others
-    went in the trial; whether plainly more, or fewer, of them went, so that none takes the
-    other along; and whether those that went lie in a row by address."""
+    went in the trial; and whether plainly more, or fewer, of them went, so that none takes the
+    other along."""
 
     rungs: tuple[tuple[float, Moved], ...] = ()
     trial: Moved | None = None
@@ -84,7 +81,6 @@ class Settled:
     together: float | None = None
     others: float = 0.0
     apart: bool = False
-    in_a_row: bool = False
 
     @property
     def moves(self) -> bool:
@@ -108,7 +104,7 @@ class Settled:
     @property
     def in_pairs(self) -> bool:
         """Whether blocks go home with those beside them, as far as it is known."""
-        return self.together is None or (self.together <= TOGETHER and not self.in_a_row)
+        return self.together is None or self.together <= TOGETHER
 
     @property
     def cheap(self) -> bool:
@@ -147,11 +143,6 @@ class Settled:
             seen = "are not seen" if self.away is None else "do not lie"
             return (
                 f"left alone it moves blocks at {low} to {high} each, but they {seen} beside their neighbours"
-            )
-        if self.costly and self.in_a_row:
-            return (
-                f"left alone it moves blocks at {low} to {high} each, but in order of address, in which what"
-                " lies beside them goes with or without a band"
             )
         if self.costly and not self.with_band:
             return (
@@ -204,7 +195,6 @@ def settle(plan: Plan, period_ns: float) -> Settled:
         together=None if second is None else chance,
         others=sum(each.others for each in late),
         apart=any(each.apart for each in pairs),
-        in_a_row=any(each.in_a_row for each in pairs),
     )  # fmt: skip
     if not found.cheap:
         return found
@@ -215,13 +205,11 @@ def settle(plan: Plan, period_ns: float) -> Settled:
 @dataclass(frozen=True, slots=True)
 class _Pairs:
     """The chance that as many places moved together with the block beside them, if neither knew of the other;
-    how many of the blocks beside them moved; whether plainly more of one kind than of the other did; and
-    whether those that moved lie in a row by address."""
+    how many of the blocks beside them moved; and whether plainly more of one kind than of the other did."""
 
     chance: float
     others: float
     apart: bool
-    in_a_row: bool
 
     @staticmethod
     def of(moved: Moved, second: _Trial | None, plan: Plan, number: int, period_ns: float) -> list[_Pairs]:
@@ -233,21 +221,7 @@ class _Pairs:
         both = int((one & other).sum())
         chance = hypergeometric_tail(both, len(one), int(one.sum()), int(other.sum()))
         apart = abs(moved.share - others.share) > APART_ERRORS * float(np.hypot(moved.error, others.error))
-        by_address = one[np.argsort(second.sampled, kind="stable")]
-        return [_Pairs(chance, others.share * second.places, apart, _in_a_row(by_address))]
-
-
-def _in_a_row(went: Bools) -> bool:
-    """Whether those that went follow one another among all, as the test of runs says: there are fewer runs of
-    one kind than in a random order, of which mean and variance are those of Wald and Wolfowitz (1940)."""
-    count, some = len(went), int(went.sum())
-    product = 2.0 * some * (count - some)
-    if product == 0.0 or count < 2:
-        return False
-    mean = product / count + 1.0
-    variance = product * (product - count) / (count * count * (count - 1.0))
-    runs = 1 + int(np.count_nonzero(went[1:] != went[:-1]))
-    return runs < mean - IN_A_ROW_ERRORS * float(np.sqrt(max(variance, 0.0)))
+        return [_Pairs(chance, others.share * second.places, apart)]
 
 
 def _places(plan: Plan) -> int:
@@ -320,12 +294,6 @@ class _Trial:
         )
         log = plan.steps.run(f"{name}-writes", io, params={"unit_bytes": unit})
         return np.asarray(log.only(Op.WRITE).offset // np.uint64(unit), np.uint64)
-
-    @property
-    def sampled(self) -> U64:
-        """What was looked at and is no control, in the order of looking."""
-        looked = np.asarray(self.before.offset // np.uint64(self.unit), np.uint64)
-        return looked[np.isin(looked, self.written)]
 
     def away(self, plan: Plan, period_ns: float) -> Moved | None:
         """What of the sample lies elsewhere than beside the neighbours behind it, which were not written."""
