@@ -116,8 +116,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def own_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps notes of devices out of the user's folder and apart: a killed server leaves one, and the next
-    test gets a loop device of the same name."""
+    test gets a loop device of the same name. Output is as wide as where nobody said otherwise."""
     monkeypatch.setenv("SKYLIGHT_STATE", str(tmp_path.with_name(f"{tmp_path.name}-state")))
+    monkeypatch.delenv("COLUMNS", raising=False)
 
 
 @pytest.hookimpl(wrapper=True)

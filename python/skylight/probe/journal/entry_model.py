@@ -51,6 +51,8 @@ LEFT_OUT, KEPT_SIZES = 30, 0.75
 LATE_PHASES = 16
 """In each stretch of so many bytes, where the first revolution may be lost. Chosen: a sixteenth is less
 than sizes are apart."""
+BEYOND_LATE = 3.0
+"""By how many standard deviations entries must fit better than lost revolutions do. Chosen: a thousandth."""
 MOST_LATE = 0.1
 """Of what entries explain, what lost revolutions must leave unexplained. Chosen: a tenth; where both were
 made up, they left a hundredth."""
@@ -110,7 +112,7 @@ class Fit:
         """Whether something makes some sizes longer, and lost revolutions explain it nearly as well as
         entries do, or most of it: what they leave is then no plain entry either."""
         most = self.beyond_late**2 < MOST_LATE * self.gain**2
-        return self.gain > SURE and (most or self.beyond_late <= SURE)
+        return self.gain > SURE and (most or self.beyond_late <= BEYOND_LATE)
 
 
 def parts_of(sizes: I64, entry: I64, quantum: int) -> tuple[I64, I64]:

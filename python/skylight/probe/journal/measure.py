@@ -345,7 +345,8 @@ def find_out_of_band(bench: Bench, quantum: int) -> None:
         return
     far, write, read = batches(steps.size, bench.block)
     cycles = FAST_CYCLES if bench.rotation_ns < FAST_TURN_NS else CYCLES
-    tick = tick_ns(bench.footprints.runs[bench.block][0].latency_ns) / bench.rotation_ns
+    lone = bench.footprints.runs.get(bench.block, [])
+    tick = tick_ns(lone[0].latency_ns) / bench.rotation_ns if lone else 0.0
     if tick > COARSE_TURNS:
         cycles = max(cycles, min(COARSE_CYCLES, round(COARSE_EACH * tick)))
     phases = steps.rng("phases").permutation(cycles) / cycles
