@@ -126,14 +126,15 @@ def measure(ground: Ground, seen: Seen) -> bool:
     blocks = len(rest.only(Op.WRITE))
     if blocks < REMAINDER:
         band = CacheBand(whole + (blocks - 1) * ground.block, large.stall_ns)
+        if (pitch := _border(ground, band, stop)) is not None:
+            band = replace(band, pitch=pitch)
+            sharing = _scan(ground, band, stop)
+            if sharing is not None:
+                _stalls(ground, band, sharing, seen)
+                return True
+        # Asked last, for it leaves blocks of other data bands in the cache band.
         seen.stalls = new or not _stays_full(ground, band, stop)
-        pitch = _border(ground, band, stop) if seen.stalls else None
-        if pitch is None:
-            return seen.stalls
-        band = replace(band, pitch=pitch)
-        sharing = _scan(ground, band, stop)
-        if sharing is not None:
-            _stalls(ground, band, sharing, seen)
+        return seen.stalls
     return True
 
 
