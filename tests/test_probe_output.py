@@ -11,8 +11,8 @@ import pytest
 
 from command_line import PROBE, Call
 from skylight.cli import console, printed_findings
-from skylight.cli.printed_findings import Undetermined, Unexpected, check_expected, csv_text, print_result
-from skylight.errors import UNDETERMINED
+from skylight.cli.printed_findings import Unexpected, check_expected, csv_text, print_result
+from skylight.errors import UNDETERMINED, Undetermined
 from skylight.evidence import TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.suite import SuiteResult, chosen

@@ -68,6 +68,12 @@ class KeepError(SkylightError):
     exit_code = 4
 
 
+class Undetermined(SkylightError):
+    """What was asked for could not be determined."""
+
+    exit_code = UNDETERMINED
+
+
 class Interrupted(SkylightError):
     """Ctrl-C; the line says how to resume."""
 

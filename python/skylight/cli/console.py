@@ -74,7 +74,7 @@ _BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kKMGTP]i?B|B|ns|µs|ms|s|min|h|rpm|%)
 
 
 def output_width() -> int:
-    """Columns of the terminal; where standard output is none, those of $COLUMNS, or else of a page."""
+    """Columns of the terminal; without one, those of $COLUMNS, or else of a page."""
     if sys.stdout.isatty() or "COLUMNS" in os.environ:
         return shutil.get_terminal_size((_PLAIN_WIDTH, 0)).columns
     return _PLAIN_WIDTH

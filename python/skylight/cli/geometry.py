@@ -17,7 +17,7 @@ from skylight.cli.completion import targets
 from skylight.cli.console import DeviceProgress, headline, line, table
 from skylight.cli.preflight import check_results_folder
 from skylight.engines import Engine, open_target, parse_target
-from skylight.errors import UNDETERMINED, Interrupted, KeepError, SkylightError, UsageError
+from skylight.errors import Interrupted, KeepError, SkylightError, Undetermined, UsageError
 from skylight.recording import RECORDING_DIR, Recording, write_whole
 from skylight.units import format_capacity, format_count, format_duration, format_seconds, format_size
 
@@ -38,12 +38,6 @@ Examples:
   skylight geometry extract fio-log:logs/ --json
   skylight geometry fit found/geometry.json --zones 18 --degree 13
 """
-
-
-class NoTracks(SkylightError):
-    """A target whose reads show no tracks."""
-
-    exit_code = UNDETERMINED
 
 
 @click.group(epilog=_EPILOG, short_help="Find a disk's tracks by reads alone; make a profile of it.")
@@ -102,7 +96,7 @@ def extract(target: str, out: Path | None, as_json: bool, seed: int, access_from
             line()
             line(f"Geometry: {folder / GEOMETRY_NAME}")
     if found.is_empty:
-        raise NoTracks(f"{found.target}: no tracks were found by its reads; the notes say why")
+        raise Undetermined(f"{found.target}: no tracks were found by its reads; the notes say why")
 
 
 def _write(folder: Path, text: str) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from skylight.cli.console import headline, line, output_width, pairs, paragraph, table
-from skylight.errors import UNDETERMINED, SkylightError
+from skylight.errors import SkylightError, Undetermined
 from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.suite import SuiteResult
 from skylight.units import format_percent
@@ -32,12 +32,6 @@ _CSV_HEADER = ("target", "finding", "part", "value", "unit", "low", "high", "con
 
 class Unexpected(SkylightError):
     """A target is of another kind than `--expect` says."""
-
-
-class Undetermined(SkylightError):
-    """What `--expect` asks of a target could not be determined."""
-
-    exit_code = UNDETERMINED
 
 
 def _kind(result: SuiteResult) -> str | None:

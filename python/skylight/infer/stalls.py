@@ -205,7 +205,7 @@ def refills(latency_ns: I64, *, least_ns: float = 0.0) -> Stalls | None:
 
     Of a cache part that holds older data runs are as long as there are bands to clean, so their distances
     differ. What lies between them does not: it is what was given back. As in `periodic` the limit of what is
-    slow is raised until only stalls are; what takes less than `least_ns` is none.
+    slow is raised until only stalls are; what takes less than `least_ns` is no stall.
 
     >>> runs = [[90] * (1 + number % 3) + [10] * 31 for number in range(10)]
     >>> refills(np.concatenate(runs)).period

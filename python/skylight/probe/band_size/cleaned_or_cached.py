@@ -101,15 +101,17 @@ def read_enough(steps: Steps, name: str, blocks: I64) -> list[F64]:
     return [first, *(read(steps, name, blocks) for _ in range(more))]
 
 
+def _within_a_turn(off_ns: F64, rotation_ns: float | None) -> F64:
+    """What differences are beside whole revolutions, ns; all of them where no test has found a revolution."""
+    return off_ns if rotation_ns is None else off_ns - np.round(off_ns / rotation_ns) * rotation_ns
+
+
 def middle_of(readings: Sequence[F64], rotation_ns: float | None) -> F64:
     """The delay of each block over several readings: of whole revolutions the median, of the angle the mean,
     from which the ticks of a clock go."""
     every = np.stack(readings)
     middle = np.median(every, axis=0)
-    off = every - middle
-    if rotation_ns is not None:
-        off -= np.round(off / rotation_ns) * rotation_ns
-    return np.asarray(middle + off.mean(axis=0), np.float64)
+    return np.asarray(middle + _within_a_turn(every - middle, rotation_ns).mean(axis=0), np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,10 +158,7 @@ class Fresh:
 
 def _angle_apart(one_ns: F64, other_ns: F64, rotation_ns: float | None) -> F64:
     """By how much two readings of each block differ, whole revolutions aside, ns."""
-    apart = other_ns - one_ns
-    if rotation_ns is not None:
-        apart = apart - np.round(apart / rotation_ns) * rotation_ns
-    return np.asarray(np.abs(apart), np.float64)
+    return np.asarray(np.abs(_within_a_turn(other_ns - one_ns, rotation_ns)), np.float64)
 
 
 def unsettled(one_ns: F64, other_ns: F64, rotation_ns: float | None) -> I64:

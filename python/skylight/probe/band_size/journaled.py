@@ -143,13 +143,13 @@ class Round:
         self._regions = regions
         self._copies = copies
         self._blocks = [cleaned_or_cached.copies(region.points, copies) for region in regions]
+        self._grid = np.concatenate(self._blocks)
         self._firsts = np.array([region.first for region in regions], np.int64)
         rotation_ns = steps.known.number("rotation_ns")
         self._turn_ns = rotation_ns
 
     def _read(self, what: str, only: I64 | None = None) -> list[F64]:
-        blocks = np.concatenate(self._blocks)
-        chosen = blocks if only is None else blocks[only]
+        chosen = self._grid if only is None else self._grid[only]
         return cleaned_or_cached.read_enough(self._steps, f"{self._name}-{what}", chosen)
 
     def _middle(self, readings: list[F64]) -> F64:
@@ -170,7 +170,7 @@ class Round:
                 one[open_at], again[open_at], third, self._turn_ns
             )
         fresh = replace(Fresh.of(one, again, self._turn_ns), astray=len(open_at) / (2 * len(one)))
-        own = np.flatnonzero(np.isin(np.concatenate(self._blocks), self._firsts))
+        own = np.flatnonzero(np.isin(self._grid, self._firsts))
         noise_ns = Fresh.of(readings[0][0], readings[1][0], self._turn_ns).noise_ns
         return fresh, replace(fresh, delay_ns=fresh.delay_ns[own], noise_ns=noise_ns)
 
@@ -196,8 +196,7 @@ class Round:
         if filler is not None:
             filler.decoys()
         steps.run(f"{name}-decoys", IoBatch.writes(decoys[:count], size), depth=DEPTH)
-        blocks = np.concatenate(self._blocks)
-        rest = steps.rng(name).permutation(blocks[~np.isin(blocks, self._firsts)])
+        rest = steps.rng(name).permutation(self._grid[~np.isin(self._grid, self._firsts)])
         steps.run(f"{name}-grid", IoBatch.writes(rest, BLOCK), depth=DEPTH)
         steps.run(f"{name}-decoys", IoBatch.writes(decoys[count:], size), depth=DEPTH)
         if filler is not None:

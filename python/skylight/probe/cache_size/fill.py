@@ -137,8 +137,9 @@ class Places:
 
     @property
     def aside(self) -> Places:
-        """Those of writes that belong to no fill."""
-        return replace(self, phase=ASIDE)
+        """Those of writes that belong to no fill; the same of a drive that says which zones are clean: it
+        is not asked about them meanwhile."""
+        return self if self.zone_bytes else replace(self, phase=ASIDE)
 
     def where(self, count: int, size: int, phase: float = 0.0) -> U64:
         """The first `count` places for writes of a size: different ones, all over the target."""

@@ -219,7 +219,6 @@ class Quanta:
 def measured(steps: Steps) -> Journal:
     """Runs all of it; the drive is cleaned before each part."""
     places_of = Places(steps.size, told_bytes(steps, "told-zones"))
-    aside = places_of if places_of.zone_bytes else places_of.aside
     if places_of.zone_bytes:
         # What is written is out of order in any zone: from here on none is filled ahead of its writes.
         steps.written(np.zeros(1, np.uint64), BLOCK)
@@ -229,8 +228,8 @@ def measured(steps: Steps) -> Journal:
         return Journal(None, 0.0, 0.0, (), None, None)
     lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
     quantum_ns = two.median_ns - lone.median_ns
-    rate = _rate(steps, aside, quantum)
-    lone_entries = _entries(steps, aside, quantum)
+    rate = _rate(steps, places_of.aside, quantum)
+    lone_entries = _entries(steps, places_of.aside, quantum)
     largest = _largest(steps, quanta, quantum, places_of.zone_bytes)
     flushed = isinstance(steps, FlushedSteps)
     large = (largest * quantum, largest, MOST_WRITES)

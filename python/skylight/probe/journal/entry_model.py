@@ -14,7 +14,7 @@ tracks make the time of a write no straight line.
 Which size is written next is that on whose time the likely candidates differ most.
 
 A drive that receives all of a write before its head begins is late by what the link takes: a revolution is
-lost every so many bytes, wherever entries end. Those bytes are more than pass the head in a revolution, since
+lost at even distances, wherever entries end. Such a distance is more than passes the head in a revolution, as
 a link is faster than the platters, and what is lost is a revolution to the nanosecond. That is fitted as
 another explanation (`_Model.late`).
 
@@ -246,7 +246,7 @@ class _Model:
         return _deviations(float(np.sum((weighted - self.line(weighted)) ** 2)), least, freedom)
 
     def late(self, weighted: F64, sizes: I64, rotation_ns: float | None, track: float) -> tuple[float, int]:
-        """The sum of squares that revolutions lost every so many bytes leave, beside quanta, and those bytes,
+        """The sum of squares that revolutions lost at even distances leave, beside quanta, and that distance,
         no less than the longest track has; as much as no entry leaves, where a revolution is not known."""
         line = self.design[-1, :, :2]
         every = self.candidates[self.candidates >= track]
