@@ -284,6 +284,18 @@ class TestHome:
             None if away is None else moved(away),
         )  # fmt: skip
 
+    @pytest.mark.parametrize("name", ["careful-media-cache", "newest-first"])
+    def test_blocks_that_go_home_slowly_one_by_one_are_no_band(self, name: str, tmp_path: Path) -> None:
+        assert found(made(name), tmp_path)["drive_type"].value == "cmr"
+
+    @pytest.mark.parametrize(("together", "is_band"), [(None, True), (1e-6, True), (0.5, False)])
+    def test_a_slow_block_is_a_band_where_what_lies_beside_it_goes_too(
+        self, together: float | None, is_band: bool
+    ) -> None:
+        slow = replace(self.settled(None), trial=Moved(0.1, 0.02, BLOCKS, flash=False), together=together)
+        assert slow.costly and slow.with_band is is_band and not slow.cheap
+        assert ("not seen together" in slow.words) is not is_band
+
     def test_blocks_that_leave_cheaply_and_lie_at_home_need_no_shingling(self) -> None:
         assert self.settled(0.0).cheap and self.settled(0.0).alone
 

@@ -39,12 +39,13 @@ ALL_QUICK = 0.9  # in a log on a platter, where no seek is needed, half are
 @dataclass(frozen=True, slots=True)
 class Moved:
     """The share of the blocks that moved, of how many, and its standard error; whether they lay where no
-    platter is."""
+    platter is; and which of them, in the order of the reading, look as if they had."""
 
     share: float
     error: float
     count: int
     flash: bool
+    away: tuple[bool, ...] = ()
 
 
 def moved_between(before: IoLog, after: IoLog, control: Bools, period_ns: float) -> Moved | None:
@@ -69,7 +70,7 @@ def moved_between(before: IoLog, after: IoLog, control: Bools, period_ns: float)
     share = min(max((seen - stayed_away) / scale, 0.0), 1.0)
     # Of how many controls stay within the width no more is known than they are. Of flash none is asked.
     error = _error(asked) if flash else float(np.hypot(_error(asked), _error(away[control]))) / scale
-    return Moved(share, error, len(asked), flash)
+    return Moved(share, error, len(asked), flash, tuple(asked.tolist()))
 
 
 def _error(away: Bools) -> float:

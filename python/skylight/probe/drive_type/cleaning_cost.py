@@ -11,12 +11,17 @@ blocks that nobody wrote, which have the same pause and must stay.
 * *Trial*: so many blocks that a shingled disk has no time to bring them all home, and an ordinary one has.
   The time that it had, at least and at most, over what it moved is the cost of a block.
 
+* *Beside*: a layer that brings blocks home one by one and takes its time (it verifies them, notes each in a
+  map, rests so as not to be in the way) is as slow as a band. But a band takes all along that is cached in
+  it. So behind each block that is looked at another one is written, after all of them; where blocks go home
+  with their bands both do, where they go one by one neither knows of the other (Fisher's exact test).
+
 * *Home*: a layer that empties its own log moves blocks as cheaply, to a disk that may log them again. So
   blocks that moved by themselves are read beside their neighbours behind, which nobody wrote: at home both
   lie at one angle, give or take the blocks between, as they do in places that nobody wrote.
 
 Invariant: a cost is a range, and says "by itself" or "with its band" only if all of it does; "by itself"
-needs blocks that are seen at home.
+needs blocks that are seen at home, "with its band" blocks that went together.
 
 Source: Skylight (FAST '15) sections 2 and 4.5 (cleaning rewrites bands); the limits are derived below.
 """
@@ -29,6 +34,7 @@ import numpy as np
 
 from skylight.evidence import U64, IoBatch, IoLog, Op
 from skylight.infer.moved import Moved, moved_between
+from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type.plan import Plan
 from skylight.units import format_duration
 
@@ -47,16 +53,23 @@ BAND_NS = 62_000_000.0
 SURE_ERRORS = 2.0  # standard errors that a share may be off
 MOST_AWAY = 0.3  # share of moved blocks, beside those that did not move, that may seem not to lie at home
 LOOKS_ERRORS = 3.0  # the same of the largest of several looks: one for each rung
-MOST_WRITES = SAMPLE + MOST_PLACES
-MOST_READS = (len(RUNGS_S) + 5) * (SAMPLE + CONTROLS)
+BESIDE_UNITS = 2
+"""From a place to the other block in its band: no band is so short that many pairs lie across a border."""
+APART_ERRORS = 4.0  # standard errors by which shares differ that are not those of one kind
+TOGETHER = 1e-3  # chance, at most, of blocks that go home as often with the other one
+MOST_WRITES = 3 * SAMPLE + MOST_PLACES
+MOST_READS = (2 * len(RUNGS_S) + 8) * (SAMPLE + CONTROLS)
 LONGEST_S = sum(RUNGS_S) + 1.5 * RUNGS_S[-1]  # of pauses together
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
     """What moved in each pause (s), and in the trial: its pause and when the drive began to move blocks, at
-    the earliest and at the latest (s), and how many places were written; and how many blocks of the trial
-    then lay elsewhere than beside their neighbours."""
+    the earliest and at the latest (s), and how many places were written; how many blocks of the trial
+    then lay elsewhere than beside their neighbours; and the chance that blocks go home together as often with
+    others beside them where each goes by itself, None where that was not asked, and how many of these others
+    went in the trial; and whether plainly more, or fewer, of them went, so that none takes the
+    other along."""
 
     rungs: tuple[tuple[float, Moved], ...] = ()
     trial: Moved | None = None
@@ -65,6 +78,9 @@ class Settled:
     places: int = 0
     names: tuple[str, ...] = ()
     away: Moved | None = None
+    together: float | None = None
+    others: float = 0.0
+    apart: bool = False
 
     @property
     def moves(self) -> bool:
@@ -79,7 +95,16 @@ class Settled:
         off = SURE_ERRORS * self.trial.error
         most, least = min(self.trial.share + off, 1.0), max(self.trial.share - off, 1.0 / self.places)
         worked_s = self.trial_s - self.begins_s[1], self.trial_s - self.begins_s[0]
-        return 1e9 * worked_s[0] / (most * self.places), 1e9 * worked_s[1] / (least * self.places)
+        by_themselves = 0.0 if self.in_pairs else self.others
+        return (
+            1e9 * worked_s[0] / (most * self.places + by_themselves),
+            1e9 * worked_s[1] / (least * self.places + by_themselves),
+        )
+
+    @property
+    def in_pairs(self) -> bool:
+        """Whether blocks go home with those beside them, as far as it is known."""
+        return self.together is None or self.together <= TOGETHER
 
     @property
     def cheap(self) -> bool:
@@ -96,6 +121,11 @@ class Settled:
     @property
     def with_band(self) -> bool:
         """True where a block took its band along."""
+        return self.costly and self.in_pairs
+
+    @property
+    def costly(self) -> bool:
+        """True where a block costs as much as a band, be it with it or by itself."""
         return self.cost_ns is not None and self.cost_ns[0] >= BAND_NS
 
     @property
@@ -114,6 +144,11 @@ class Settled:
             return (
                 f"left alone it moves blocks at {low} to {high} each, but they {seen} beside their neighbours"
             )
+        if self.costly and not self.with_band:
+            return (
+                f"left alone it moves blocks at {low} to {high} each, but not seen together with others that"
+                " were written beside them, as for a band"
+            )
         return f"left idle it moves blocks back to their native locations at {low} to {high} each"
 
 
@@ -128,7 +163,8 @@ def settle(plan: Plan, period_ns: float) -> Settled:
     units = _places(plan)
     if units < 4 * (SAMPLE + CONTROLS):
         return Settled()
-    first = _Trial.begin(plan, "settle", SAMPLE)
+    first, second = _Trial.begin(plan, "settle", SAMPLE)
+    pairs: list[_Pairs] = []
     rungs: list[tuple[float, Moved]] = []
     for number, seconds in enumerate(RUNGS_S, 1):
         steps.pause("settle-pause", seconds)
@@ -136,6 +172,7 @@ def settle(plan: Plan, period_ns: float) -> Settled:
         if moved is None:
             break
         rungs.append((seconds, moved))
+        pairs = _Pairs.of(moved, second, plan, number, period_ns)
         if _some(moved):
             break
     so_far = Settled(tuple(rungs), names=steps.names[before_count:])
@@ -146,15 +183,45 @@ def settle(plan: Plan, period_ns: float) -> Settled:
     had_s = max(latest_s / 2, RUNGS_S[0])
     most_s = latest_s + had_s - earliest_s
     count = int(min(MOST_PLACES, units // 4, max(SAMPLE, 1e9 * most_s / TRIAL_PLACE_NS)))
-    trial = _Trial.begin(plan, "settle-trial", count)
+    trial, second = _Trial.begin(plan, "settle-trial", count)
     steps.pause("settle-trial-pause", latest_s + had_s)
     moved = trial.look(plan, 1, period_ns)
     begins_s = earliest_s, latest_s
-    found = Settled(tuple(rungs), moved, latest_s + had_s, begins_s, trial.places, steps.names[before_count:])
+    late = [] if moved is None else _Pairs.of(moved, second, plan, 1, period_ns)
+    pairs += late
+    chance = min(1.0, len(pairs) * min(each.chance for each in pairs)) if pairs else 1.0
+    found = Settled(
+        tuple(rungs), moved, latest_s + had_s, begins_s, trial.places, steps.names[before_count:],
+        together=None if second is None else chance,
+        others=sum(each.others for each in late),
+        apart=any(each.apart for each in pairs),
+    )  # fmt: skip
     if not found.cheap:
         return found
     away = trial.away(plan, period_ns)
     return replace(found, away=away, names=steps.names[before_count:])
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """The chance that as many places moved together with the block beside them, if neither knew of the other;
+    how many of the blocks beside them moved; and whether plainly more of one kind than of the other did."""
+
+    chance: float
+    others: float
+    apart: bool
+
+    @staticmethod
+    def of(moved: Moved, second: _Trial | None, plan: Plan, number: int, period_ns: float) -> list[_Pairs]:
+        """What a look at the blocks beside places shows; empty where it shows nothing."""
+        others = None if second is None else second.look(plan, number, period_ns)
+        if second is None or others is None or len(others.away) != len(moved.away):
+            return []
+        one, other = np.array(moved.away), np.array(others.away)
+        both = int((one & other).sum())
+        chance = hypergeometric_tail(both, len(one), int(one.sum()), int(other.sum()))
+        apart = abs(moved.share - others.share) > APART_ERRORS * float(np.hypot(moved.error, others.error))
+        return [_Pairs(chance, others.share * second.places, apart)]
 
 
 def _places(plan: Plan) -> int:
@@ -169,7 +236,9 @@ def _chosen(plan: Plan, rng: np.random.Generator, count: int) -> U64:
     unit = UNIT_BLOCKS * plan.io_bytes
     zones = plan.zones
     if zones is None or plan.quick:
-        return rng.choice(plan.reach // unit, size=count + CONTROLS, replace=False).astype(np.uint64)
+        return rng.choice(plan.reach // unit - BESIDE_UNITS, size=count + CONTROLS, replace=False).astype(
+            np.uint64
+        )
     each = zones.zone_bytes // unit
     zone = rng.choice(zones.usable, size=count, replace=False)
     # Not at a write pointer, at the start of a zone: that would be written in place.
@@ -190,23 +259,41 @@ class _Trial:
     before: IoLog
 
     @staticmethod
-    def begin(plan: Plan, name: str, count: int) -> _Trial:
-        """Writes the places, then reads the last block of each of the sample."""
+    def begin(plan: Plan, name: str, count: int) -> tuple[_Trial, _Trial | None]:
+        """Writes the places, and then behind each of the sample another block in its band, in an order of its
+        own: none of a target with zones, where a zone goes home as a whole. Then reads the last block of each
+        of the sample, and of these others."""
         unit = UNIT_BLOCKS * plan.io_bytes
         rng = plan.steps.rng(name)
         chosen = _chosen(plan, rng, count)
-        writes = IoBatch.writes(chosen[:count] * np.uint64(unit), unit)
+        written = _Trial.write(plan, name, chosen[:count], unit)
+        sample = rng.choice(chosen[:count], size=min(SAMPLE, count), replace=False)
+        order = rng.permutation(np.concatenate([sample, chosen[count:]]))
+        if plan.zones is not None:
+            return _Trial.looked(plan, name, order, written, unit), None
+        step = np.uint64(BESIDE_UNITS)
+        others = _Trial.write(plan, f"{name}-second", rng.permutation(sample) + step, unit)
+        return (
+            _Trial.looked(plan, name, order, written, unit),
+            _Trial.looked(plan, f"{name}-second", order + step, others, unit),
+        )
+
+    @staticmethod
+    def looked(plan: Plan, name: str, order: U64, written: U64, unit: int) -> _Trial:
+        """Places that were written, read for the first time, with controls."""
+        return _Trial(name, len(written), unit, order, written, _Trial.read(plan, f"{name}-before", order, 0))
+
+    @staticmethod
+    def write(plan: Plan, name: str, units: U64, unit: int) -> U64:
+        """Writes places; those that were written."""
+        writes = IoBatch.writes(units * np.uint64(unit), unit)
         io = IoBatch(  # a FLUSH at the end, in case a volatile cache is on
             np.append(writes.op, np.uint8(Op.FLUSH)),
             np.append(writes.offset, np.uint64(0)),
             np.append(writes.size, np.uint32(0)),
         )
         log = plan.steps.run(f"{name}-writes", io, params={"unit_bytes": unit})
-        written = log.only(Op.WRITE).offset // np.uint64(unit)
-        sample = rng.choice(chosen[:count], size=min(SAMPLE, count), replace=False)
-        order = rng.permutation(np.concatenate([sample, chosen[count:]]))
-        before = _Trial.read(plan, f"{name}-before", order, 0)
-        return _Trial(name, len(written), unit, order, written, before)
+        return np.asarray(log.only(Op.WRITE).offset // np.uint64(unit), np.uint64)
 
     def away(self, plan: Plan, period_ns: float) -> Moved | None:
         """What of the sample lies elsewhere than beside the neighbours behind it, which were not written."""
