@@ -8,11 +8,13 @@ Invariant: the chance of "at least so many" is 1 for none and 0 for more than th
 right to about ten digits.
 
 Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.5.24 (beta and binomial) and 26.6.2
-(variance ratio).
+(variance ratio); Wald and Wolfowitz, "On a test whether two samples are from the same population" (1940).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from itertools import pairwise
 from math import comb, log, log1p
 
 import numpy as np
@@ -42,6 +44,29 @@ def hypergeometric_tail(least: int, of: int, marked: int, drawn: int) -> float:
     """
     hits = range(max(least, 0), min(marked, drawn) + 1)
     return sum(comb(marked, hit) * comb(of - marked, drawn - hit) for hit in hits) / comb(of, drawn)
+
+
+def few_runs(marks: Iterable[bool]) -> float:
+    """The chance of so few runs of equal marks, or fewer, where any order of them is as likely (runs test).
+
+    >>> few_runs([True, True, False, False]) == 2 / 6
+    True
+    """
+    listed = [bool(mark) for mark in marks]
+    changes = sum(one != next_ for one, next_ in pairwise(listed))
+    one, other = sum(listed), len(listed) - sum(listed)
+    if not one or not other:
+        return 1.0
+
+    def ways(changes: int) -> int:
+        half, odd = divmod(changes, 2)
+        if odd:  # as many runs of one mark as of the other
+            return 2 * comb(one - 1, half) * comb(other - 1, half)
+        return comb(one - 1, half) * comb(other - 1, half - 1) + comb(one - 1, half - 1) * comb(
+            other - 1, half
+        )
+
+    return sum(ways(each) for each in range(1, changes + 1)) / comb(one + other, one)
 
 
 def ratio_tail(ratio: float, one: int, other: int) -> float:

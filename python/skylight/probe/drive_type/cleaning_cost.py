@@ -14,7 +14,8 @@ blocks that nobody wrote, which have the same pause and must stay.
 * *Beside*: a layer that brings blocks home one by one and takes its time (it verifies them, notes each in a
   map, rests so as not to be in the way) is as slow as a band. But a band takes all along that is cached in
   it. So behind each block that is looked at another one is written, after all of them; where blocks go home
-  with their bands both do, where they go one by one neither knows of the other (Fisher's exact test).
+  with their bands both do, where they go one by one neither knows of the other (Fisher's exact test). In
+  order of address both go either way: where those that went lie together there, it shows nothing.
 
 * *Home*: a layer that empties its own log moves blocks as cheaply, to a disk that may log them again. So
   blocks that moved by themselves are read beside their neighbours behind, which nobody wrote: at home both
@@ -31,15 +32,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skylight.evidence import U64, IoBatch, IoLog, Op
 from skylight.infer.moved import Moved, moved_between
-from skylight.infer.tail_probability import hypergeometric_tail
+from skylight.infer.tail_probability import few_runs, hypergeometric_tail
 from skylight.probe.drive_type.plan import Plan
 from skylight.units import format_duration
 
 RUNGS_S = (4.0, 16.0, 64.0, 128.0)  # drives begin to clean after 0.2 s to two minutes without commands
 SAMPLE, CONTROLS = 64, 32
+RUNG_PLACES = 128  # twice the sample: where all of it has moved, which ones go together is not seen
 UNIT_BLOCKS = 8  # blocks of a place: one for each reading, so that none is read twice
 MOVING = 0.1  # share of the sample from which on blocks are said to move
 MOST_PLACES = 3_200  # of a trial: a minute of writes
@@ -55,10 +58,10 @@ MOST_AWAY = 0.3  # share of moved blocks, beside those that did not move, that m
 LOOKS_ERRORS = 3.0  # the same of the largest of several looks: one for each rung
 BESIDE_UNITS = 2
 """From a place to the other block in its band: no band is so short that many pairs lie across a border."""
-APART_ERRORS = 4.0  # standard errors by which shares differ that are not those of one kind
 TOGETHER = 1e-3  # chance, at most, of blocks that go home as often with the other one
-MOST_WRITES = 3 * SAMPLE + MOST_PLACES
-MOST_READS = (2 * len(RUNGS_S) + 8) * (SAMPLE + CONTROLS)
+SWEPT = 0.01  # chance, below which those that went home lie together in the addresses
+MOST_WRITES = 2 * RUNG_PLACES + MOST_PLACES
+MOST_READS = (len(RUNGS_S) + 7) * (SAMPLE + CONTROLS)
 LONGEST_S = sum(RUNGS_S) + 1.5 * RUNGS_S[-1]  # of pauses together
 
 
@@ -67,9 +70,7 @@ class Settled:
     """What moved in each pause (s), and in the trial: its pause and when the drive began to move blocks, at
     the earliest and at the latest (s), and how many places were written; how many blocks of the trial
     then lay elsewhere than beside their neighbours; and the chance that blocks go home together as often with
-    others beside them where each goes by itself, None where that was not asked, and how many of these others
-    went in the trial; and whether plainly more, or fewer, of them went, so that none takes the
-    other along."""
+    others beside them where each goes by itself, None where that was not asked."""
 
     rungs: tuple[tuple[float, Moved], ...] = ()
     trial: Moved | None = None
@@ -79,8 +80,6 @@ class Settled:
     names: tuple[str, ...] = ()
     away: Moved | None = None
     together: float | None = None
-    others: float = 0.0
-    apart: bool = False
 
     @property
     def moves(self) -> bool:
@@ -95,11 +94,7 @@ class Settled:
         off = SURE_ERRORS * self.trial.error
         most, least = min(self.trial.share + off, 1.0), max(self.trial.share - off, 1.0 / self.places)
         worked_s = self.trial_s - self.begins_s[1], self.trial_s - self.begins_s[0]
-        by_themselves = 0.0 if self.in_pairs else self.others
-        return (
-            1e9 * worked_s[0] / (most * self.places + by_themselves),
-            1e9 * worked_s[1] / (least * self.places + by_themselves),
-        )
+        return 1e9 * worked_s[0] / (most * self.places), 1e9 * worked_s[1] / (least * self.places)
 
     @property
     def in_pairs(self) -> bool:
@@ -163,8 +158,9 @@ def settle(plan: Plan, period_ns: float) -> Settled:
     units = _places(plan)
     if units < 4 * (SAMPLE + CONTROLS):
         return Settled()
-    first, second = _Trial.begin(plan, "settle", SAMPLE)
-    pairs: list[_Pairs] = []
+    first = _Trial.begin(plan, "settle", RUNG_PLACES)
+    second = first.beside(plan)
+    together: float | None = None
     rungs: list[tuple[float, Moved]] = []
     for number, seconds in enumerate(RUNGS_S, 1):
         steps.pause("settle-pause", seconds)
@@ -172,8 +168,8 @@ def settle(plan: Plan, period_ns: float) -> Settled:
         if moved is None:
             break
         rungs.append((seconds, moved))
-        pairs = _Pairs.of(moved, second, plan, number, period_ns)
         if _some(moved):
+            together = None if second is None else _together(moved, second, plan, number, period_ns)
             break
     so_far = Settled(tuple(rungs), names=steps.names[before_count:])
     if not so_far.moves:
@@ -183,18 +179,13 @@ def settle(plan: Plan, period_ns: float) -> Settled:
     had_s = max(latest_s / 2, RUNGS_S[0])
     most_s = latest_s + had_s - earliest_s
     count = int(min(MOST_PLACES, units // 4, max(SAMPLE, 1e9 * most_s / TRIAL_PLACE_NS)))
-    trial, second = _Trial.begin(plan, "settle-trial", count)
+    trial = _Trial.begin(plan, "settle-trial", count)
     steps.pause("settle-trial-pause", latest_s + had_s)
     moved = trial.look(plan, 1, period_ns)
     begins_s = earliest_s, latest_s
-    late = [] if moved is None else _Pairs.of(moved, second, plan, 1, period_ns)
-    pairs += late
-    chance = min(1.0, len(pairs) * min(each.chance for each in pairs)) if pairs else 1.0
     found = Settled(
         tuple(rungs), moved, latest_s + had_s, begins_s, trial.places, steps.names[before_count:],
-        together=None if second is None else chance,
-        others=sum(each.others for each in late),
-        apart=any(each.apart for each in pairs),
+        together=together,
     )  # fmt: skip
     if not found.cheap:
         return found
@@ -202,26 +193,17 @@ def settle(plan: Plan, period_ns: float) -> Settled:
     return replace(found, away=away, names=steps.names[before_count:])
 
 
-@dataclass(frozen=True, slots=True)
-class _Pairs:
-    """The chance that as many places moved together with the block beside them, if neither knew of the other;
-    how many of the blocks beside them moved; and whether plainly more of one kind than of the other did."""
-
-    chance: float
-    others: float
-    apart: bool
-
-    @staticmethod
-    def of(moved: Moved, second: _Trial | None, plan: Plan, number: int, period_ns: float) -> list[_Pairs]:
-        """What a look at the blocks beside places shows; empty where it shows nothing."""
-        others = None if second is None else second.look(plan, number, period_ns)
-        if second is None or others is None or len(others.away) != len(moved.away):
-            return []
-        one, other = np.array(moved.away), np.array(others.away)
-        both = int((one & other).sum())
-        chance = hypergeometric_tail(both, len(one), int(one.sum()), int(other.sum()))
-        apart = abs(moved.share - others.share) > APART_ERRORS * float(np.hypot(moved.error, others.error))
-        return [_Pairs(chance, others.share * second.places, apart)]
+def _together(moved: Moved, second: _Trial, plan: Plan, number: int, period_ns: float) -> float:
+    """The chance that as many places moved together with the block beside them, if neither knew of the other,
+    one where they went in order of address or that was not seen."""
+    others = second.look(plan, number, period_ns)
+    if others is None or len(others.away) != len(moved.away):
+        return 1.0
+    one, other = np.array(moved.away), np.array(others.away)
+    by_address = np.argsort(second.before.offset[~second.control], kind="stable")
+    if any(few_runs(went[by_address]) < SWEPT for went in (one, other)):
+        return 1.0
+    return hypergeometric_tail(int((one & other).sum()), len(one), int(one.sum()), int(other.sum()))
 
 
 def _places(plan: Plan) -> int:
@@ -259,24 +241,25 @@ class _Trial:
     before: IoLog
 
     @staticmethod
-    def begin(plan: Plan, name: str, count: int) -> tuple[_Trial, _Trial | None]:
-        """Writes the places, and then behind each of the sample another block in its band, in an order of its
-        own: none of a target with zones, where a zone goes home as a whole. Then reads the last block of each
-        of the sample, and of these others."""
+    def begin(plan: Plan, name: str, count: int) -> _Trial:
+        """Writes the places, then reads the last block of each of the sample."""
         unit = UNIT_BLOCKS * plan.io_bytes
         rng = plan.steps.rng(name)
         chosen = _chosen(plan, rng, count)
         written = _Trial.write(plan, name, chosen[:count], unit)
         sample = rng.choice(chosen[:count], size=min(SAMPLE, count), replace=False)
-        order = rng.permutation(np.concatenate([sample, chosen[count:]]))
-        if plan.zones is not None:
-            return _Trial.looked(plan, name, order, written, unit), None
-        step = np.uint64(BESIDE_UNITS)
-        others = _Trial.write(plan, f"{name}-second", rng.permutation(sample) + step, unit)
-        return (
-            _Trial.looked(plan, name, order, written, unit),
-            _Trial.looked(plan, f"{name}-second", order + step, others, unit),
+        return _Trial.looked(
+            plan, name, rng.permutation(np.concatenate([sample, chosen[count:]])), written, unit
         )
+
+    def beside(self, plan: Plan) -> _Trial | None:
+        """Writes another block in the band of each place, in an order of its own, and reads it; none of a
+        target with zones, where a zone goes home as a whole."""
+        if plan.zones is not None:
+            return None
+        name, step = f"{self.name}-second", np.uint64(BESIDE_UNITS)
+        written = _Trial.write(plan, name, plan.steps.rng(name).permutation(self.written) + step, self.unit)
+        return _Trial.looked(plan, name, self.order + step, written, self.unit)
 
     @staticmethod
     def looked(plan: Plan, name: str, order: U64, written: U64, unit: int) -> _Trial:
@@ -294,6 +277,11 @@ class _Trial:
         )
         log = plan.steps.run(f"{name}-writes", io, params={"unit_bytes": unit})
         return np.asarray(log.only(Op.WRITE).offset // np.uint64(unit), np.uint64)
+
+    @property
+    def control(self) -> NDArray[np.bool_]:
+        """Which of the reads are of places that were not written."""
+        return np.asarray(~np.isin(self.before.offset // np.uint64(self.unit), self.written))
 
     def away(self, plan: Plan, period_ns: float) -> Moved | None:
         """What of the sample lies elsewhere than beside the neighbours behind it, which were not written."""
@@ -314,5 +302,4 @@ class _Trial:
     def look(self, plan: Plan, number: int, period_ns: float) -> Moved | None:
         """Reads the sample again; what moved since the first reading."""
         after = self.read(plan, f"{self.name}-after", self.order, number)
-        control = ~np.isin(self.before.offset // np.uint64(self.unit), self.written)
-        return moved_between(self.before, after, control, period_ns)
+        return moved_between(self.before, after, self.control, period_ns)

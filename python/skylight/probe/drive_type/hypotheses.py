@@ -147,12 +147,6 @@ def bands(words: str, rows: tuple[str, ...]) -> Clue:
     return Clue(lambda model: 1.0 if model.with_band else mistaken, words, rows, of_bands=True)
 
 
-def one_by_one(words: str, rows: tuple[str, ...]) -> Clue:
-    """Blocks were seen to leave each by itself, however long each takes: others beside them stay."""
-    mistaken = CHOSEN["cost mistaken"]
-    return Clue(lambda model: mistaken if model.with_band else 1.0, words, rows)
-
-
 def relayed(words: str, rows: tuple[str, ...]) -> Clue:
     """Blocks were seen to leave by themselves, and not to lie at home: what took them may log them again."""
     mistaken = CHOSEN["cost mistaken"]

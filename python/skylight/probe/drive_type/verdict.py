@@ -141,8 +141,6 @@ def _settled(settled: Settled) -> Clue:
         words = f"It need not be shingled: {settled.words}, as a block goes home by itself."
         return hypotheses.cost(with_band=False, words=words, rows=settled.names)
     words = f"A log alone is no sign of shingling, and {settled.words}."
-    if settled.apart:
-        return hypotheses.one_by_one(words, settled.names)
     if settled.cheap:
         return hypotheses.relayed(words, settled.names)
     if settled.moves:
