@@ -11,7 +11,7 @@ from skylight.infer.track_from_entry import tracks
 from skylight.infer.wait_edges import differences, in_tracks
 from skylight.probe.durable_writes import Rounds
 from skylight.probe.journal.findings import MERGE
-from skylight.probe.journal.unerased_entries import CYCLES, columns, cycles, far_places
+from skylight.probe.journal.unerased_entries import CYCLES, LongEntries, columns, cycles, far_places
 from skylight.probe.journal.unerased_verdict import judge_later
 from skylight.probe.journal.verdict import _either_way
 
@@ -55,13 +55,33 @@ def test_blocks_of_one_entry_show_the_tracks_under_it(scatter: float) -> None:
     length, switch = 812_345.0, 0.27
     place = np.linspace(3.6e6, 0, 192)
     angle = place / length + switch * np.floor(place / length + 0.4) + rng.normal(0, scatter, 192)
-    found = tracks(place, angle, 500_000, 1_500_000)
+    found = tracks([(place, angle)], 500_000, 1_500_000)
     assert found is not None and abs(found.bytes - length) < 3 * found.error_bytes
     assert abs(found.switch - switch) < 0.05 and found.error_bytes < 0.4 * scatter * length
     # What passes in a time with switches is known better than either.
     assert found.bytes / (1 + found.switch) == pytest.approx(length / (1 + switch), rel=0.01)
-    assert tracks(place, rng.uniform(0, 1, 192), 500_000, 1_500_000) is None
-    assert tracks(place[:20], angle[:20], 500_000, 1_500_000) is None
+    assert tracks([(place, rng.uniform(0, 1, 192))], 500_000, 1_500_000) is None
+    assert tracks([(place[:20], angle[:20])], 500_000, 1_500_000) is None
+
+
+@pytest.mark.parametrize("part", [0.4, 0.9])
+def test_entries_shorter_than_a_track_show_it_together(part: float) -> None:
+    """Each begins anywhere, and some have no switch in them."""
+    rng = np.random.default_rng(SEED)
+    print("seed", SEED)
+    length, switch, count = 812_345.0, 0.27, 10
+    entries = []
+    for _ in range(count):
+        place = np.linspace(part * length, 0, 192 // count)
+        ends = np.floor(place / length + rng.uniform(0, 1))
+        entries.append(
+            (place, place / length + switch * ends + rng.uniform() + rng.normal(0, 0.02, len(place)))
+        )
+    found = tracks(entries, 500_000, 1_500_000)
+    assert found is not None and abs(found.bytes - length) < 3 * found.error_bytes
+    assert found.error_bytes < 0.05 * length and abs(found.switch - switch) < 0.05
+    without = [(place, place / length) for place, _ in entries]
+    assert tracks(without, 500_000, 1_500_000) is None, "no end of a track, no switch"
 
 
 def test_no_far_place_is_read_twice_and_each_lies_before_the_last() -> None:
@@ -84,7 +104,7 @@ def test_without_tracks_or_cycles_nothing_is_said() -> None:
     io = cycles(np.arange(8, 0, -1, dtype=np.uint64) * 4096, 4096, flushed=False)
     log = IoLog.of(io, np.arange(len(io), dtype=np.uint64), np.arange(len(io), dtype=np.uint64))
     for track in ({}, {"od": 2e6, "md": 1.5e6, "id": 1e6}):
-        assert not any(each.known for each in judge_later([log], log, 1 << 20, 8e6, track))
+        assert not any(each.known for each in judge_later([log], LongEntries(log, log), 1 << 20, 8e6, track))
     assert len(log) < CYCLES
 
 

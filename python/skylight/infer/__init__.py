@@ -13,7 +13,7 @@
 | `cached_or_native` | is a written block in the persistent cache or at its native location |
 | `moved` | did blocks move while something else happened |
 | `stalls` | which writes stall, do they come at an even distance, from which on does a drive clean |
-| `track_from_entry` | how long tracks are under one entry of a log, from the angles of its blocks |
+| `track_from_entry` | how long tracks are under entries of a log, from the angles of their blocks |
 | `track_phases` | the revolution to a few parts in a million; the angle of each block of a track, its size |
 | `track_size_change` | tracks of one size, where a zone or a surface ends among those that were read |
 | `minimum_access_time` | overhead and arm time from whether blocks were caught or missed |

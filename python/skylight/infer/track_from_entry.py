@@ -1,8 +1,8 @@
-"""The tracks under one entry of a log: how many bytes are on each, and what a switch between them takes.
+"""The tracks under entries of a log: how many bytes are on each, and what a switch between them takes.
 
 Blocks of an entry that is written in one go are read back at known distances from its beginning. The angle at
-which a block passes grows by a revolution a track, and by a switch at each end of one. All blocks together
-say how long the tracks are, and where they end.
+which a block passes grows by a revolution a track, and by a switch at each end of one. All blocks of all
+entries together say how long the tracks are; where they end each entry says for itself.
 
 Invariant: a pure function of angles. Blocks at angles of their own, outliers, weigh no more than others.
 Source: as for `skylight.infer.track_phases`; the mean phase vector is the likelihood of a von Mises
@@ -11,6 +11,7 @@ distribution (Mardia and Jupp, "Directional Statistics", 2000, section 5.3).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,41 +49,49 @@ def _agreements(kept: NDArray[np.complex128], place: F64, length: F64, switches:
     return np.array(each)
 
 
-def tracks(place: F64, turns: F64, shortest: float, longest: float) -> Tracks | None:
-    """The tracks under an entry of which the blocks at these places, bytes, pass at these angles. None where
-    they are longer or shorter, or the angles do not agree on any."""
-    if len(place) < FEWEST:
+def tracks(entries: Sequence[tuple[F64, F64]], shortest: float, longest: float) -> Tracks | None:
+    """The tracks under entries: of each the places of blocks in it, bytes, and the angles at which they pass.
+    None where tracks are longer or shorter, the angles do not agree on any, or no entry has a switch."""
+    total = sum(len(place) for place, _ in entries)
+    if total < FEWEST:
         return None
-    kept = phasors(turns)
     length, switches = np.linspace(shortest, longest, LENGTHS), np.array(SWITCH_STEPS)
-    fits = _agreements(kept, place, length, switches)
+    fits = np.zeros((len(switches), LENGTHS))
+    for place, turns in entries:
+        agreements = _agreements(phasors(turns), place, length, switches)
+        fits += agreements.max(axis=2) * len(place) / total
     at = np.unravel_index(int(np.argmax(fits)), fits.shape)
     found = Tracks(float(length[at[1]]), longest - shortest, float(switches[at[0]]))
     agreement = 0.0
     for _ in range(REFINED):
-        tried = [_straight(place, turns, found, end) for end in np.arange(FINE_ENDS) / FINE_ENDS]
-        agreement, found = max(tried, key=lambda each: each[0])
+        agreement, found = _straight(entries, found)
     within = shortest <= found.bytes <= longest and found.switch > 0
     return found if within and agreement >= LEAST_AGREEMENT else None
 
 
-def _straight(place: F64, turns: F64, about: Tracks, end: float) -> tuple[float, Tracks]:
-    """How far the angles agree with the tracks that fit them best, the first of which ends there (a part of
-    one); these are near the ones given."""
-    passed = place / about.bytes
-    ends = np.floor(passed + end)
-    off = turns - passed - about.switch * ends
-    middle = np.angle(np.mean(phasors(off))) / (2 * np.pi)
-    off = centred(off - middle)
+def _straight(entries: Sequence[tuple[F64, F64]], about: Tracks) -> tuple[float, Tracks]:
+    """How far the angles agree with the tracks that fit them best, near the ones given, each entry beginning
+    at an angle of its own and with a part of a track of its own."""
+    offs, rows = [], []
+    for number, (place, turns) in enumerate(entries):
+        passed = place / about.bytes
+        ends = np.floor(passed[None, :] + (np.arange(FINE_ENDS) / FINE_ENDS)[:, None])
+        off = turns - passed - about.switch * ends
+        middle = phasors(off).mean(axis=1)
+        best = int(np.argmax(np.abs(middle)))
+        offs.append(centred(off[best] - float(np.angle(middle[best])) / (2 * np.pi)))
+        own = np.zeros((len(place), len(entries)))
+        own[:, number] = 1.0
+        rows.append(np.column_stack([own, passed, ends[best]]))
+    off, every = np.concatenate(offs), np.concatenate(rows)
     near = np.abs(off) < OUTLIER
-    every = np.stack([np.ones(len(place)), passed, ends], axis=1)
     columns = every[near]
     more, _, rank, _ = np.linalg.lstsq(columns, off[near], rcond=None)
-    if rank < columns.shape[1] or 1 + more[1] <= 0:
+    if rank < columns.shape[1] or 1 + more[-2] <= 0:
         return 0.0, about
     left = off - every @ more
-    scatter = np.square(left[near]).sum() / max(int(near.sum()) - 3, 1)
-    error = float(np.sqrt(scatter * np.linalg.inv(columns.T @ columns)[1, 1]))
-    length = about.bytes / (1 + float(more[1]))
-    found = Tracks(length, length * error, about.switch + float(more[2]))
+    scatter = np.square(left[near]).sum() / max(len(columns) - columns.shape[1], 1)
+    error = float(np.sqrt(scatter * np.linalg.inv(columns.T @ columns)[-2, -2]))
+    length = about.bytes / (1 + float(more[-2]))
+    found = Tracks(length, length * error, about.switch + float(more[-1]))
     return float(np.abs(np.mean(phasors(left)))), found

@@ -43,7 +43,16 @@ from skylight.probe.journal.out_of_band import (
 )
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.unerased_entries import CYCLES as CYCLES_LATER
-from skylight.probe.journal.unerased_entries import MOST_QUANTA, PLACES, cycles, far_places, read_back
+from skylight.probe.journal.unerased_entries import (
+    MOST_QUANTA,
+    PLACES,
+    LongEntries,
+    cycles,
+    far_places,
+    long_entries,
+    read_back,
+    written_long,
+)
 from skylight.probe.journal.unerased_entries import ROUNDS as LATER_ROUNDS
 from skylight.probe.journal.write_through import Volatile
 from skylight.probe.procedure import Steps, bisected
@@ -83,7 +92,7 @@ class Runs:
     long: IoLog | None = None
     first: dict[str, list[IoLog]] = field(default_factory=lambda: {"write": [], "read": []})
     later: list[IoLog] = field(default_factory=list)
-    long_entry: IoLog = EMPTY_LOG
+    long_entries: LongEntries = field(default_factory=LongEntries)
     entry_bytes: int = 0
     flushes: IoLog = EMPTY_LOG
     together: IoLog = EMPTY_LOG
@@ -364,7 +373,7 @@ def find_out_of_band(bench: Bench, quantum: int) -> None:
 
 
 def find_by_later_entries(bench: Bench, quantum: int) -> None:
-    """Entries wherever the log has come to, written and read back; then a long one, read block by block."""
+    """Entries wherever the log has come to, written and read back; then long ones, read block by block."""
     steps, block, seen = bench.steps, bench.block, bench.seen
     if steps.zones("later-zones") is not None:
         return  # far reads all over would have to fill zones first
@@ -374,9 +383,12 @@ def find_by_later_entries(bench: Bench, quantum: int) -> None:
         io = cycles(part, block, flushed=seen.volatile == "flushed")
         seen.later.append(steps.run(f"later-{number + 1}", io))
     length = quantum * min(max(seen.entry_bytes // quantum, 1), MOST_QUANTA)
-    begin = int(bench.offsets(1, length)[0])
-    steps.run("long-entry", IoBatch.writes([begin], length))
-    seen.long_entry = steps.run("long-entry-read", read_back(far[-PLACES:], begin, length, block))
+    longest_track = max(steps.known.part("track_bytes", at) or 0.0 for at in ("od", "md", "id"))
+    begin = bench.offsets(long_entries(length, longest_track), length)
+    io = written_long(begin, length, flushed=seen.volatile == "flushed")
+    written = steps.run("long-entry", io)
+    read = steps.run("long-entry-read", read_back(far[-PLACES:], begin, length, block))
+    seen.long_entries = LongEntries(written, read)
 
 
 def apart(bench: Bench) -> None:

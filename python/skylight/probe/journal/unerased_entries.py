@@ -1,10 +1,11 @@
 """The commands that show the out-of-band data where the target cannot be erased: later entries of the log.
 
-Each cycle is a read far away, a write of one block, another read far away, and a read of that block. Then one
-entry as long as they come is written, and blocks of it are read back, each behind a read far away. The far
+Each cycle is a read far away, a write of one block, another read far away, and a read of that block. Then
+entries as long as they come are written, one or more, to have ends of tracks under them, and blocks of them
+are read back, each behind a read far away. The far
 reads go backwards through a part of the target, at random distances, so that each command comes in another
 phase of the revolution, the arm's way stays the same, and nothing that was read ahead is asked for; nor is it
-in the long entry, which is read backwards as well.
+in the long entries, which are read backwards as well.
 
 Invariant: no far place is read twice, so that no cache answers it.
 Source: `skylight.probe.journal.unerased_verdict` says what the times show.
@@ -13,17 +14,21 @@ Source: `skylight.probe.journal.unerased_verdict` says what the times show.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import F64, U64, IoBatch, IoLog, Op
+from skylight.evidence import EMPTY_LOG, F64, U64, IoBatch, IoLog, Op
 
 CYCLES, ROUNDS = 250, 4
 """Cycles of a round, and rounds: chosen. The shortest write is then known to a hundredth of a revolution,
 or with a clock of a millisecond to a fortieth."""
 PLACES, MOST_QUANTA = 192, 6
-"""Blocks of the long entry that are read, and its quanta at most: a few tracks."""
-MOST_IOS = ROUNDS * CYCLES * 5 + 2 * PLACES + 2
+"""Blocks of the long entries that are read, and the quanta of one at most: a few tracks."""
+MOST_ENTRIES, WANTED_TRACKS = 12, 3.0
+"""Long entries at most, and how many tracks they fill together, if that suffices. Chosen: where a host sends
+a mebibyte at a time an entry is half a track, and half of them have an end of a track under them."""
+MOST_IOS = ROUNDS * CYCLES * 5 + 2 * PLACES + 2 * MOST_ENTRIES
 NEAREST, FARTHEST = 1 << 20, 3 << 20
 """From one far read to the next, bytes: more than is read ahead of one, and tracks of any length between."""
 FAR_FROM, FAR_PART = 0.4, 0.15
@@ -31,7 +36,7 @@ FAR_FROM, FAR_PART = 0.4, 0.15
 
 
 def far_places(size: int, block: int, rng: np.random.Generator) -> U64:
-    """Blocks to read far away, backwards: two for each cycle, then one for each block of the long entry."""
+    """Blocks to read far away, backwards: two for each cycle, then one for each block of the long entries."""
     count = 2 * CYCLES * ROUNDS + PLACES
     span = min(1.0, FAR_PART * size / (count * FARTHEST))
     steps = rng.integers(int(NEAREST * span), int(FARTHEST * span) + 1, count)
@@ -54,11 +59,41 @@ def cycles(far: U64, block: int, *, flushed: bool) -> IoBatch:
     return IoBatch(np.tile(np.array(ops, np.uint8), count), offset.ravel(), size.ravel())
 
 
-def read_back(far: U64, begin: int, length: int, block: int) -> IoBatch:
-    """Blocks of the long entry from `begin` on, its last first, each behind a far read."""
-    count = min(len(far), length // block)
-    places = begin + np.linspace(length - block, 0, count).astype(np.int64) // block * block
-    return IoBatch.reads(np.stack([far[:count].astype(np.int64), places], axis=1).ravel(), block)
+def long_entries(length: int, longest_track: float) -> int:
+    """How many entries of this length show the tracks under them."""
+    return int(np.clip(np.ceil(WANTED_TRACKS * longest_track / length), 1, MOST_ENTRIES))
+
+
+def written_long(begin: U64, length: int, *, flushed: bool) -> IoBatch:
+    """The long entries, each with a FLUSH behind it where a volatile cache holds it otherwise."""
+    return IoBatch.flushed_writes(begin, length) if flushed else IoBatch.writes(begin, length)
+
+
+def read_back(far: U64, begin: U64, length: int, block: int) -> IoBatch:
+    """Blocks of the long entries, the last of each first, each behind a far read."""
+    count = min(len(far) // len(begin), length // block)
+    inside = np.linspace(length - block, 0, count).astype(np.int64) // block * block
+    places = (begin.astype(np.int64)[:, None] + inside).ravel()
+    return IoBatch.reads(np.stack([far[: len(places)].astype(np.int64), places], axis=1).ravel(), block)
+
+
+@dataclass(frozen=True, slots=True)
+class LongEntries:
+    """The writes of long entries, and reads of their blocks, each behind a far read."""
+
+    written: IoLog = EMPTY_LOG
+    read: IoLog = EMPTY_LOG
+
+    def angles(self, rotation_ns: float) -> list[tuple[F64, F64]]:
+        """Of each entry that was read: the places of its blocks, bytes, and the angles of these,
+        revolutions."""
+        place = self.read.offset[1::2].astype(np.int64)
+        turns = self.read.complete_ns[1::2].astype(np.float64) / rotation_ns
+        writes = self.written.only(Op.WRITE)
+        behind = place - writes.offset.astype(np.int64)[:, None]
+        inside = (behind >= 0) & (behind < writes.size.astype(np.int64)[:, None])
+        parts = zip(behind, inside, strict=True)
+        return [(part[mine].astype(np.float64), turns[mine]) for part, mine in parts if mine.any()]
 
 
 def columns(logs: Sequence[IoLog]) -> tuple[F64, F64, F64, F64]:

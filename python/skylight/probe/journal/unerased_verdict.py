@@ -5,8 +5,8 @@ that moment holds the command overhead, the arm's way, a wait and, for the write
 the settling of the head. Commands come in all phases, so the shortest of each kind has no wait in it
 (`skylight.infer.wait_edges`), and the difference of the two is the out-of-band data.
 
-It has switches of track in it: as many as there are ends of tracks in it. One long entry, read back block
-by block, shows how long tracks are where the log is, and what a switch takes
+It has switches of track in it: as many as there are ends of tracks in it. Long entries, read back block by
+block, show how long tracks are where the log is, and what a switch takes
 (`skylight.infer.track_from_entry`). So what is written becomes a part of a track, and its time follows in the
 mean of entries, which begin anywhere on a track: that of its bytes, and a switch for each track that these
 fill.
@@ -30,31 +30,32 @@ from skylight.infer.track_from_entry import Tracks, tracks
 from skylight.infer.wait_edges import STEP, Weighed, differences, in_tracks
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_BYTES
 from skylight.probe.journal.out_of_band import LEAST_TURNS, RIGHT_TURNS, SETTLE_NS
-from skylight.probe.journal.unerased_entries import CYCLES, columns
+from skylight.probe.journal.unerased_entries import CYCLES, LongEntries, columns
 from skylight.units import format_duration, format_size
 
 DRAWS = 8000
 INTERVAL = (0.025, 0.5, 0.975)
 LONGER, SHORTER = 1.25, 0.75  # tracks beyond those of the host's addresses, on either end: chosen
-SAME = 0.01  # of a track: what those under the long entry and the others differ by
+SAME = 0.01  # of a track: what those under the long entries and the others differ by
 BYTES_RIGHT = 0.1  # of it: as of the sizes that rest on it (`cache_raw_bytes`)
 WAY = "entries anywhere"
 ROWS = ("later-1", "long-entry-read")
 
 
 def judge_later(
-    logs: Sequence[IoLog], entry: IoLog, quantum: int, rotation_ns: float, track: Mapping[str, float]
+    logs: Sequence[IoLog], long: LongEntries, quantum: int, rotation_ns: float, track: Mapping[str, float]
 ) -> list[Finding]:
-    """The findings from cycles of lone writes, and the blocks of a long entry; `track` has the bytes on a
+    """The findings from cycles of lone writes, and the blocks of long entries; `track` has the bytes on a
     track at the outer, middle and inner diameter, where they are known."""
     if len(track) < 3:
         return _unknown("how long tracks are is not known")
     wrote, written, asked, read = columns(logs)
     if len(wrote) < CYCLES:
         return _unknown("too few entries were written")
-    here = _tracks(entry, rotation_ns, track)
+    shortest, longest = SHORTER * min(track.values()), LONGER * max(track.values())
+    here = tracks(long.angles(rotation_ns), shortest, longest)
     if here is None:
-        return _unknown("blocks of one entry do not show the tracks that it lies on")
+        return _unknown("blocks of long entries do not show the tracks that these lie on")
     to_block = _to_block(wrote, written, read, _rest(quantum, here), rotation_ns)
     tick = tick_ns(wrote, written, asked, read) / rotation_ns
     to_read = (read - asked) / rotation_ns
@@ -66,16 +67,6 @@ def judge_later(
 
 def _unknown(why: str) -> list[Finding]:
     return [each.unknown(why, ROWS) for each in (OUT_OF_BAND, OUT_OF_BAND_BYTES)]
-
-
-def _tracks(entry: IoLog, rotation_ns: float, track: Mapping[str, float]) -> Tracks | None:
-    """The tracks under the long entry; `entry` has far reads and those of its blocks in turns."""
-    place = entry.offset[1::2].astype(np.float64)
-    turns = entry.complete_ns[1::2].astype(np.float64) / rotation_ns
-    if not len(place):
-        return None
-    shortest, longest = SHORTER * min(track.values()), LONGER * max(track.values())
-    return tracks(place - place.min(), turns, shortest, longest)
 
 
 def _rest(quantum: int, here: Tracks) -> float:
@@ -100,8 +91,8 @@ def _parts(apart: Weighed, here: Tracks, rotation_ns: float) -> tuple[F64, np.ra
 
 
 def _bytes(parts: F64, here: Tracks, rng: np.random.Generator) -> Finding:
-    """How much it is, which is the same wherever the log is. The long entry and the others lie on tracks that
-    are the same to `SAME`, two standard deviations."""
+    """How much it is, which is the same wherever the log is. The long entries and the others lie on tracks
+    that are the same to `SAME`, two standard deviations."""
     parts = parts * rng.normal(1.0, SAME / 2, DRAWS)
     low, value, high = (float(each) * here.bytes for each in np.quantile(parts, INTERVAL))
     within = (max(low, 0.0), max(high, 0.0))

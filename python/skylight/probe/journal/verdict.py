@@ -202,7 +202,7 @@ def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> list
         return [OUT_OF_BAND.unknown("the rotation is not known")]
     if runs.later:
         track = {at: size for at in ("od", "md", "id") if (size := known.part("track_bytes", at))}
-        return judge_later(runs.later, runs.long_entry, quantum.low, rotation_ns, track)
+        return judge_later(runs.later, runs.long_entries, quantum.low, rotation_ns, track)
     if not seen.footprints.flash:
         turns = _quantum_turns(quantum.low, known)
         by_tracks = None if turns is None else (turns[0] * rotation_ns, turns[1] * rotation_ns)
