@@ -35,6 +35,9 @@ SURE = 5.0  # latencies that differ by so many times the scatter of repeats are 
 ALIKE, UNLIKE = 0.7, 0.6  # of what repeats of one size agree
 DOUBT = (2.5, 12.0)  # times the scatter of repeats: more repeats will tell
 SHARP = 0.6  # of the whole difference lies in the step
+SHARP_TURNS = 0.85
+"""The same of a step of whole revolutions, at which angles stay. Chosen: a write that is longer on its way
+comes too late for its slot more often, and on a slow host ever more of them lose a revolution so."""
 LEAST_TURN = 0.1  # of a revolution: the least step of a quantum on a disk
 FLAT_TO = 1.25  # times a quantum: up to there nothing else steps
 LEAST_ALIKE = 0.5  # repeats of one size that agree less tell nothing
@@ -291,7 +294,8 @@ class Footprints:
                 return True
         if self.stepping and self._parted(low, high, step):
             return True
-        sure = step > max(SHARP * self.shift_ns(high), SURE * self.noise_ns)
+        share = SHARP_TURNS if self.stepping else SHARP
+        sure = step > max(share * self.shift_ns(high), SURE * self.noise_ns)
         return sure and self._flat_behind(low, high, step)
 
     def _parted(self, low: int, high: int, step_ns: float) -> bool:
