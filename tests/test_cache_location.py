@@ -12,7 +12,7 @@ import pytest
 from one_test import few
 from skylight import _native
 from skylight.engines.sim import SimEngine
-from skylight.evidence import Evidence, IoBatch, IoLog, Op, TargetFacts
+from skylight.evidence import I64, Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe import durable_writes
 from skylight.probe.cache_location import CacheLocation
@@ -89,6 +89,49 @@ def test_blocks_of_a_cache_on_disk_that_need_no_platter_are_in_volatile_memory(
     seen = Seen(cached={"low-high": quick_ns, "low-low": quick_ns}, profile={0.5: quick_ns})
     known = Known([] if medium is None else [Finding("cache_medium", medium, None, None, 1.0, "seen")])
     assert judge(seen, known).value == value
+
+
+SHARES = (np.arange(16) + 0.5) / 16
+TRACK_NS, THIRD_NS, FULL_NS = 1_000_000, 4_000_000, 8_000_000
+ROOT = ((THIRD_NS - TRACK_NS) / (FULL_NS - TRACK_NS) - 1 / 3) / (3**-0.5 - 1 / 3)
+
+
+def noisy(rng: np.random.Generator, caches: tuple[float, ...]) -> Seen:
+    """A profile as of a drive with a seek of 4 ms over a third of its tracks and 8 ms over all, and caches
+    at these addresses, read in turn with native blocks; waits of a revolution of 12 ms."""
+
+    def reads(way_ns: float) -> I64:
+        return np.asarray(way_ns + rng.uniform(1e6, 13e6, 79), np.int64)
+
+    def way_ns(one: float, other: float) -> float:
+        apart = abs(one - other)
+        return (FULL_NS - TRACK_NS) * (ROOT * float(np.sqrt(apart)) + (1 - ROOT) * apart)
+
+    means = {float(at): float(np.mean([way_ns(at, cache) for cache in caches])) for at in SHARES}
+    profile = {at: reads(mean) for at, mean in means.items()}
+    apart = reads(way_ns(caches[0], caches[-1]))
+    return Seen(cached={"low-high": apart, "low-low": reads(0.0)}, profile=profile)
+
+
+@pytest.mark.parametrize(
+    ("caches", "places"),
+    [
+        ((0.0,), {"od"}),
+        ((0.5,), {"md"}),
+        ((1.0,), {"id"}),
+        ((0.25,), set()),
+        ((0.002, 0.5, 0.995), {"many"}),
+    ],
+)
+def test_noisy_ways_of_the_arm_name_the_place_or_none(caches: tuple[float, ...], places: set[str]) -> None:
+    seed = 20261129
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    parts = [("track", TRACK_NS), ("third", THIRD_NS), ("full", FULL_NS)]
+    known = Known([Finding("seek_ns", dict(parts), "ns", None, 0.9, "seen")])
+    said = [judge(noisy(rng, caches), known).value for _ in range(20)]
+    assert set(said) <= places | {UNKNOWN}
+    assert not places or said.count(UNKNOWN) < 6, "most are known"
 
 
 def test_rank_correlation() -> None:

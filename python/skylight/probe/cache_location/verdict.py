@@ -2,14 +2,18 @@
 
 A read takes the way of the arm, a wait spread over a revolution, and the overhead. The trimmed mean over
 reads in random order is therefore the way of the arm plus something that is the same everywhere, and only
-differences between places are used. Spearman's rank correlation compares the profile with the distances that
-a cache at the OD, MD or ID would have: it needs no seek curve, only that farther takes longer.
+differences between places are used. The ways that the arm would have from a cache anywhere, by the seek curve
+that the rotation test found, are fitted to the profile, by how far each mean may be off; those from one cache
+in each region have to fit plainly worse. Where they do not, and without a seek curve, Spearman's rank
+correlation compares the profile with the distances that a cache at the OD, MD or ID would have: it needs only
+that farther takes longer.
 
 Confidence is the share of bootstrap resamples of the reads that give the same verdict.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -29,8 +33,17 @@ FLAT = 0.25  # of the arm's longest way: a profile that rises less names no plac
 # most a third of the longest way; caches of both halves of a drive are half of the tracks apart, over half.
 NEAR, FAR = 0.33, 0.42
 HALF_WAY = 0.7  # of the longest way, for half of the tracks: where seeks grow with the root of the distance
+THIRD_WAY = (3**-0.5 + 1 / 3) / 2  # the same for a third of them, where they grow half so and half evenly
 QUICK_NS = 1_000_000  # a read that no platter serves
 TRIM = (10, 90)
+PLACES = np.linspace(0.0, 1.0, 101)  # shares of the addresses at which a cache may lie, for the fit
+BESIDE = (
+    0.12  # so far from OD, MD or ID in that is still called so; a cache takes a tenth of the tracks at most
+)
+SURE, LIKELY = 0.9, 0.4  # of the weight of all places; the latter where the ranks say the same
+PLAINLY = 9.0  # by so much squared misfit no one place, or one in each region, has to fit worse: three errors
+ARM_ERROR = 0.2  # of the fitted length of ways, against the seek curve that the rotation test found
+REGION_SHARES = (0.002, 0.5, 0.995)  # where what is read in the profile was written
 REGIONS = ("low", "mid", "high")  # of the address space
 
 
@@ -82,43 +95,112 @@ def radius(share_of_bytes: F64, ratio: float) -> F64:
 
 
 @dataclass(frozen=True, slots=True)
-class _Signs:
-    """Ways of the arm, ns: along the profile, between cached data of far and near addresses; the longest."""
+class _Ways:
+    """What does not depend on how the reads went: the profile's shares of the addresses, how far each mean
+    may be off, how outer tracks compare with inner ones, the arm's longest way if it is known (ns), and in
+    parts of that the ways from a cache at each of `PLACES`, and from one in each region, to the profile."""
 
     shares: F64
+    errors_ns: F64
+    ratio: float
+    arm_ns: float | None
+    from_places: F64
+    from_regions: F64
+
+    @staticmethod
+    def of(seen: Seen, known: Known) -> _Ways:
+        """By what the rotation test found of the arm and of tracks."""
+        shares = np.array(sorted(seen.profile))
+        errors_ns = np.array([_error_ns(seen.profile[at]) for at in sorted(seen.profile)])
+        track, third, full = (known.part("seek_ns", each) for each in ("track", "third", "full"))
+        arm_ns = max(full - track, 1.0) if track is not None and full is not None else None
+        third_way = THIRD_WAY
+        if arm_ns is not None and track is not None and third is not None:
+            third_way = (third - track) / arm_ns
+        root = min(max((third_way - 1 / 3) / (3**-0.5 - 1 / 3), 0.0), 1.0)
+        outer, inner = known.part("track_bytes", "od"), known.part("track_bytes", "id")
+        ratio = max(outer / inner, 1.0) if outer is not None and inner is not None and inner > 0 else 1.0
+
+        def ways(at: F64) -> F64:
+            apart = np.abs(radius(shares, ratio) - radius(at, ratio)[:, None])
+            return np.asarray(root * np.sqrt(apart) + (1 - root) * apart)
+
+        regions = ways(np.array(REGION_SHARES)).mean(axis=0, keepdims=True)
+        return _Ways(shares, errors_ns, ratio, arm_ns, ways(PLACES), regions)
+
+    def distances(self, at: float) -> F64:
+        """Shares of the tracks from an address, a share of all, to the profile."""
+        return np.asarray(np.abs(radius(self.shares, self.ratio) - radius(np.array(at), self.ratio)))
+
+    def misfits(self, seen_ns: F64, ways_ns: F64) -> F64:
+        """Squared misfits of rows of ways, each with the time that all reads take, and as much longer or
+        shorter as the seek curve may be off."""
+        weight, free = self.errors_ns**-2, ARM_ERROR**-2
+        along = weight / weight.sum()
+        seen = seen_ns - along @ seen_ns
+        rows = ways_ns - (ways_ns @ along)[:, None]
+        scale = ((rows * seen) @ weight + free) / (rows**2 @ weight + free)
+        off = seen - scale[:, None] * rows
+        return np.asarray(off**2 @ weight + (scale - 1) ** 2 * free)
+
+
+@dataclass(frozen=True, slots=True)
+class _Signs:
+    """What is typical of reads, ns: along the profile, and of cached data of far and of near addresses in
+    turn."""
+
+    ways: _Ways
     ways_ns: F64
     apart_ns: float
     near_ns: float
-    range_ns: float
-    ratio: float
+
+    @property
+    def range_ns(self) -> float:
+        """The arm's longest way."""
+        if self.ways.arm_ns is not None:
+            return self.ways.arm_ns
+        # From a cache at the MD no address is farther than half of the tracks, so what was seen may be that.
+        farthest_ns = max(float(self.ways_ns.max()), self.apart_ns) - self.near_ns
+        return max(farthest_ns / HALF_WAY, 1.0)
 
     def place(self) -> str:
         """The verdict, or unknown."""
-        spread = float(np.ptp(self.ways_ns))
         apart = (self.apart_ns - self.near_ns) / self.range_ns
-        if apart >= FAR:
-            return "many"
-        if apart > NEAR or spread < FLAT * self.range_ns:
+        fitted, weight = self.by_ways()
+        sure = weight >= SURE
+        if apart >= FAR:  # caches in many places are nowhere as far from one end as from the other
+            return UNKNOWN if sure and fitted in ("od", "id") else "many"
+        if float(np.ptp(self.ways_ns)) < FLAT * self.range_ns:
             return UNKNOWN
-        scores = {
-            name: correlation(
-                np.abs(radius(self.shares, self.ratio) - radius(np.array(at), self.ratio)), self.ways_ns
-            )
-            for name, at in WHERE.items()
-        }
+        if self.ways.arm_ns is not None and sure:
+            return fitted
+        by_ranks = self.by_ranks() if apart <= NEAR else UNKNOWN
+        if self.ways.arm_ns is not None and not (fitted == by_ranks and weight >= LIKELY):
+            return UNKNOWN
+        return by_ranks
+
+    def by_ranks(self) -> str:
+        """The place whose distances have the ranks of the ways."""
+        scores = {name: correlation(self.ways.distances(at), self.ways_ns) for name, at in WHERE.items()}
         best, next_best = sorted(scores, key=lambda name: scores[name], reverse=True)[:2]
         if scores[best] < FOLLOWS or scores[best] - scores[next_best] < LEAD:
             return UNKNOWN
         return best
 
-
-@dataclass(frozen=True, slots=True)
-class _Typical:
-    """Typical latencies, ns: along the profile, and of cached data of far and of near addresses in turn."""
-
-    ways_ns: F64
-    apart_ns: float
-    near_ns: float
+    def by_ways(self) -> tuple[str, float]:
+        """The place around which most of the weight lies of those whose ways fit, and how much of it; half of
+        it where others fit nearly as well."""
+        misfit = self.ways.misfits(self.ways_ns, self.range_ns * self.ways.from_places)
+        best = float(misfit.min())
+        unit = max(1.0, best / (len(self.ways_ns) - 2))  # what is off besides noise, layouts above all
+        regions = self.range_ns * self.ways.from_regions
+        others = self.ways.misfits(self.ways_ns, np.concatenate([regions, np.zeros_like(regions)]))
+        plainly = float(others.min()) - best >= PLAINLY * unit
+        weight = np.exp((best - misfit) / (2 * unit))
+        weight /= weight.sum() * (1 if plainly else 2)
+        around = {name: float(weight[np.abs(PLACES - at) <= BESIDE].sum()) for name, at in WHERE.items()}
+        place = max(around, key=lambda name: around[name])
+        return place, around[place]
 
 
 def _reads(seen: Seen) -> list[I64]:
@@ -130,14 +212,14 @@ def _reads(seen: Seen) -> list[I64]:
     ]
 
 
-def _typicals(seen: Seen) -> _Typical:
-    """What is typical of the evidence."""
-    *ways, apart, near = map(typical, _reads(seen))
-    return _Typical(np.array(ways), apart, near)
+def _signs(seen: Seen, ways: _Ways) -> _Signs:
+    """The signs of the evidence."""
+    *means, apart, near = map(typical, _reads(seen))
+    return _Signs(ways, np.array(means), apart, near)
 
 
-def _resampled(seen: Seen, rounds: int) -> list[_Typical]:
-    """What is typical of resamples of the reads."""
+def _resampled(seen: Seen, ways: _Ways, rounds: int) -> list[_Signs]:
+    """The signs of resamples of the reads."""
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     reads = _reads(seen)
     drawn: list[list[I64]] = [[] for _ in reads]
@@ -147,19 +229,14 @@ def _resampled(seen: Seen, rounds: int) -> list[_Typical]:
     means = np.empty((rounds, len(reads)))
     for column, mine in enumerate(drawn):
         means[:, column] = _typical_of_each(np.array(mine, np.float64))
-    return [_Typical(row[:-2], float(row[-2]), float(row[-1])) for row in means]
+    return [_Signs(ways, row[:-2], float(row[-2]), float(row[-1])) for row in means]
 
 
-def _signs(seen: Seen, known: Known, found: _Typical) -> _Signs:
-    """The signs of what is typical of the reads, or of a resample of them."""
-    shares = np.array(sorted(seen.profile))
-    seek_track, seek_full = known.part("seek_ns", "track"), known.part("seek_ns", "full")
-    # From a cache at the MD no address is farther than half of the tracks, so what was seen may be that.
-    measured = (max(float(found.ways_ns.max()), found.apart_ns) - found.near_ns) / HALF_WAY
-    arm = seek_full - seek_track if seek_track is not None and seek_full is not None else measured
-    outer, inner = known.part("track_bytes", "od"), known.part("track_bytes", "id")
-    ratio = outer / inner if outer is not None and inner is not None and inner > 0 else 1.0
-    return _Signs(shares, found.ways_ns, found.apart_ns, found.near_ns, max(arm, 1.0), max(ratio, 1.0))
+def _error_ns(latency_ns: I64) -> float:
+    """The standard error of what is typical of latencies, ns (of a trimmed mean, Tukey and McLaughlin)."""
+    kept = np.clip(latency_ns, *np.percentile(latency_ns, TRIM)).astype(np.float64)
+    share_kept = (TRIM[1] - TRIM[0]) / 100
+    return max(float(kept.std()) / (share_kept * math.sqrt(len(kept))), 1.0)
 
 
 def judge(seen: Seen, known: Known) -> Finding:
@@ -174,13 +251,14 @@ def judge(seen: Seen, known: Known) -> Finding:
         why = f"cached blocks are read in {quick}: no platter is waited for"
         sure = confidence_that(seen.cached["low-high"], lambda latency_ns: typical(latency_ns) < QUICK_NS)
         return LOCATION.found("none", sure, why, seen.rows, way="quick reads")
-    signs = _signs(seen, known, _typicals(seen))
-    place = signs.place()
+    ways = _Ways.of(seen, known)
+    here = _signs(seen, ways)
+    place = here.place()
     if place == UNKNOWN:
-        return LOCATION.unknown(f"the profile follows no one place: {_words(seen, signs)}", seen.rows)
+        return LOCATION.unknown(f"the profile follows no one place: {_words(seen, here)}", seen.rows)
     rounds = RESAMPLES // 4
-    hits = sum(_signs(seen, known, found).place() == place for found in _resampled(seen, rounds))
-    return LOCATION.found(place, share(hits, rounds), _reason(place, seen, signs), seen.rows)
+    hits = sum(drawn.place() == place for drawn in _resampled(seen, ways, rounds))
+    return LOCATION.found(place, share(hits, rounds), _reason(place, seen, here), seen.rows)
 
 
 def _words(seen: Seen, signs: _Signs) -> str:
