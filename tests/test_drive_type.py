@@ -13,17 +13,19 @@ import pytest
 from matplotlib.figure import Figure as Drawing
 
 from fake_drives import GIB, MIB, FakeDrive, Traits, random_traits, spoilt
+from skylight import _native
+from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.errors import UsageError
-from skylight.evidence import IoBatch, IoLog, Op
+from skylight.evidence import IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.phase import NONE, Coherence
 from skylight.probe.drive_type import DriveType
 from skylight.probe.drive_type.landing import land
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.readback import FEWEST_PLACES, ReadBack
-from skylight.probe.drive_type.writes import LARGE_BYTES, Sustained, Writes
+from skylight.probe.drive_type.writes import LARGE_BYTES, Sustained, Writes, outlasts_everything
 from skylight.probe.progress import ProgressReport
-from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, run_suite
+from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
 
 CMR = Traits(kind="cmr", jitter=0.01, jitter_absolute=0.1, outlier_rate=0.003)
 SET = replace(CMR, kind="set-associative")
@@ -228,6 +230,31 @@ def test_two_ticks_of_the_clock_are_no_wait_for_a_platter(tick_ns: int, slow: bo
     small = Writes("writes-wide", 1 << 30, False, latency_ns, NONE, tick_ns)
     large = Sustained(latency_ns, latency_ns, len(latency_ns) * LARGE_BYTES, 4)
     assert large.slow(small) == slow
+
+
+@pytest.mark.parametrize(
+    ("before", "stall_s", "cleans"), [(300, 1_600, True), (300, 100, False), (16_000, 700, False)]
+)
+def test_one_write_that_outlasts_a_disk_that_writes_out_everything_waits_for_bands(
+    before: int, stall_s: int, cleans: bool
+) -> None:
+    """A path that fails over takes less, and so does a volatile cache that is written out."""
+    latency_ns = np.append(np.full(before, 2_000_000), [stall_s * 1_000_000_000, 2_000_000])
+    assert outlasts_everything(latency_ns) == cleans
+    assert not outlasts_everything(latency_ns[:0])
+
+
+@pytest.mark.parametrize(("seed", "medium"), [(99594, "flash"), (77016, UNKNOWN)])
+def test_what_the_bound_cut_short_counts(seed: int, medium: str, tmp_path: Path) -> None:
+    """One write of a set-associative cache that cleans all bands of a cache band took longer than the bound,
+    and was all that showed what the drive is."""
+    text, conditions = _native.random_profile(seed), conditions_text(DRAWN, seed) or ""
+    drive = _native.SimDrive(text, "drive.toml", seed, conditions)
+    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
+    result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    assert any(step.kind == "bound" for step in result.evidence[0].steps)
+    assert found(result)["drive_type"].value == "smr" and found(result)["cache_medium"].value == medium
+    assert infer_suite(tmp_path / "r").findings == result.findings
 
 
 def read_back(early_ns: int, late_ns: int, *, others_read: bool) -> ReadBack:

@@ -51,7 +51,12 @@ Seen = TypeVar("Seen")
 
 
 class CutShort(Exception):
-    """The evidence ends before the procedure does."""
+    """The evidence ends before the procedure does; `log` is what a step did that its bound ended."""
+
+    def __init__(self, name: str, log: IoLog | None = None) -> None:
+        """Before or in the step of that name."""
+        super().__init__(name)
+        self.log = log
 
 
 class Steps(Protocol):
@@ -160,7 +165,7 @@ class Replay(StepNames):
         """The next step of the evidence; None at its end."""
         return self._steps[self._at] if self._at < len(self._steps) else None
 
-    def _end(self, name: str) -> NoReturn:
+    def _end(self, name: str, log: IoLog | None = None) -> NoReturn:
         """Ends the replay before the step of that name: there the evidence ends, or goes on differently."""
         step = self._ahead
         self.cut, self.why_cut = name, f"The test was cut short before {name}; go on with --resume."
@@ -170,7 +175,7 @@ class Replay(StepNames):
             self.why_cut = (
                 f"The test was recorded by another version (its steps differ from {name} on); probe again."
             )
-        raise CutShort(name)
+        raise CutShort(name, log)
 
     def _next(self, name: str, kind: StepKind) -> Step:
         """The next step, which must be of this name and kind."""
@@ -209,7 +214,7 @@ class Replay(StepNames):
         after = self._ahead
         bound = after is not None and after.kind == "bound" and after.params.get("step") == step.name
         if bound or len(log) > len(io) or (until is None and not over and len(log) != len(io)):
-            self._end(name)
+            self._end(name, log if bound and len(log) <= len(io) else None)
         if limit_ns is not None:
             self._left_ns = (limit_ns if self._left_ns is None else self._left_ns) - log.span_ns
         return log

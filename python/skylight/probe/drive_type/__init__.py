@@ -90,7 +90,7 @@ from skylight.probe.drive_type.writes import (
 )
 from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.known_state import State
-from skylight.probe.procedure import ProcedureTest, Replay, Steps
+from skylight.probe.procedure import CutShort, ProcedureTest, Replay, Steps
 
 SUSTAINED_PIECE, LATER_PIECE, LATER = 256, 2_048, 2_048  # writes in a piece, and in one after the first 2,048
 MOST_PIECES = 96  # most are shorter where bands are cleaned all the time
@@ -520,7 +520,12 @@ class DriveType(ProcedureTest[Observed]):
                 return
             io, until = IoBatch.writes(piece, LARGE_BYTES), DECISIVE if plan.quick else STALLING
             name, params = Sustained.name(len(logs) + 1), plan.params(region)
-            logs.append(plan.steps.run(name, io, until=until, params=params))
+            try:
+                logs.append(plan.steps.run(name, io, until=until, params=params))
+            except CutShort as cut:
+                if cut.log is not None:
+                    seen.sustained = Sustained.of([*logs, cut.log])
+                raise
             where = where[len(logs[-1]) :]
             more = seen.sustained = Sustained.of(logs)
             goes_on = more.only_stalled(wide) and not plan.quick

@@ -218,6 +218,8 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
             return _flushed_flash(mixed)
         if not slow and seen.read_back is not None:
             return _read_back(seen, wide, turning, seen.read_back)
+        if wide.flushed and not slow and seen.sustained.cleaned(wide):
+            return _crowded(seen.sustained.latency_ns, wide, turning, None)
         if wide.flushed and not slow:
             return _unknown(
                 f"{_ms(wide.spread.median_ns)} for a 4 KiB write and its FLUSH on a disk that follows"
