@@ -20,7 +20,7 @@ from skylight.infer.stalls import before_stalls, slow_ones
 from skylight.probe import fua_writes
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
-from skylight.probe.journal.entry_space import Footprints, Run
+from skylight.probe.journal.entry_space import Footprints, Run, typical, without_outliers
 from skylight.probe.journal.measure import Bench, Runs, find_out_of_band
 from skylight.probe.journal.merges import Many
 from skylight.probe.journal.out_of_band import (
@@ -347,6 +347,19 @@ def test_a_few_runs_are_not_held_against_the_scatter_of_many() -> None:
     assert not any(each.more(2 * BLOCK) for each in alike)
     other = footprints({BLOCK: (174, 0.3), 2 * BLOCK: (3, 0.4)}, 1)
     assert other.more(2 * BLOCK), "the control: a tenth of a revolution shows by three runs as well"
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.08, 0.14])
+def test_by_a_coarse_clock_no_share_of_others_moves_what_is_typical(busy: float) -> None:
+    """Ticks of a millisecond, of commands that take 2.3, beside others that delay them."""
+    seed, count = 20261129, 4_000
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    begin_ns, took_ns = rng.uniform(0, 1e9, count), np.full(count, 2_300_000.0)
+    took_ns += np.where(rng.uniform(size=count) < busy, rng.uniform(4e6, 3e7, count), 0.0)
+    by_clock = (begin_ns + took_ns) // 1e6 * 1e6 - begin_ns // 1e6 * 1e6
+    assert float(typical(by_clock, flash=True)) == pytest.approx(2_300_000, abs=30_000)
+    assert without_outliers(by_clock).mean() == pytest.approx(1 - busy, abs=0.01)
 
 
 @pytest.mark.parametrize(("early", "sharp"), [(0.0, True), (0.05, True), (0.42, False), (0.6, False)])

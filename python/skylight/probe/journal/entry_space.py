@@ -28,6 +28,7 @@ from skylight.infer.robust import BOOTSTRAP_SEED
 
 FIRST = 2  # the first writes of a run find the head anywhere
 FASTEST_PART, NEARLY_ALL = 0.04, 0.9
+OUTLIER_TICKS = 2
 COARSE_NS = 20_000  # a clock's tick from which on it hides the steps of flash
 HALVES = 12
 FEWEST_BLOCKS = 4  # a quantum of fewer blocks cannot be told from space that grows with size
@@ -70,15 +71,32 @@ def _rows(runs: Sequence[Run]) -> F64:
     return np.stack([run.latency_ns[FIRST:length] for run in runs]).astype(np.float64)
 
 
+def without_outliers(values: F64) -> NDArray[np.bool_]:
+    """Which of the values along the last axis nothing but the medium delayed: nearly all by a fine clock. By
+    a coarse one those within two ticks of the median, for of a share it hangs on how many others delay what
+    is left of it."""
+    tick_ns = _tick_ns(values)
+    if tick_ns < COARSE_NS:
+        most = np.quantile(values, NEARLY_ALL, axis=-1, keepdims=True)
+    else:
+        most = np.median(values, axis=-1, keepdims=True) + OUTLIER_TICKS * tick_ns
+    return np.asarray(values <= most)
+
+
+def _tick_ns(values: F64) -> int:
+    return int(np.gcd.reduce(values.astype(np.int64), axis=None))
+
+
 def typical(values: F64, *, flash: bool) -> F64:
     """The typical one of the values along the last axis: on flash the mean of the fastest, else of the middle
-    half. By a coarse clock the fastest are whole ticks: then the mean of nearly all, which the ticks that the
-    commands begin in spread evenly."""
+    half. By a coarse clock the fastest are whole ticks: then the mean of all but outliers, which the ticks
+    that the commands begin in spread evenly."""
     if flash:
-        coarse = int(np.gcd.reduce(values.astype(np.int64), axis=None)) >= COARSE_NS
-        part = NEARLY_ALL if coarse else FASTEST_PART
-        count = max(1, int(values.shape[-1] * part))
-        return np.asarray(np.sort(values, axis=-1)[..., :count].mean(axis=-1))
+        if _tick_ns(values) < COARSE_NS:
+            count = max(1, int(values.shape[-1] * FASTEST_PART))
+            return np.asarray(np.sort(values, axis=-1)[..., :count].mean(axis=-1))
+        usual = without_outliers(values)
+        return np.asarray(np.sum(values, axis=-1, where=usual) / np.count_nonzero(usual, axis=-1))
     low, high = np.percentile(values, MIDDLE, axis=-1, keepdims=True)
     inside = (values >= low) & (values <= high)
     return np.asarray(np.sum(values, axis=-1, where=inside) / np.count_nonzero(inside, axis=-1))

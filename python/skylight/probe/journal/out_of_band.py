@@ -39,7 +39,7 @@ from skylight.evidence import F64, IoBatch, IoLog, Op
 from skylight.findings import Finding
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.infer.wait_edges import differences
-from skylight.probe.journal.entry_space import NEARLY_ALL, typical
+from skylight.probe.journal.entry_space import typical, without_outliers
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
 from skylight.units import format_duration
 
@@ -300,7 +300,7 @@ def judge_flash(timed: IoLog, rest_ns: float, noise_ns: float, rotation_ns: floa
         return OUT_OF_BAND.unknown("no FLUSH was timed", ())
     took = flushes.latency_ns.astype(np.float64)
     overhead = float(typical(took, flash=True))
-    usual = took[took <= np.quantile(took, NEARLY_ALL)]  # without outliers
+    usual = took[without_outliers(took)]
     noise_ns = NOISE_ERRORS * float(np.hypot(noise_ns, np.std(usual) / np.sqrt(len(usual))))
     most = max(rest_ns - overhead + noise_ns, 0.0)
     least = max(rest_ns - overhead - noise_ns - FLASH_NS, 0.0)
