@@ -160,4 +160,4 @@ def test_a_quick_probe_in_a_guest_finds_what_one_in_virtual_time_finds(
 ) -> None:
     """Wants a machine that does nothing else: model time is the host's."""
     there, here = answers(way, drive, engine, said, tmp_path)
-    assert there == here
+    assert there == here, said[f"{way} {drive} {engine}"].out

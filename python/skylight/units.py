@@ -25,8 +25,11 @@ __all__ = [
     "format_rate",
     "format_seconds",
     "format_size",
+    "join_units",
     "parse_size",
 ]
+
+_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kKMGTP]i?B|B|ns|µs|ms|s|min|h|rpm|%)(?![A-Za-z]))")
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -141,3 +144,12 @@ def format_percent(share: float) -> str:
     if share < 0.01:
         return "under 1 %"
     return f"{share * 100:.0f} %"
+
+
+def join_units(text: str, joint: str = "\N{NO-BREAK SPACE}") -> str:
+    """The text with that between each number and its unit, so that no line ends there.
+
+    >>> join_units("5 TB in 10.2 ms", "_")
+    '5_TB in 10.2_ms'
+    """
+    return _BEFORE_UNIT.sub(joint, text)

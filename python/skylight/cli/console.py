@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import queue
-import re
 import shutil
 import sys
 import threading
@@ -31,7 +30,7 @@ from rich.table import Table
 from rich.text import Text
 
 from skylight.errors import one_line
-from skylight.units import format_percent, format_seconds
+from skylight.units import format_percent, format_seconds, join_units
 
 if TYPE_CHECKING:
     from skylight.findings import Finding
@@ -70,7 +69,6 @@ _GAPS_FROM = 72  # columns of a terminal with room for two blanks between those 
 # Stands for the space between a number and its unit while lines are broken: rich breaks at every other space,
 # and text from outside holds none, because `one_line` escapes it.
 _JOINT = "\ue000"
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kKMGTP]i?B|B|ns|µs|ms|s|min|h|rpm|%)(?![A-Za-z]))")
 
 
 def output_width() -> int:
@@ -82,7 +80,7 @@ def output_width() -> int:
 
 def _joined(text: str, style: str = "") -> Text:
     """Text from anywhere, in which no line ends between a number and its unit."""
-    return Text(_BEFORE_UNIT.sub(_JOINT, one_line(text)), style)
+    return Text(join_units(one_line(text), _JOINT), style)
 
 
 def _print(renderable: RenderableType, widest: int = _WIDEST) -> None:

@@ -31,7 +31,7 @@ from skylight.recording import write_whole
 from skylight.report import REPORT_NAME
 from skylight.report.report_contents import DASH, TargetView, compare, target_view
 from skylight.report.words import sentence
-from skylight.units import format_percent
+from skylight.units import format_percent, join_units
 
 __all__ = ["policy", "render_report", "write_file", "write_report"]
 
@@ -60,6 +60,7 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=lambda shown: join_units(shown) if type(shown) is str else shown,
     )
     environment.filters["percent"] = format_percent
     environment.filters["sentence"] = sentence
