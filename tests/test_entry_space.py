@@ -1,0 +1,62 @@
+"""The space that lone writes take, from times alone. Emulated drives are in `test_journal`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skylight.probe.journal.entry_space import Footprints, Run, typical, without_outliers
+
+BLOCK = 4096
+
+
+def footprints(counts: dict[int, tuple[int, float]], seed: int) -> Footprints:
+    """Runs of lone writes by size: their number, and the part of a revolution that each write takes; none
+    began with an erase."""
+    rng = np.random.default_rng(seed)
+
+    def run(size: int, turns: float) -> Run:
+        done_ns = 8e6 * np.cumsum(2 + turns + rng.normal(0, 0.04, 24))
+        latency_ns = np.diff(done_ns, prepend=0.0) - 5e5
+        return Run(size, False, latency_ns.astype(np.int64), done_ns.astype(np.int64))
+
+    runs = {size: [run(size, turns) for _ in range(count)] for size, (count, turns) in counts.items()}
+    return Footprints("disk", 8e6, runs)
+
+
+def test_a_few_runs_are_not_held_against_the_scatter_of_many() -> None:
+    # The reference of a size in doubt has many times as many runs, and its halves hardly differ.
+    few_runs = {2 * BLOCK: (3, 0.3)}
+    alike = [footprints({BLOCK: (174, 0.3)} | few_runs, seed) for seed in range(12)]
+    assert all(each.stepping for each in alike)
+    assert not any(each.more(2 * BLOCK) for each in alike)
+    other = footprints({BLOCK: (174, 0.3), 2 * BLOCK: (3, 0.4)}, 1)
+    assert other.more(2 * BLOCK), "the control: a tenth of a revolution shows by three runs as well"
+
+
+@pytest.mark.parametrize("busy", [0.0, 0.08, 0.14])
+def test_by_a_coarse_clock_no_share_of_others_moves_what_is_typical(busy: float) -> None:
+    """Ticks of a millisecond, of commands that take 2.3, beside others that delay them."""
+    seed, count = 20261129, 4_000
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    begin_ns, took_ns = rng.uniform(0, 1e9, count), np.full(count, 2_300_000.0)
+    took_ns += np.where(rng.uniform(size=count) < busy, rng.uniform(4e6, 3e7, count), 0.0)
+    by_clock = (begin_ns + took_ns) // 1e6 * 1e6 - begin_ns // 1e6 * 1e6
+    assert float(typical(by_clock, flash=True)) == pytest.approx(2_300_000, abs=30_000)
+    assert without_outliers(by_clock).mean() == pytest.approx(1 - busy, abs=0.01)
+
+
+@pytest.mark.parametrize(("early", "sharp"), [(0.0, True), (0.05, True), (0.42, False), (0.6, False)])
+def test_writes_that_come_too_late_ever_more_often_show_no_step(early: float, sharp: bool) -> None:
+    """A longer write is longer on its way, and on a slow host loses a revolution more often: a served
+    st8000as0011 had a quantum of 88 KiB for that, at 0.89."""
+    low, high = 22 * BLOCK, 23 * BLOCK
+    for seed in range(6):
+        late = footprints({BLOCK: (6, 0.3), low: (6, 0.3), high: (6, 1.3)}, seed)
+        lost_ns = 8_000_000 * (np.random.default_rng(seed).uniform(size=(6, 24)) < early)
+        late.runs[low] = [
+            Run(low, False, run.latency_ns + lost, run.done_ns + np.cumsum(lost))
+            for run, lost in zip(late.runs[low], lost_ns, strict=True)
+        ]
+        assert late.stepping and late.more(high) and late.sharp(low, high) == sharp, seed
