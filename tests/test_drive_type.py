@@ -244,7 +244,7 @@ def test_one_write_that_outlasts_a_disk_that_writes_out_everything_waits_for_ban
     assert not outlasts_everything(latency_ns[:0])
 
 
-@pytest.mark.parametrize(("seed", "medium"), [(99594, "flash"), (77016, UNKNOWN)])
+@pytest.mark.parametrize(("seed", "medium"), [(99594, "flash"), (77016, UNKNOWN), (99612, UNKNOWN)])
 def test_what_the_bound_cut_short_counts(seed: int, medium: str, tmp_path: Path) -> None:
     """One write of a set-associative cache that cleans all bands of a cache band took longer than the bound,
     and was all that showed what the drive is."""

@@ -85,6 +85,7 @@ from skylight.probe.drive_type.writes import (
     Sustained,
     Writes,
     cleaned_early,
+    outlasts_everything,
     slow_flush,
     took_too_long,
 )
@@ -252,7 +253,12 @@ class DriveType(ProcedureTest[Observed]):
         if flushed:
             steps.expect(plan.places * VISITS * 2 + 2 * len(where))
         io = plan.writes(where, flushed=flushed)
-        log = self._until_crowded(plan, "writes-wide", io, plan.params(region, flushed=flushed), WIDE_SHARE)
+        params = plan.params(region, flushed=flushed)
+        try:
+            log = self._until_crowded(plan, "writes-wide", io, params, WIDE_SHARE)
+        except CutShort as cut:
+            self._cut_in_wide(plan, seen, cut, region, flushed=flushed)
+            raise
         wide = writes_of("writes-wide", log, region, flushed=flushed)
         if len(wide.latency_ns):
             seen.wide = wide
@@ -299,6 +305,15 @@ class DriveType(ProcedureTest[Observed]):
                 self._outlast(plan, seen, wide, turning)
         else:
             self._doubt(plan, seen, wide)
+
+    @staticmethod
+    def _cut_in_wide(plan: Plan, seen: Observed, cut: CutShort, region: int, *, flushed: bool) -> None:
+        """Of writes that the bound cut short what one shows that outlasts any disk: a cache that is full."""
+        if cut.log is None or plan.quick:
+            return
+        wide = writes_of("writes-wide", cut.log, region, flushed=flushed)
+        if outlasts_everything(wide.latency_ns, cached=0):
+            seen.wide, seen.crowded_ns = wide, wide.latency_ns
 
     @staticmethod
     def _crowd(plan: Plan, seen: Observed, crowded_ns: I64, wide: IoLog) -> None:
@@ -454,7 +469,11 @@ class DriveType(ProcedureTest[Observed]):
         if until is None or len(log) == len(io) or STALLING.reached(log):
             return log
         few, another = io.part(len(log), len(log) + SINCE_CROWDED), Stop(LONGEST_RETRY_NS)
-        since = plan.steps.run(f"{name}-since", few, until=another, params=params, share=share)
+        try:
+            since = plan.steps.run(f"{name}-since", few, until=another, params=params, share=share)
+        except CutShort as cut:
+            cut.log = log if cut.log is None else IoLog.joined([log, cut.log])
+            raise
         return IoLog.joined([log, since])
 
     @classmethod
