@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import U64, IoBatch, IoLog, Op
-from skylight.probe.cache_location.verdict import REGIONS, Seen
+from skylight.probe.cache_location.verdict import REGION_SHARES, REGIONS, Seen
 from skylight.probe.cleaning.trials import joined
 from skylight.probe.procedure import Steps
 
@@ -41,7 +41,7 @@ class Cached:
 
     def start_of(self, region: str) -> int:
         """Where a region begins: near the first, the middle or the last of these addresses."""
-        share = {"low": 0.002, "mid": 0.5, "high": 0.995}[region]
+        share = REGION_SHARES[region]
         return self.base // SPAN_BYTES * SPAN_BYTES + int(self.size * share) // SPAN_BYTES * SPAN_BYTES
 
     @staticmethod

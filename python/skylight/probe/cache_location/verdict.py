@@ -41,8 +41,8 @@ BESIDE = 0.12  # so far from OD, MD or ID is still called so; a cache takes a te
 SURE, LIKELY = 0.9, 0.4  # of the weight of all places; the latter where the ranks say the same
 PLAINLY = 9.0  # by so much squared misfit no one place, or one in each region, has to fit worse: three errors
 ARM_ERROR = 0.2  # of the fitted length of ways, against the seek curve that the rotation test found
-REGION_SHARES = (0.002, 0.5, 0.995)  # where what is read in the profile was written
-REGIONS = ("low", "mid", "high")  # of the address space
+REGION_SHARES = {"low": 0.002, "mid": 0.5, "high": 0.995}  # of the addresses, where each region begins
+REGIONS = tuple(REGION_SHARES)
 
 
 @dataclass(slots=True)
@@ -123,7 +123,7 @@ class _Ways:
             apart = np.abs(radius(shares, ratio) - radius(at, ratio)[:, None])
             return np.asarray(root * np.sqrt(apart) + (1 - root) * apart)
 
-        regions = ways(np.array(REGION_SHARES)).mean(axis=0, keepdims=True)
+        regions = ways(np.array(list(REGION_SHARES.values()))).mean(axis=0, keepdims=True)
         return _Ways(shares, errors_ns, ratio, arm_ns, ways(PLACES), regions)
 
     def distances(self, at: float) -> F64:

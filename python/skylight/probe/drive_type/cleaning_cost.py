@@ -57,7 +57,7 @@ SURE_ERRORS = 2.0  # standard errors that a share may be off
 MOST_AWAY = 0.3  # share of moved blocks, beside those that did not move, that may seem not to lie at home
 LOOKS_ERRORS = 3.0  # the same of the largest of several looks: one for each rung
 BESIDE_UNITS = 2
-"""From a place to the other block in its band: no band is so short that many pairs lie across a border."""
+"""From a place to the other block in its band: bands are so long that hardly a pair lies across a border."""
 TOGETHER = 1e-3  # chance, at most, of blocks that go home as often with the other one
 SWEPT = 0.01  # chance, below which those that went home lie together in the addresses
 MOST_WRITES = 2 * RUNG_PLACES + MOST_PLACES

@@ -218,9 +218,9 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
             return _flushed_flash(mixed)
         if not slow and seen.read_back is not None:
             return _read_back(seen, wide, turning, seen.read_back)
-        if wide.flushed and not slow and seen.sustained.cleaned(wide):
-            return _crowded(seen.sustained.latency_ns, wide, turning, None)
         if wide.flushed and not slow:
+            if seen.sustained.cleaned(wide):
+                return _crowded(seen.sustained.latency_ns, wide, turning, None)
             return _unknown(
                 f"{_ms(wide.spread.median_ns)} for a 4 KiB write and its FLUSH on a disk that follows"
                 f" {_turn(turning)}: flash, or a volatile write cache that ignores FLUSH and is not known to"

@@ -75,16 +75,12 @@ def without_outliers(values: F64) -> NDArray[np.bool_]:
     """Which of the values along the last axis nothing but the medium delayed: nearly all by a fine clock. By
     a coarse one those within two ticks of the median, for of a share it hangs on how many others delay what
     is left of it."""
-    tick_ns = _tick_ns(values)
-    if tick_ns < COARSE_NS:
+    tick = tick_ns(values.ravel())
+    if tick < COARSE_NS:
         most = np.quantile(values, NEARLY_ALL, axis=-1, keepdims=True)
     else:
-        most = np.median(values, axis=-1, keepdims=True) + OUTLIER_TICKS * tick_ns
+        most = np.median(values, axis=-1, keepdims=True) + OUTLIER_TICKS * tick
     return np.asarray(values <= most)
-
-
-def _tick_ns(values: F64) -> int:
-    return int(np.gcd.reduce(values.astype(np.int64), axis=None))
 
 
 def typical(values: F64, *, flash: bool) -> F64:
@@ -92,7 +88,7 @@ def typical(values: F64, *, flash: bool) -> F64:
     half. By a coarse clock the fastest are whole ticks: then the mean of all but outliers, which the ticks
     that the commands begin in spread evenly."""
     if flash:
-        if _tick_ns(values) < COARSE_NS:
+        if tick_ns(values.ravel()) < COARSE_NS:
             count = max(1, int(values.shape[-1] * FASTEST_PART))
             return np.asarray(np.sort(values, axis=-1)[..., :count].mean(axis=-1))
         usual = without_outliers(values)
