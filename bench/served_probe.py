@@ -16,12 +16,12 @@ server (host_gap_relay.py) holds it back. The answers must be the same as those 
 A loop device does not report a volatile cache. A drive whose profile has it off is served with it off, and
 queue/write_cache of the loop device is set accordingly; for the others FLUSH must suffice.
 
-Invalid results: another load on the machine, but for --real-time, which gives the server, nbdfuse, the probe
-and workers of loop devices processors before all others (SCHED_FIFO). A virtual machine that uses all of its
+Invalid results: another load on the machine, but for --priority, which gives the server, nbdfuse, the probe
+and workers of loop devices processors first (niceness -20). A virtual machine that uses all of its
 processors may be held back as a whole, which no priority helps. Needs root, for the loop device.
 
 ``bench/served_probe.py [--drives A,B] [--engine fio] [--whole [--only TESTS]] [--host-gap 50-300]
-[--real-time] [--keep FOLDER]``; exit code 1 when a verdict differs.
+[--priority] [--keep FOLDER]``; exit code 1 when a verdict differs.
 """
 
 from __future__ import annotations
@@ -71,11 +71,11 @@ ATTACHED = {"erase": "trim", "queue_depth": 31, "host_gap": "5 us", "transport":
 # What no host finds through nbdfuse, and why.
 CUT = "FUSE takes 1 MiB at a time, and an entry is longer"
 HIDDEN = {drive: {"journal_entry_max_bytes": CUT} for drive in ("st5000as0011", "st8000as0011")}
-# Chosen: above all that has no such priority, and below the kernel's threads of interrupts, which have 50.
-REAL_TIME_PRIORITY = 20
-# The kernel's workers while they work for a loop device. They do other things as well, for long at times, and
-# may not hold up a server by these.
-WORKER, LOOP, WORKER_PRIORITY = "kworker/", "loop", 10
+# No real-time priority: with one, six drives side by side have starved a machine's own workers for an hour.
+FIRST_NICENESS, USUAL_NICENESS = -20, 0
+# sched(7), "The autogroup feature": where it is on, niceness counts within a session alone.
+AUTOGROUP = Path("/proc/self/autogroup")
+WORKER, LOOP = "kworker/", "loop"  # the kernel's workers while they work for a loop device
 RELAY = Path(__file__).parent / "host_gap_relay.py"
 # Folder of the images: a disk that syncs more slowly than the model's drive writes would distort results.
 MEMORY = Path("/dev/shm")
@@ -102,17 +102,24 @@ def before_all_others(wanted: bool) -> Iterator[None]:
         return
     over, raised = threading.Event(), set[int]()
     watch = threading.Thread(target=raise_workers, args=(over, raised))
-    os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(REAL_TIME_PRIORITY))
+    be_nice(FIRST_NICENESS)
     watch.start()
     try:
         yield
     finally:
-        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+        be_nice(USUAL_NICENESS)
         over.set()
         watch.join()
         for pid in raised:
             with suppress(ProcessLookupError):
-                os.sched_setscheduler(pid, os.SCHED_OTHER, os.sched_param(0))
+                os.setpriority(os.PRIO_PROCESS, pid, USUAL_NICENESS)
+
+
+def be_nice(niceness: int) -> None:
+    """Sets the niceness of this process, of what it starts from now on, and of its session."""
+    os.setpriority(os.PRIO_PROCESS, 0, niceness)
+    if AUTOGROUP.exists():
+        AUTOGROUP.write_text(str(niceness), "ascii")
 
 
 def raise_workers(over: threading.Event, raised: set[int]) -> None:
@@ -122,8 +129,8 @@ def raise_workers(over: threading.Event, raised: set[int]) -> None:
             with suppress(OSError):
                 name, pid = (folder / "comm").read_text("ascii"), int(folder.name)
                 is_ours = name.startswith(WORKER) and LOOP in name
-                if is_ours and os.sched_getscheduler(pid) == os.SCHED_OTHER:
-                    os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(WORKER_PRIORITY))
+                if is_ours and os.getpriority(os.PRIO_PROCESS, pid) == USUAL_NICENESS:
+                    os.setpriority(os.PRIO_PROCESS, pid, FIRST_NICENESS)
                     raised.add(pid)
 
 
@@ -133,7 +140,7 @@ class Host:
 
     engine: str
     gap: str | None
-    is_real_time: bool
+    has_priority: bool
 
 
 def probed(target: str, folder: Path, *more: str) -> dict[str, Any]:
@@ -170,7 +177,7 @@ def served(profile: Path, folder: Path, host: Host, *more: str) -> dict[str, Any
     options = ("--timing", "model", "--write-cache", "on" if volatile else "off")
     between = (sys.executable, str(RELAY), host.gap) if host.gap else ()
     with (
-        before_all_others(host.is_real_time),
+        before_all_others(host.has_priority),
         disk(str(profile), folder, *options, between=between) as device,
         told(device, volatile=volatile),
     ):
@@ -247,13 +254,13 @@ def main() -> int:
     parser.add_argument("--drives", default=",".join(DRIVES), help="names, separated by commas")
     parser.add_argument("--engine", choices=("own", "fio"), default="own", help="what does the I/O")
     parser.add_argument("--host-gap", metavar="US-US", help="time that the host waits before each command")
-    parser.add_argument("--real-time", action="store_true", help="processors before all others; needs root")
+    parser.add_argument("--priority", action="store_true", help="processors before all others; needs root")
     parser.add_argument("--whole", action="store_true", help=f"every test but {LEFT_OUT}, with small caches")
     every = ",".join(test.name for test in TESTS if test.name != LEFT_OUT)
     parser.add_argument("--only", default=every, help="tests of --whole, separated by commas")
     parser.add_argument("--keep", type=Path, help="folder for the results of the probes")
     given = parser.parse_args()
-    host = Host(given.engine, given.host_gap, given.real_time)
+    host = Host(given.engine, given.host_gap, given.priority)
     # A signal to end takes down what is served and attached, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     differ = 0
