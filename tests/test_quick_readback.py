@@ -12,7 +12,7 @@ from fake_drives import MIB, FakeDrive, Traits
 from skylight import _native
 from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.engines.sim import read_profile
-from skylight.evidence import IoBatch, IoLog, Op, TargetFacts
+from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.phase import Coherence
 from skylight.probe.drive_type import writes_of
@@ -27,6 +27,9 @@ FLASH = Traits(kind="flash", jitter=0.01, jitter_absolute=0.1)
 LYING = Traits(cache_writes=16_384, cache_switch=False, cache_report=False, obeys_flush=False)
 QUICK = SuiteOptions(quick=True)
 BUSY_SHARE = 0.35
+BETWEEN_HALTS = 64
+MOST_GAP_S = 3e-3 * 1.4
+"""Of the hosts below, between two steps as between two commands, which no step counts as its own."""
 TOGETHER = 64
 """Cached writes among which a disk chooses the one that is under its head first."""
 
@@ -80,6 +83,26 @@ class Hosted(FakeDrive):
         self.dirty.rotate(nearest)
 
 
+@dataclass
+class Halting(Hosted):
+    """The same by a host that halts now and then between two commands, as where each run of fio takes long to
+    start."""
+
+    halt: float = 0.0  # ms
+
+    def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        logs = []
+        for first in range(0, len(io), BETWEEN_HALTS):
+            self.noise_between()
+            logs.append(super().run(io.part(first, min(first + BETWEEN_HALTS, len(io))), depth=depth))
+        return IoLog.joined(logs)
+
+    def noise_between(self) -> None:
+        """The halt, in which a volatile cache is written out as behind commands."""
+        self.now += self.halt
+        self.spare += self.halt
+
+
 def probed(drive: FakeDrive, out: Path) -> tuple[Finding, SuiteResult]:
     result = run_suite(drive, out / "r", QUICK)
     return next(each for each in result.findings if each.name == "drive_type"), result
@@ -115,6 +138,18 @@ def test_what_is_no_flash_is_not_called_so_on_such_a_host(traits: Traits, tmp_pa
         assert finding.value in ("cmr", UNKNOWN), finding.why
 
 
+def test_flash_is_told_where_halts_of_the_host_leave_no_time_to_fill_a_volatile_cache(tmp_path: Path) -> None:
+    finding, result = probed(Halting(FLASH, way=0.3, halt=250.0), tmp_path)
+    assert finding.value == "smr" and "they are in a flash cache" in finding.why, finding.why
+    assert infer_suite(tmp_path / "r").findings == result.findings
+
+
+def test_a_volatile_cache_that_lies_is_not_flash_where_the_host_halts(tmp_path: Path) -> None:
+    for seed in range(3):
+        finding, _ = probed(Halting(LYING, way=0.3, halt=250.0, seed=seed), tmp_path / str(seed))
+        assert finding.value in ("cmr", UNKNOWN), finding.why
+
+
 def test_a_fast_host_needs_none_of_it(tmp_path: Path) -> None:
     finding, result = probed(Hosted(FLASH, way=0.05), tmp_path)
     assert finding.value == "smr" and "kept" not in "".join(steps(result))
@@ -132,17 +167,45 @@ def test_a_volatile_cache_that_keeps_up_with_the_host_and_lies_is_not_flash(
     assert "ignores FLUSH" in finding.why
 
 
-def test_an_emulated_flash_cache_is_told_in_time(tmp_path: Path) -> None:
-    conditions = tmp_path / "slow.toml"
-    conditions.write_text('[conditions]\ntransport = "1.7 ms"\nhost_gap = "50 us"\nhost_gap_jitter = 0.4\n')
-    text, given = read_profile("emulated-smr-2")[0], conditions_text(str(conditions), 1) or ""
+def quick_of(profile: str, conditions: Path, out: Path) -> tuple[dict[str, object], SuiteResult]:
+    """What a quick answer finds of a profile's drive under conditions in a file."""
+    text, given = read_profile(profile)[0], conditions_text(str(conditions), 1) or ""
     drive = _native.SimDrive(text, "drive.toml", 1, given)
     facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
-    result = run_suite(engine_over(drive, facts), tmp_path / "r", QUICK)
-    found = {finding.name: finding.value for finding in result.findings}
+    result = run_suite(engine_over(drive, facts), out, QUICK)
+    return {finding.name: finding.value for finding in result.findings}, result
+
+
+@pytest.mark.parametrize(
+    "host",
+    ['transport = "1.7 ms"\nhost_gap = "50 us"\n', 'transport = "0.2 ms"\nhost_gap = "3 ms"\n'],
+    ids=["each command is slow", "each command is late"],
+)
+def test_an_emulated_flash_cache_is_told_in_time(host: str, tmp_path: Path) -> None:
+    """Of a host whose commands are late no time is left for more writes than a volatile cache holds."""
+    conditions = tmp_path / "slow.toml"
+    conditions.write_text(f"[conditions]\n{host}host_gap_jitter = 0.4\n")
+    found, result = quick_of("emulated-smr-2", conditions, tmp_path / "r")
     assert (found["drive_type"], found["cache_medium"]) == ("smr", "flash")
-    last_ns = max(int(step.rows.submit_ns.max()) for step in result.evidence[0].steps if len(step.rows))
-    assert last_ns / 1e9 <= QUICK_SECONDS + RESTS * REST_S
+    done = [step.rows for step in result.evidence[0].steps if len(step.rows)]
+    assert sum(rows.span_ns for rows in done) / 1e9 <= QUICK_SECONDS + MOST_GAP_S, "the last may be late"
+    between_s = RESTS * REST_S + len(done) * MOST_GAP_S
+    assert max(int(rows.submit_ns.max()) for rows in done) / 1e9 <= QUICK_SECONDS + between_s
+
+
+@pytest.mark.parametrize("gap_ms", [0.5, 1.5, 3.0])
+def test_a_log_behind_a_cache_that_lies_is_not_flash_where_the_host_waits(
+    gap_ms: float, tmp_path: Path
+) -> None:
+    """The cache is written out between the commands, so it takes more than it holds. It was called flash."""
+    conditions = tmp_path / "late.toml"
+    conditions.write_text(
+        '[conditions]\nvolatile_cache = "said-off"\nvolatile_cache_size = "64 MiB"\ntransport = "0.2 ms"\n'
+        f'host_gap = "{gap_ms} ms"\nhost_gap_jitter = 0.4\n'
+    )
+    found, result = quick_of("emulated-smr-3", conditions, tmp_path / "r")
+    assert (found["drive_type"], found["cache_medium"]) == ("smr", "disk")
+    assert infer_suite(tmp_path / "r").findings == result.findings
 
 
 def test_a_log_behind_a_volatile_cache_is_told_though_flush_finds_nothing(tmp_path: Path) -> None:

@@ -244,6 +244,10 @@ class StandIn(ABC):
         """Whether the batch is done in a way of its own: one of writes alone."""
         return len(io) > 0 and bool(np.all(io.op == int(Op.WRITE)))
 
+    def left_ns(self) -> float:
+        """Device time that is left of the budget."""
+        return self._steps.left_ns()
+
     def spent(self) -> bool:
         """Whether the budget of device time is used up."""
         return self._steps.spent()

@@ -87,9 +87,13 @@ class Steps(Protocol):
         or hold nothing."""
         ...
 
+    def left_ns(self) -> float:
+        """Device time that is left of the budget; infinite without one."""
+        ...
+
     def spent(self) -> bool:
         """Whether the budget of device time is used up; False without one."""
-        ...
+        return self.left_ns() <= 0
 
     def expect(self, total_ios: int) -> None:
         """Updates how many I/Os the whole procedure takes, for the progress line."""
@@ -219,9 +223,13 @@ class Replay(StepNames):
             self._left_ns = (limit_ns if self._left_ns is None else self._left_ns) - log.span_ns
         return log
 
+    def left_ns(self) -> float:
+        """What the steps so far left of what the first of them could take."""
+        return math.inf if self._left_ns is None else self._left_ns
+
     def spent(self) -> bool:
-        """Whether the steps so far used up what the first of them could take."""
-        return self._left_ns is not None and self._left_ns <= 0
+        """Whether they used it up."""
+        return self.left_ns() <= 0
 
     def expect(self, total_ios: int) -> None:
         """A replay shows no progress."""

@@ -24,6 +24,7 @@ Source: docs/architecture.md, idea 3.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -204,9 +205,13 @@ class Session(StepNames):
         """Updates how many I/Os the whole test takes."""
         self._meter.expect(total_ios)
 
+    def left_ns(self) -> float:
+        """Device time that is left of the budget; infinite without one."""
+        return math.inf if self._budget is None else self._budget.left_ns
+
     def spent(self) -> bool:
         """Whether the budget of device time is used up; False without one."""
-        return self._budget is not None and self._budget.left_ns <= 0
+        return self.left_ns() <= 0
 
     def holes(self, offsets: U64) -> float | None:
         """The share of these offsets at which nothing is stored, so that reads need not reach the medium;

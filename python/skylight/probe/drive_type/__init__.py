@@ -79,7 +79,6 @@ from skylight.probe.drive_type.verdict import Verdict, in_log, in_place, judge
 from skylight.probe.drive_type.write_after_read import MORE_PAIRS, PAIRS, Mixed
 from skylight.probe.drive_type.writes import (
     FEWEST_SHARE,
-    KEEPS_UP_NS,
     LARGE_BYTES,
     LONGEST_RETRY_NS,
     Sustained,
@@ -132,7 +131,10 @@ def writes_of(
             tied = phase.coherence(complete_ns, writes.offset // np.uint64(place_bytes), ROUND_IOS)
         else:
             tied = _tied(writes, complete_ns if flushed else None, place_bytes, turning.period_ns)
-    return Writes(name, region, flushed, latency_ns, tied, tick_of(log.submit_ns, log.complete_ns))
+    tick_ns = tick_of(log.submit_ns, log.complete_ns)
+    paces_ns = np.diff(writes.submit_ns.astype(np.int64))
+    pace_ns = float(np.median(paces_ns)) if len(paces_ns) else 0.0
+    return Writes(name, region, flushed, latency_ns, tied, tick_ns, pace_ns)
 
 
 def _tied(writes: IoLog, flushed_ns: U64 | None, place_bytes: int, near_ns: float) -> Coherence:
@@ -376,14 +378,17 @@ class DriveType(ProcedureTest[Observed]):
     def _outlast(self, plan: Plan, seen: Observed, wide: Writes, turning: Coherence) -> None:
         """Whether fast writes outlast a volatile cache, as far as a quick answer has time: more than it
         holds. On a slow host such a cache keeps up with them, and on a busy one they are not fast: there
-        bytes decide, not how fast they go; what they are written for then is to see bands cleaned."""
-        if wide.spread.median_ns >= KEEPS_UP_NS:
+        bytes decide, not how fast they go; what they are written for then is to see bands cleaned. Nor do
+        they decide where the host leaves no time for as many."""
+        if wide.slow_enough:
             seen.kept = quick_readback.look(plan, turning, by_reads=True)
             if seen.kept is not None and seen.kept.denies and self._flushed(plan, seen, turning):
                 return
         self._sustain(plan, seen, wide)
         more = seen.sustained
-        if seen.kept is None and len(more.tail_ns) and more.slow(wide) and not more.cleaned(wide):
+        if seen.kept is not None or not more.tells or more.cleaned(wide):
+            return
+        if more.slow(wide) or not more.enough(wide):
             seen.kept = quick_readback.look(plan, turning, by_reads=False)
 
     @staticmethod
@@ -549,6 +554,8 @@ class DriveType(ProcedureTest[Observed]):
             more = seen.sustained = Sustained.of(logs)
             goes_on = more.only_stalled(wide) and not plan.quick
             if more.enough(wide) or (more.tells and more.slow(wide) and not goes_on):
+                return
+            if seen.kept is None and not more.stalled_lately and more.comes_too_late(plan.steps.left_ns()):
                 return
 
     @staticmethod

@@ -30,7 +30,7 @@ QUICKEST_OUT_NS = 1_500_000
 """A disk writes a random 64 KiB out of its cache in no less, also where it chooses among thousands: a step of
 the arm and settling take a millisecond, and as much data a third of one to pass."""
 KEEPS_UP_NS = QUICKEST_OUT_NS // 2
-"""Small writes that take so long: by the end of 1.1 GiB of large ones a volatile cache may have written out
+"""From one small write to the next: by the end of 1.1 GiB of large ones a volatile cache may have written out
 half of them, and hold the rest."""
 SLOWEST_WRITE_NS = 25_000_000  # a disk's random write within 2 GiB, with room to spare
 FEWEST_SHARE = 64  # writes of which a share means anything
@@ -41,6 +41,7 @@ LONGEST_RETRY_NS = 30_000_000_000  # no disk tries longer for one sector: hosts 
 LONGEST_OUTAGE_NS = 4 * LONGEST_RETRY_NS  # chosen: of a path that fails over, or of a host that hangs
 SLOW_SHARE = 0.2
 FEWEST_LAST = 1_024  # sustained writes that are looked at together: longer than bands being cleaned in a row
+MARGIN = 1.25  # chosen: a host may do later writes so much more slowly than the first
 # Less than 16 writes to a log or to flash take; that noise favours seven of eight pairs has a chance of 4 %.
 LEAST_FLUSH_WORK_NS = 250_000
 # No rotating disk serves half of its random reads within this: a seek and half a revolution.
@@ -58,7 +59,7 @@ LATE_SHARE = 0.75  # share of latencies of at least a revolution before whole re
 @dataclass(frozen=True, slots=True)
 class Writes:
     """One step of writes: latency of each (ns; with its FLUSH if `flushed`), how completions follow the
-    address, and the tick of the clock (ns)."""
+    address, the tick of the clock (ns), and the time from one submission to the next (median, ns)."""
 
     name: str
     region_bytes: int
@@ -66,6 +67,7 @@ class Writes:
     latency_ns: I64
     tied: Coherence
     tick_ns: int = 0
+    pace_ns: float = 0.0
 
     @property
     def spread(self) -> Spread:
@@ -75,6 +77,12 @@ class Writes:
     def fixed(self, turning: Coherence | None) -> bool:
         """True for one latency, give or take jitter and whole revolutions of a disk that rotates."""
         return is_fixed(self.latency_ns, turning, self.tick_ns)
+
+    @property
+    def slow_enough(self) -> bool:
+        """True if a volatile cache may be written out meanwhile: they take long, or the host waits between
+        them."""
+        return max(self.spread.median_ns, self.pace_ns) >= KEEPS_UP_NS
 
     def quick(self, turning: Coherence | None) -> bool:
         """True if the writes did not wait for a platter: flash, a volatile cache, an eager log."""
@@ -151,6 +159,16 @@ class Sustained:
         before_bytes = self.total_bytes - LARGE_BYTES * len(self.tail_ns)
         long = self.total_bytes >= LEAST_VOLATILE_BYTES and int(self.latency_ns.sum()) >= LONG_NS
         return before_bytes >= MOST_VOLATILE_BYTES or long or self.cleaned(writes)
+
+    def comes_too_late(self, left_ns: float) -> bool:
+        """True if at the pace so far time is over before a volatile cache would have been full, or written
+        out meanwhile. What the host does between two writes counts as much as they do."""
+        if not self.tells:
+            return False
+        missing_bytes = MOST_VOLATILE_BYTES + LARGE_BYTES * FEWEST_LAST - self.total_bytes
+        missing_ns = LONG_NS - float(self.latency_ns.sum())
+        shares = missing_bytes / self.total_bytes, missing_ns / float(self.latency_ns.sum())
+        return MARGIN * min(shares) * self.span_ns > left_ns
 
     def cleaned(self, writes: Writes) -> bool:
         """True if bands were cleaned meanwhile: between writes that were fast, or so that all of them took
