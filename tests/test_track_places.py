@@ -15,6 +15,7 @@ from skylight.infer.phase import NONE
 from skylight.probe.rotation import Rotation, plan, seeks, track_fit
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.plan_steps import AROUND, AROUND_PLACES, SAME_AGAIN, TOWARDS
+from skylight.probe.rotation.verdict import _not_one_disk
 from skylight.probe.scoring import score
 from test_rotation import FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
 
@@ -178,3 +179,16 @@ def test_whole_tracks_of_all_bands_are_taken_where_bands_are_short() -> None:
     assert seeks.are_in_short_bands(tracks)
     assert seeks.whole_tracks(tracks) == [piece for piece, part in enumerate(turns) if part == 1.0]
     assert seeks.next_pairs(tracks) == [(4 * band + 1, 4 * band + 2) for band in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("last", "in_range", "is_one"), [(1e6, False, False), (1e6, True, True), (7.3e5, False, True)]
+)
+def test_tracks_as_large_at_the_end_as_at_the_start_are_no_disk_s(
+    last: float, in_range: bool, is_one: bool
+) -> None:
+    """As of a log that keeps all blocks in one place; a range of a drive may have one size all over."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40)
+    vars(found).update(near=tracks_of(1e6, WHOLE), middle=tracks_of(1e6, WHOLE), last=tracks_of(last, WHOLE))
+    vars(found).update(places=[])
+    assert (_not_one_disk(found, in_range) is None) == is_one

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from skylight.byte_range import ByteRange
 from skylight.evidence import EMPTY_LOG, Evidence, TargetFacts
 from skylight.findings import Finding
 from skylight.probe import Axis, Cost, Figure
@@ -66,7 +67,8 @@ class Rotation(ProcedureTest[Seen]):
             why = "Zones there could not be filled, or hold no whole blocks: not all can be read."
         elif not len(seen.logs.get("turn", ())):
             why = "Nothing was measured."
-        return judge(_analysis(seen, steps.size), steps.known, without=why)
+        in_range = ByteRange.declared_by(steps.target.declared) is not None
+        return judge(_analysis(seen, steps.size), steps.known, without=why, in_range=in_range)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """Angles against addresses, latencies against angles, and the seek curve."""

@@ -26,6 +26,9 @@ SAFETY = 2.0
 LEAST_CONFIDENCE = 0.5  # three times of which one is likelier to be off than not are no answer
 TWO_SIDED_95 = 1.96  # standard errors
 MOST_TRACK_ERROR = 0.01
+LEAST_FALL = 1.05
+"""Times the track size at the end, that at the start. Chosen: of zoned recording it is 1.4 or more, as the
+outer diameter is of the inner."""
 MOST_THIRD = 0.08  # half the range of fits, of the third itself
 ROWS = ("turn", "first")
 SEEK_ROWS = ("same", "next-fine", "apart-fine", IN_TURNS, "from-first", "from-far", "full")
@@ -41,11 +44,12 @@ def within(error: float, width: float) -> float:
     return erf(width / (sqrt(2.0) * SAFETY * error)) if error > 0 else 1.0
 
 
-def judge(found: Analysis, known: Known, *, without: str) -> list[Finding]:
-    """Rotation, tracks and seeks; none for what does not rotate. `without` is why there is no rotation."""
+def judge(found: Analysis, known: Known, *, without: str, in_range: bool = False) -> list[Finding]:
+    """Rotation, tracks and seeks; none for what does not rotate. `without` is why there is no rotation;
+    `in_range` whether it is known that the addresses are a part of a drive's."""
     if known.word("drive_type") == "not-rotating":
         return []
-    return [_rotation(found, without), _tracks(found), _seeks(found)]
+    return [_rotation(found, without), _tracks(found, in_range), _seeks(found, in_range)]
 
 
 def _rotation(found: Analysis, without: str) -> Finding:
@@ -72,7 +76,7 @@ def _rotation(found: Analysis, without: str) -> Finding:
     return ROTATION.found(round(turn.period_ns), confidence, why, ROWS, interval)
 
 
-def _tracks(found: Analysis) -> Finding:
+def _tracks(found: Analysis, in_range: bool = False) -> Finding:
     if found.turn is None:
         return TRACK.unknown("Without a rotation there are no tracks to be told.")
     if found.stripe is not None:
@@ -95,14 +99,14 @@ def _tracks(found: Analysis) -> Finding:
             return TRACK.unknown(why)
         sizes[name] = round(tracks.track_bytes / 512) * 512
         confidence *= within(tracks.slope_error / tracks.slope, TRACK_WIDTH)
-    if (why_not := _not_one_disk(found)) is not None:
+    if (why_not := _not_one_disk(found, in_range)) is not None:
         return TRACK.unknown(why_not, ("od", "md", found.end_rows[0]))
     shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
     why = f"The angle of blocks rises by one revolution every {shown} at the {_where_words(found)}."
     return TRACK.found(sizes, confidence, why, ("od", "md", found.end_rows[0]), way=found.end_way)
 
 
-def _not_one_disk(found: Analysis) -> str | None:
+def _not_one_disk(found: Analysis, in_range: bool) -> str | None:
     """Why addresses do not follow the tracks of one disk; None where nothing says so."""
     if found.is_cut_up:
         return (
@@ -113,6 +117,16 @@ def _not_one_disk(found: Analysis) -> str | None:
         return (
             f"Track sizes at {len(found.places)} places rise and fall with the address as on no disk: places"
             " near in address are not near in fact."
+        )
+    if (
+        not in_range
+        and found.near
+        and found.last
+        and not found.near.track_bytes > LEAST_FALL * found.last.track_bytes
+    ):
+        return (
+            "Tracks are as large at the last addresses as at the first, as on no disk: these blocks do not"
+            " lie from one diameter to the other."
         )
     return None
 
@@ -152,14 +166,14 @@ def _trust(reach: Reach) -> float:
     return 1.0 - reach.wrong / reach.count
 
 
-def _seeks(found: Analysis) -> Finding:
+def _seeks(found: Analysis, in_range: bool = False) -> Finding:
     track, curve, full, same = track_seek(found), found.curve, found.full, found.same
     if found.stripe is not None:
         return SEEK.unknown(_striped_words(found.stripe))
     if not found.start_at_home:
         why = f"{_START_ELSEWHERE}; so which tracks are neighbours is not known."
         return SEEK.unknown(why, ("od", "od-behind"))
-    if (why_not := _not_one_disk(found)) is not None:
+    if (why_not := _not_one_disk(found, in_range)) is not None:
         return SEEK.unknown(why_not, ("od", "places"))
     if track is None:
         why = "Arm times between neighbouring tracks do not tell a step of the arm from a switch of heads."
