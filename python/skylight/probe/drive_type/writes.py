@@ -18,6 +18,7 @@ from skylight.evidence import I64, IoLog
 from skylight.infer.host_clock import TICK_DEVIATION
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread, tick_of
+from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.drive_type.write_after_read import STALL_NS, Mixed
 from skylight.units import format_size
 
@@ -42,8 +43,10 @@ LONGEST_OUTAGE_NS = 4 * LONGEST_RETRY_NS  # chosen: of a path that fails over, o
 SLOW_SHARE = 0.2
 FEWEST_LAST = 1_024  # sustained writes that are looked at together: longer than bands being cleaned in a row
 MARGIN = 1.25  # chosen: a host may do later writes so much more slowly than the first
-# Less than 16 writes to a log or to flash take; that noise favours seven of eight pairs has a chance of 4 %.
-LEAST_FLUSH_WORK_NS = 250_000
+LEAST_FLUSH_WORK_NS = 250_000  # less than 16 writes to a log or to flash take
+MOST_FLUSH_CHANCE = (
+    0.04  # that noise alone favours so many of the pairs that differ: five of five, seven of eight
+)
 # No rotating disk serves half of its random reads within this: a seek and half a revolution.
 FAST_READ_NS = 3_000_000
 TURN_SHARE = 0.9  # a fixed latency of at least this many revolutions waits for a platter
@@ -189,12 +192,14 @@ class Sustained:
 
 
 def slow_flush(flush_ns: I64) -> bool:
-    """True if nearly each FLUSH after fast writes had work to do, unlike the one right after it: they were in
-    a volatile cache."""
+    """True if FLUSHes after fast writes had work to do, unlike the ones right after them: they were in a
+    volatile cache. One that finds the cache written out by then, since the host waits, shows nothing."""
     pairs = len(flush_ns) // 2
     work_ns = flush_ns[: 2 * pairs : 2] - flush_ns[1 : 2 * pairs : 2]
     least_ns = LEAST_FLUSH_WORK_NS + tick_of(flush_ns.astype(np.uint64))
-    return pairs > 1 and int(np.count_nonzero(work_ns > least_ns)) >= pairs - 1
+    longer = int(np.count_nonzero(work_ns > least_ns))
+    differ = longer + int(np.count_nonzero(work_ns < -least_ns))
+    return binomial_tail(longer, differ, 0.5) <= MOST_FLUSH_CHANCE
 
 
 def is_fixed(latency_ns: I64, turning: Coherence | None, tick_ns: int = 0) -> bool:
