@@ -3,7 +3,8 @@
 People use the command `skylight`, or from Python the names of `skylight.api` (docs/python.md), which are
 here too: ``import skylight as sl; sl.open("sim:emulated-smr-1")``. The modules behind both are in one order,
 imports run to the right only:
-`cli -> api -> report -> probe -> engines, infer -> recording -> findings, evidence -> errors`.
+`cli -> api -> reproduce -> report -> truth -> probe -> engines, infer, recording -> findings, zoned -> units
+-> evidence -> errors`.
 
 The names of `skylight.api` are imported when they are asked for, so that the command starts without what it
 does not need; `__init__.pyi` declares them.

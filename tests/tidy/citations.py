@@ -2,7 +2,8 @@
 rows of docs/figures.md.
 
 Invariants: a file is cited by its path from the root, or in backticks by the end of that path
-(`layer/plan.rs` is crates/layer/src/plan.rs); a Python module, or what it defines, by its full name; a link
+(`layer/plan.rs` is crates/layer/src/plan.rs), in a picture without them; what the page of a Rust module
+lists is a module below it or stands in it; a Python module, or what it defines, by its full name; a link
 of a page by its path from the page, with its heading if it has one; a part of a page by the page and the
 heading in quotes. What is cited must be in the tree. Notes that are not in the repository, and issues, are
 not cited at all.
@@ -22,6 +23,9 @@ _FROM_ROOT = re.compile(
     rf"(?<![\w./{{}}-])((?:docs|crates|python|tests|bench|scripts|fuzz)/[\w./-]*\.(?:{_SOURCES}|svg|png))\b(?!/)"
 )
 _IN_BACKTICKS = re.compile(r"`([a-z]\w*(?:/\w+)*\.(?:rs|py))`")
+_IN_PICTURE = re.compile(r"(?<![\w/])([a-z]\w*(?:/\w+)+\.rs)\b")
+_LISTED = re.compile(r"^//! \* ([^:]*(?:::[^:]*)*): ")
+_LISTED_NAME = re.compile(r"`(?:\w+::)*([a-z]\w*)(?:\(\))?`")
 _FOLDER = re.compile(r"(?<![\w./{}-])((?:crates|python)/[\w/-]*\w)(?![\w/*{-]|\.\w)")
 _MODULE = re.compile(r"\bskylight(?:\.[A-Za-z]\w*)+")
 _LINK = re.compile(r"\]\(([^)\s#:]+)(?:#[^)\s]*)?\)")
@@ -64,7 +68,11 @@ def missing(path: str, text: str, cited: Cited) -> Iterator[tuple[int, str]]:
     for line, row in enumerate(text.splitlines(), 1):
         plain = _LINK.sub("", row) if path.endswith(".md") else row
         names = [name for name in _FROM_ROOT.findall(plain) if name not in cited.files]
-        names += [name for name in _IN_BACKTICKS.findall(row) if not _is_an_end(name, cited.files)]
+        shown = _IN_PICTURE if path.endswith(".svg") else _IN_BACKTICKS
+        names += [name for name in shown.findall(row) if not _is_an_end(name, cited.files)]
+        if path.endswith(".rs") and (listed := _LISTED.match(row)):
+            below = _LISTED_NAME.findall(listed[1])
+            names += [name for name in below if not _is_below(name, folder, text, cited.files)]
         if path.endswith(".md"):
             links = _LINK.findall(row)
             names += [
@@ -124,6 +132,13 @@ def _is_defined(name: str, files: Mapping[str, str]) -> bool:
 def _is_there(name: str, files: Mapping[str, str]) -> bool:
     """Whether it is a file of the tree, or a folder of one."""
     return name in files or any(file.startswith(f"{name}/") for file in files)
+
+
+def _is_below(name: str, folder: str, text: str, files: Mapping[str, str]) -> bool:
+    """Whether a module below a folder has the name, or something that stands in the text."""
+    ends = (f"/{name}.rs", f"/{name}/mod.rs")
+    there = any(file.startswith(f"{folder}/") and file.endswith(ends) for file in files)
+    return there or re.search(rf'\b(?:mod|fn) {name}\b|"{name}"', text) is not None
 
 
 def _is_an_end(name: str, files: Mapping[str, str]) -> bool:

@@ -319,7 +319,7 @@ _ANY = ("*",)
 _RUST = ("crates/*.rs", "fuzz/*.rs")
 _PYTHON = ("*.py", "*.pyi")
 # What people read; a lock file cites nothing, and the samples break rules on purpose.
-SAID = ("*.rs", "*.py", "*.pyi", "*.md", "*.toml", "*.sh", "Makefile", ".ci/*")
+SAID = ("*.rs", "*.py", "*.pyi", "*.md", "*.svg", "*.toml", "*.sh", "Makefile", ".ci/*")
 _TEXT = ("*.md", "*.toml", "*.sh", "*.j2", "*.css", "*.js", "*.html", "Makefile", ".ci/*")
 
 RULES: tuple[Rule, ...] = (

@@ -4,16 +4,16 @@
 //! writes beside the data is enough to find everything again after a power cut.
 //!
 //! * [`image`]: one drive: layer, store and interpreter; what a server talks to. `creation`: how it is made and opened.
-//! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place`, `planned_image`: where they lie.
+//! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place_image`, `relocating_image`: where they lie.
 //! * [`store`]: what lies underneath: sparse files and block devices.
-//! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `ranges`, `cleaning_reads`: how they are written; `structure_reader`,
+//! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `protected_ranges`, `cleaning_reads`: how they are written; `structure_reader`,
 //!   `replay`, `recovery`: how they are read.
-//! * `space`: what happens where the file system is full, or fails.
+//! * `store_errors`: what happens where the file system is full, or fails.
 //! * `bad_sectors`: sectors that are known not to be what was written.
 //! * `image_files`: files and devices, and what is asked of them before anything is written.
 //! * [`shingled`]: what is kept of a drive whose writes overwrite others, beside its data. `zones`, `zone_records`: of one with zones.
 //! * [`scrub`]: reads all data of an image that has checksums.
-//! * [`maintenance`]: looking at an image, checking it, making it small.
+//! * [`offline_tools`]: looking at an image, checking it, making it small.
 //! * [`error`]: what can go wrong, one line each.
 //!
 //! Invariants: nothing acknowledged as durable is ever lost; a sector reads as one of the values that were

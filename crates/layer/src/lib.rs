@@ -6,6 +6,7 @@
 //! * [`restore`]: what a layer takes up from what was found after a power cut.
 //! * [`bands`]: how the host's address space lies in bands on the platters.
 //! * [`raw_shingled`]: the raw shingled disk, which has no translation.
+//! * [`hbuffer`]: an ordinary block device of a drive with zones.
 //! * [`conventional`], [`set_associative`], [`fully_associative`], [`journaled`], [`zoned`]: the layers.
 //!
 //! Invariants: no clock, no file, no thread, no hash order, no randomness; the same commands give the same

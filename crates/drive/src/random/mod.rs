@@ -6,7 +6,7 @@
 //! * [`ranges`]: the table of all ranges and probabilities.
 //! * [`conditions`]: what a host meets besides the drive, with a table of its own.
 //! * `draw`: a named stream of random numbers for each property.
-//! * `body`, `layers`, `zoned`: the drive, within physical limits; `text` writes it.
+//! * `hardware`, `layers`, `zoned`: the drive, within physical limits; `text` writes it.
 //!
 //! Invariants: the same seed and kind give the same bytes; every returned text builds a drive; a seed with a
 //! drawn kind gives the same text as with this kind requested.

@@ -6,7 +6,7 @@
 //! * [`tag_log`]: blocks of the tag log; a tag says where an extent lies from a sequence number on.
 //! * [`checkpoint`]: where everything lies, at one point of the log.
 //! * [`log_end`]: how far the log was durable.
-//! * [`part`]: the head of each further file or device of an image: whose it is, and of when.
+//! * [`part_head`]: the head of each further file or device of an image: whose it is, and of when.
 //! * [`sums`]: a checksum for each sector of the media, where an image has them.
 //!
 //! Invariants: little-endian; every block of 512 bytes carries a CRC32C, salted with the image's own number, so

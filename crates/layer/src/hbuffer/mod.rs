@@ -14,7 +14,7 @@
 //!   `pass_plan`: what is cleaned together. `unreadable_sectors`: how cleaning goes on where something cannot be read.
 //! * `contents`, `log`, `view`: the map with what each zone has, where the log is, and what is known of the drive's zones.
 //! * [`recovery`]: the state of a buffer from what is on its drive.
-//! * `inspect`: what a server asks: where something lies, whether zones are being cleaned.
+//! * `status`: what a server asks: where something lies, whether zones are being cleaned.
 //!
 //! Invariants, each of which a recovery needs, behind a cut at any command to the drive:
 //! * A zone is emptied only when all that says so that nothing in it is needed is durable.

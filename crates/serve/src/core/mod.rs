@@ -6,7 +6,7 @@
 //! * [`Service`]: a backend with what all front doors share: [`counters`], limits ([`connection`],
 //!   [`memory_budget`]), status and [`Setting`]s.
 //! * [`open`]: from a profile and a path to a backend.
-//! * [`served`]: an image as fast as possible. [`timed`]: an image behind a drive in model time.
+//! * [`untimed`]: an image as fast as possible. [`timed`]: an image behind a drive in model time.
 //! * [`hbuffer`]: a host buffer before a drive with zones.
 //! * [`shingled`], [`checksum_errors`]: reports about refused reads. [`zones`]: about zones.
 //! * [`filters`]: delays, fault injection and the log, each a backend over a backend.

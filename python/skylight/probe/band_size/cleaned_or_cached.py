@@ -26,6 +26,7 @@ import numpy as np
 
 from skylight.evidence import F64, I64, IoBatch, IoLog
 from skylight.infer.host_clock import DIFFERENCE_DEVIATION, readings_needed
+from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.procedure import Steps
 
 BLOCK = 4096
@@ -179,11 +180,8 @@ def have_moved(one_ns: F64, other_ns: F64, third_ns: F64, rotation_ns: float | N
     >>> have_moved(one, other, np.where(np.arange(40) % 2, one, other), 10e6)
     False
     """
-    from scipy import stats  # slow to import, so only when needed
-
     second = _angle_apart(other_ns, third_ns, rotation_ns) < _angle_apart(one_ns, third_ns, rotation_ns)
-    chance = stats.binomtest(int(second.sum()), len(second), 0.5, alternative="greater").pvalue
-    return bool(chance < BY_CHANCE)
+    return binomial_tail(int(second.sum()), len(second), 0.5) < BY_CHANCE
 
 
 def nearest_two(one_ns: F64, other_ns: F64, third_ns: F64, rotation_ns: float | None) -> tuple[F64, F64]:

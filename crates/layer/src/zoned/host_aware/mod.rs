@@ -5,7 +5,7 @@
 //! * This file: writes out of order go to a persistent cache, a journal at a fixed place, that has an extent map.
 //! * `cleaning`: zones leave the cache by read-modify-write, in idle time and when the cache is full.
 //! * [`throttle`]: how long a write waits for cleaning when the cache is full.
-//! * `moving`: how the reserve of a full cache gets free slots again, when the oldest entries hold writes to many zones.
+//! * `log_compaction`: how the reserve of a full cache gets free slots again, when the oldest entries hold writes to many zones.
 //!
 //! The journal is that of the drive-managed drives of the same maker (`journaled/journal.rs`): each entry takes whole slots, so a
 //! write that is flushed alone takes a slot whatever its size. The rules of zones stay with the zone table, which cleaning
