@@ -71,9 +71,10 @@ run: setup ## probe four emulated drives into ./report
 	$(BIN)/skylight probe $(RUN_TARGETS) --out report
 
 .PHONY: lint
-lint: setup ## formatters, clippy, ruff, mypy; licences and arrows of import
+lint: setup ## formatters, clippy, ruff, mypy; links of module pages, licences, arrows of import
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items --quiet
 	$(BIN)/ruff format --check $(PYTHON_SOURCES)
 	$(BIN)/ruff check $(PYTHON_SOURCES)
 	$(BIN)/mypy $(PYTHON_SOURCES)
@@ -98,12 +99,11 @@ test-python: setup test-tools
 test: lint test-rust test-python ## install what is missing, lint, run every test
 
 .PHONY: test-all
-test-all: ## every test with a fresh seed and more cases, the documentation build and the benchmarks
+test-all: ## every test with a fresh seed and more cases, the burn-in and the benchmarks
 	@seed=$${RANDOM}; echo "skylight: seed $$seed"; \
 	PROPTEST_CASES=2048 SKYLIGHT_OPERATIONS=1000000000 SKYLIGHT_CUTS=2000000 SKYLIGHT_KILLS=42 SKYLIGHT_MUTATIONS=100000 SKYLIGHT_FULL=20000 \
 	SKYLIGHT_SERVED_OPERATIONS=20000000 SKYLIGHT_SERVED_CUTS=2000000 HYPOTHESIS_PROFILE=long PYTEST_LONG=--long $(MAKE) --no-print-directory test SEED=$$seed
 	cargo test --locked --release --package skylight-drive --test hbuffer_recovery -- --ignored
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items --quiet
 	@$(MAKE) --no-print-directory burn-in
 	@$(MAKE) --no-print-directory bench
 

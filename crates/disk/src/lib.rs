@@ -6,7 +6,7 @@
 //! * [`mechanics`]: seek, rotation and transfer: how long an access takes and where it leaves the head.
 //! * [`seek`], [`seek_floor`]: seek time by distance, and the lower bound with which a scheduler prunes
 //!   candidates.
-//! * [`splitmix64`]: seeded pseudorandom numbers.
+//! * [`mod@splitmix64`]: seeded pseudorandom numbers.
 //!
 //! Invariants: no clock, no file, no thread, no hash order; the same input gives the same result.
 //! Sources: Ruemmler and Wilkes' model of a drive as used by Skylight (FAST'15, section 4); layouts after

@@ -6,7 +6,7 @@
 //! of it is under the head during the write. It then contains the data of the last written sector beside it,
 //! so the result does not depend on whether one command or several wrote the sectors.
 //!
-//! For a pair of tracks this is arithmetic ([`Facing`]). Tracks of different recording zones differ in their
+//! For a pair of tracks this is arithmetic (`Facing`). Tracks of different recording zones differ in their
 //! number of sectors, and skew is the difference of their angles. Nothing loops over sectors.
 //!
 //! Invariants: the sectors that a write destroys on a track are one run of angles, and at most two runs of

@@ -6,7 +6,7 @@
 //! * [`image`]: one drive: layer, store and interpreter; what a server talks to. `creation`: how it is made and opened.
 //! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place_image`, `relocating_image`: where they lie.
 //! * [`store`]: what lies underneath: sparse files and block devices.
-//! * [`format`]: the bytes beside the data; `log`, `checkpoints`, `protected_ranges`, `cleaning_reads`: how they are written; `structure_reader`,
+//! * [`mod@format`]: the bytes beside the data; `log`, `checkpoints`, `protected_ranges`, `cleaning_reads`: how they are written; `structure_reader`,
 //!   `replay`, `recovery`: how they are read.
 //! * `store_errors`: what happens where the file system is full, or fails.
 //! * `bad_sectors`: sectors that are known not to be what was written.

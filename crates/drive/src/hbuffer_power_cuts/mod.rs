@@ -1,7 +1,7 @@
 //! A host buffer that loses power again and again: what each recovery finds, and how long the drive takes for it.
 //!
 //! A host writes to random places until the log has gone round, and flushes now and then. The power goes at random commands to the
-//! drive. Each recovery reads what the drive then has ([`surviving_writes`]), and all that the host wrote is looked up where the buffer says it
+//! drive. Each recovery reads what the drive then has (`surviving_writes`), and all that the host wrote is looked up where the buffer says it
 //! is. The reads of the recovery, and nothing else, are then timed on a drive of the profile whose zones are written as far.
 //! The last cut is as far from a checkpoint as the log ever gets.
 //!

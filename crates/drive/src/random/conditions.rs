@@ -1,6 +1,6 @@
 //! Random conditions: what a host meets besides the drive, one draw per seed.
 //!
-//! [`CHOICES`], [`CONDITION_RANGES`] and [`CONDITION_CHANCES`] are the whole table; `docs/conditions.md` explains it.
+//! The [`Choice`]s, [`CONDITION_RANGES`] and [`CONDITION_CHANCES`] are the whole table; `docs/conditions.md` explains it.
 //!
 //! Invariants: as for random drives, each condition has its own stream of random numbers; a drive and the conditions of
 //! the same seed are independent.

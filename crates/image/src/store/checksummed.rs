@@ -7,7 +7,7 @@
 //! A write is two writes, so a crash may come between them. When only the process ends, its writes are in the system's
 //! cache in their order, and at most the last operation is half done: an *intent* written before says what entries it
 //! makes, so each of its sectors is as before or as intended, and anything else is an error. When the power fails, any
-//! write that was not synced may be lost: then only *regions* tell ([`super::dirty_regions`]). In one that was not written
+//! write that was not synced may be lost: then only *regions* tell (`dirty_regions`). In one that was not written
 //! since it was durable every difference is an error. In one that was, it may be the cut's: the data counts, and the
 //! entry is mended. Which of the two it was, the system's boot id tells.
 //!

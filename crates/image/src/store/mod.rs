@@ -1,6 +1,6 @@
 //! Storage of an image: bytes that can be read, written, synced and discarded.
 //!
-//! * [`file`]: a sparse file, in parts where the file system allows no larger one.
+//! * [`mod@file`]: a sparse file, in parts where the file system allows no larger one.
 //! * [`device`]: a raw block device.
 //! * [`concatenated`]: several stores one behind the other, or one store with a gap.
 //! * [`checksummed`]: a store over a store, with checksums of the data; `checksummed_reads`: its reads; `dirty_regions`: where

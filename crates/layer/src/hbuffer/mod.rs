@@ -9,7 +9,7 @@
 //! * [`policy`]: what a policy sees and answers; the static ones. [`streams`]: the sequential streams that it sees.
 //! * [`policies`]: the others, by name.
 //! * [`spec`]: the sizes, and which zones of the drive are for what.
-//! * [`format`]: the log's entries and the checkpoints of the map, as bytes.
+//! * [`mod@format`]: the log's entries and the checkpoints of the map, as bytes.
 //! * `writing`, `reading`, `cleaning`, `space`: what happens to writes and reads, to home zones, and to the zones of the log.
 //!   `pass_plan`: what is cleaned together. `unreadable_sectors`: how cleaning goes on where something cannot be read.
 //! * `contents`, `log`, `view`: the map with what each zone has, where the log is, and what is known of the drive's zones.

@@ -123,7 +123,7 @@ impl Shingles {
         self.refusals().file = Some(Lines::to(sink));
     }
 
-    /// At the end: the lines about refused reads reach the file, unless that takes longer than [`LINES_TIME`].
+    /// At the end: the lines about refused reads reach the file, unless that takes longer than `LINES_TIME`.
     pub fn drain(&self) {
         if let Some(file) = &self.refusals().file {
             file.drain(LINES_TIME);

@@ -13,7 +13,7 @@
 //!
 //! Invariants: the map points to the journal for every sector that was written out of order since its zone was cleaned or
 //! reset; entries are not overwritten while the map points to them; what the map does not have is at home below
-//! [`ZoneTable::written`], and was never written behind it.
+//! `ZoneTable::written`, and was never written behind it.
 //! Source: Evaluating Host Aware SMR Drives (HotStorage '16), sections 2 and 3.
 
 mod cleaning;
