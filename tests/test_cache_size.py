@@ -199,11 +199,14 @@ def test_many_free_bands_are_right_if_a_zone_keeps_one(usable: int) -> None:
     assert low == usable + 1 and round(value * unit) <= int(1.1 * low * unit)
 
 
-@pytest.mark.parametrize(("blocks", "places", "entries"), [(900, None, 900), (1_100, None, None)])
+@pytest.mark.parametrize(
+    ("blocks", "places", "entries"), [(900, None, 900), (970, None, None), (1_100, None, None)]
+)
 def test_blocks_that_may_have_used_the_places_up_are_no_map(
     blocks: int, places: int | None, entries: int | None
 ) -> None:
-    """A fill with whole quanta that met no limit that counts shows how many places there are at least."""
+    """A fill with whole quanta that met no limit that counts shows how many places there are at least. How
+    many blocks take is known to 6 % (drive 99655 drawn)."""
     quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, False, 8.0, 1e7, 31.0)
     deep = Fill("map", 4096, 0, blocks, 0, True, 8.0, 1e7, 31.0)
     assert limits([quanta], [deep], 1 << 20, flushed=True) == (places, entries)

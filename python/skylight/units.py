@@ -29,7 +29,9 @@ __all__ = [
     "parse_size",
 ]
 
-_BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:[kKMGTP]i?B|B|ns|µs|ms|s|min|h|rpm|%)(?![A-Za-z]))|(?<=±) (?=\d)")
+_BEFORE_UNIT = re.compile(
+    r"(?<=\d) (?=(?:[kKMGTP]i?B|B|ns|µs|ms|s|min|h|rpm|%)(?![A-Za-z]))|(?<=±) (?=\d)|(?<=\b[OMI]D) (?=\d)"
+)
 
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -147,9 +149,10 @@ def format_percent(share: float) -> str:
 
 
 def join_units(text: str, joint: str = "\N{NO-BREAK SPACE}") -> str:
-    """The text with that between each number and its unit, or a ± before it, so that no line ends there.
+    """The text with that between each number and its unit, and a ± or a diameter before it, so that no line
+    ends there.
 
-    >>> join_units("5 TB in 10.2 ms (± 3 %)", "_")
-    '5_TB in 10.2_ms (±_3_%)'
+    >>> join_units("OD 5 TB in 10.2 ms (± 3 %)", "_")
+    'OD_5_TB in 10.2_ms (±_3_%)'
     """
     return _BEFORE_UNIT.sub(joint, text)

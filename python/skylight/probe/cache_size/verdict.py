@@ -465,8 +465,10 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
         count = format_count(sum(fill.writes for fill in deep))
         ended = bool(deep) and deep[-1].ended
         why = (
-            f"{count} writes of 4 KiB that wait together used up the slots first, so a limit of the map, if"
-            " any, is higher."
+            f"{count} writes of 4 KiB that wait together may have used up the slots first, so a limit of"
+            " the map, if any, may be higher."
+            if ended and journal.places is not None
+            else f"After {count} writes of 4 KiB that wait together either the slots or the map were full."
             if ended
             else f"After {count} writes of 4 KiB some waited, but no start of cleaning was seen that older"
             " data cannot explain."

@@ -96,7 +96,7 @@ def limits(
         return (places if unlimited else None), None
     blocks = deep[-1]
     used = places_used(blocks, quantum, flushed=flushed)
-    if places is None and used > sum(fill.places for fill in fills):
+    if places is None and used > (1 - 2 * SAME) * sum(fill.places for fill in fills):
         return None, None  # as many places were never seen to be there
     if places is not None:
         slack = max(SAME * blocks.writes, 2 * DEPTH)

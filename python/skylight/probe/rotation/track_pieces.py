@@ -37,6 +37,7 @@ BY_CHANCE, LEAST_RANGE = 0.01, 0.05
 """The chance from which on track sizes may be in no order (rank version of von Neumann's ratio), and the
 range of sizes below which there is none to be seen. A file in random pieces passes for ordered once in
 100."""
+LINE_SURE = 0.99  # chosen: how sure the interval of the line's slope is
 LEAST_BREAK, BREAK_ERRORS = 0.05, 3.0
 """By how much, and by how many standard deviations of squares of sizes about their line, tracks of the end
 may be off it. Chosen: a recording zone is off by half its step at most, less than two deviations of steps."""
@@ -50,14 +51,18 @@ def as_large(one: Tracks, other: Tracks) -> bool:
 
 def off_line(part: F64, size: F64, end_bytes: float) -> float:
     """How far squares of tracks of the end are above the line through those of places (parts of all
-    addresses, and bytes of a track there), in parts of the most that they may be."""
+    addresses, and bytes of a track there), in parts of the most that they may be: what places are off it, and
+    how far it may be off itself behind the last of them, which where surfaces differ is as much."""
     from scipy import stats  # slow to import, so only when needed
 
-    slope = float(stats.theilslopes(size**2, part).slope)
+    slope, _, least, most = map(float, stats.theilslopes(size**2, part, LINE_SURE))
     level = float(np.median(size**2 - slope * part))
     expected = level + slope  # at the last address
     scatter = float(np.median(np.abs(size**2 - level - slope * part))) / NORMAL_MEDIAN
-    return (end_bytes**2 - expected) / max(BREAK_ERRORS * scatter, 2 * LEAST_BREAK * expected)
+    above = end_bytes**2 - expected
+    behind = 1.0 - float(np.median(part))
+    line_off = behind * (most - slope if above > 0 else slope - least)
+    return above / (max(BREAK_ERRORS * scatter, 2 * LEAST_BREAK * expected) + line_off)
 
 
 def is_between(middle_bytes: float, places: list[tuple[float, float]]) -> bool:
