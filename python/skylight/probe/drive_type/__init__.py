@@ -244,7 +244,9 @@ class DriveType(ProcedureTest[Observed]):
             if steps.can_write and not steps.spent():
                 flushed = report.write_cache is not False
                 self._writes(plan, seen, flushed=flushed)
-                if not plan.quick:
+                if plan.quick:
+                    self._look_elsewhere(plan, seen, flushed=flushed)
+                else:
                     self._empty(plan, seen, flushed=flushed)
                     self._force(plan, seen)
                     self._explain(plan, seen, flushed=flushed)
@@ -416,19 +418,7 @@ class DriveType(ProcedureTest[Observed]):
         if turning is None:
             return
         by_fua = seen.forced is not None and land(seen, plan.steps.target.kind).where == "unknown"
-        if where.where == "home" and seen.read_back is None:
-            flushed = flushed or bool(seen.flushed_narrow)
-            log = self._write(plan, "writes-elsewhere", plan.elsewhere(), plan.reach, flushed=flushed)
-            rows = ROUND_IOS * (2 if flushed else 1)
-            seen.elsewhere = tuple(
-                writes_of(
-                    "writes-elsewhere", log.rows(slice(first, first + rows)), NARROW_BYTES[-1],
-                    flushed=flushed, place_bytes=plan.place_bytes, turning=turning if plan.quick else None,
-                )
-                for first in range(0, len(log), rows)
-            )  # fmt: skip
-            if all(in_place(writes, turning) for writes in seen.elsewhere):
-                seen.rewrites = scattered_writes.rewrites(plan, flushed=flushed)
+        self._look_elsewhere(plan, seen, flushed=flushed)
         logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
         # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
         in_flash = seen.read_back is not None and seen.read_back.where == "flash"
@@ -436,6 +426,26 @@ class DriveType(ProcedureTest[Observed]):
         if kept and not seen.stalled:
             sent = replace(plan, steps=ForcedWrites(plan.steps)) if by_fua else plan
             seen.settled = cleaning_cost.settle(sent, turning.period_ns)
+
+    def _look_elsewhere(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
+        """Whether writes are in place in other parts of the addresses too, where they are at the start:
+        host-aware drives and mappers of zones often have a conventional part there."""
+        where, turning = landed(seen, plan.steps.target.kind), rotation(seen)
+        begins = plan.elsewhere()
+        if where.where != "home" or seen.read_back is not None or turning is None or not len(begins):
+            return
+        flushed = flushed or bool(seen.flushed_narrow)
+        log = self._write(plan, "writes-elsewhere", begins, plan.whole, flushed=flushed)
+        rows = ROUND_IOS * (2 if flushed else 1)
+        seen.elsewhere = tuple(
+            writes_of(
+                "writes-elsewhere", log.rows(slice(first, first + rows)), NARROW_BYTES[-1],
+                flushed=flushed, place_bytes=plan.place_bytes, turning=turning if plan.quick else None,
+            )
+            for first in range(0, len(log), rows)
+        )  # fmt: skip
+        if all(in_place(writes, turning) for writes in seen.elsewhere):
+            seen.all_over = scattered_writes.look(plan, flushed=flushed)
 
     @staticmethod
     def _flush(plan: Plan, region: int) -> I64:

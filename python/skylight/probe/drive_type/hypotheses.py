@@ -22,6 +22,8 @@ from skylight.infer.priors import CHOSEN, PRIORS, SHOWS_BANDS
 
 Lands = Literal["home", "log", "flash", "unseen", "anywhere"]
 
+PLAIN_CHANCE = 0.05  # of what is said in words
+
 
 @dataclass(frozen=True, slots=True)
 class Model:
@@ -165,16 +167,19 @@ def stalls() -> Clue:
     return Clue(lambda model: 1.0 if model.with_band else CHOSEN["stalls mistaken"])
 
 
-def rewrites(*, seen: bool) -> Clue:
-    """Whether writes all over the addresses waited as for regions to be rewritten."""
+def rewrites(*, seen: bool, by_chance: float = 0.0) -> Clue:
+    """Whether writes all over the addresses waited as for regions to be rewritten, and the chance that they
+    did for another reason."""
     mistaken, missed = CHOSEN["rewrites, written in place"], CHOSEN["no rewrites, a mapper"]
 
     def chance(model: Model) -> float:
         if seen:
-            return 1.0 if model.rewrites else CHOSEN["rewrites, a map"] if model.maps else mistaken
+            otherwise = CHOSEN["rewrites, a map"] if model.maps else mistaken
+            return 1.0 if model.rewrites else max(otherwise, by_chance)
         return missed if model.rewrites else 1.0
 
-    words = "Writes to new places wait as for whole regions to be rewritten, others do not." if seen else ""
+    plain = seen and by_chance <= PLAIN_CHANCE
+    words = "Writes to new places wait as for whole regions to be rewritten, others do not." if plain else ""
     rows = ("writes-all-over", "writes-all-over-control") if seen else ("writes-all-over",)
     return Clue(chance, words, rows)
 

@@ -12,6 +12,7 @@ from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.full_cache import Looked
 from skylight.probe.drive_type.quick_readback import Kept
 from skylight.probe.drive_type.readback import ReadBack
+from skylight.probe.drive_type.scattered_writes import AllOver
 from skylight.probe.drive_type.write_after_read import Mixed
 from skylight.probe.drive_type.writes import Sustained, Writes, cleaned_early
 
@@ -48,7 +49,7 @@ class Observed:
     sustained: Sustained = field(default_factory=lambda: Sustained.of([]))
     read_back: ReadBack | None = None
     elsewhere: tuple[Writes, ...] = ()
-    rewrites: bool | None = None
+    all_over: AllOver | None = None
     """Whether writes to new places waited as for regions to be rewritten; None where that is not known."""
     settled: Settled | None = None
     crowded_ns: I64 = field(default_factory=_no_latencies)

@@ -21,7 +21,7 @@ VISITS = 4
 PLACES_PER_ROUND = 16
 ROUND_IOS = PLACES_PER_ROUND * VISITS
 WIDE_BYTES = 1 << 30
-QUICK_BYTES = 4 << 30  # a quick answer stays within these, at the start
+QUICK_BYTES = 4 << 30  # a quick answer stays within these, at the start, unless they are written in place
 DATA_BYTES = 8 << 30  # of a drive with zones: as much as reading back needs, filled in a minute or two
 WIDE_WRITES = 512
 NARROW_BYTES = (16 << 20, 4 << 20)
@@ -73,6 +73,12 @@ class Plan:
             return self.region(-(-DATA_BYTES // zone) * zone)
         return self.region(QUICK_BYTES if self.quick else self.steps.size)
 
+    @property
+    def whole(self) -> int:
+        """Bytes of the target that other parts of the addresses are looked at in: those that are sampled, and
+        of a quick answer all."""
+        return self.region(self.steps.size) if self.quick else self.reach
+
     def fill(self) -> bool:
         """Fills the zones that are sampled; False where that cannot be. A quick answer has no time for it."""
         if self.zones is None or self.quick:
@@ -122,9 +128,13 @@ class Plan:
         return (IoBatch.flushed_writes if flushed else IoBatch.writes)(where, self.io_bytes)
 
     def elsewhere(self) -> U64:
-        """A round in a narrow region of each of some other parts of the addresses."""
-        begins = [int(part * (self.reach - NARROW_BYTES[-1])) // self.place_bytes for part in PARTS]
-        rounds = self.rounds("writes-elsewhere", self.region(NARROW_BYTES[-1])).reshape(-1, ROUND_IOS)
+        """A round in a narrow region of each of some other parts of the addresses; none of zones that were
+        not filled, or once the time of a quick answer is over."""
+        if self.quick and (self.zones is not None or self.steps.spent()):
+            return np.empty(0, np.uint64)
+        begins = [int(part * (self.whole - NARROW_BYTES[-1])) // self.place_bytes for part in PARTS]
+        most = len(PARTS) * PLACES_PER_ROUND
+        rounds = self.rounds("writes-elsewhere", self.region(NARROW_BYTES[-1]), most).reshape(-1, ROUND_IOS)
         where = [
             each + np.uint64(begin * self.place_bytes) for begin, each in zip(begins, rounds, strict=False)
         ]

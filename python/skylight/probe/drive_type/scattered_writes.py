@@ -11,20 +11,20 @@ are written in place wait as long for other reasons, so stalls alone are no sign
   begin with the first new place, as those of volumes that zero or copy a chunk when it is first written, the
   order of fast and slow writes says nothing; that too is a hypergeometric chance.
 
-Invariant: "no" needs all writes, and as many as make `SHARE` of the zones of the target; "yes" needs both
-chances below `MOST_CHANCE`; all else is None.
+Invariant: that nothing waits needs all writes, and as many as make `SHARE` of the zones of the target; what
+waits weighs as much as the larger of both chances is small, also where the control was cut short.
 
 Source: Linux Documentation/admin-guide/device-mapper/dm-zoned.rst ("Algorithm").
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
 
 from skylight.evidence import Bools, IoBatch, IoLog, Op, Stop
-from skylight.infer.priors import CHOSEN
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type.plan import Plan
 
@@ -40,8 +40,15 @@ REWRITING = Stop(1_000_000_000, count=4, within=16)
 """Writes that wait as for regions to be read and written again: retries and outliers of disks are rarer."""
 NEW, AGAIN, READS = 8, 8, 8  # I/Os of the control; an even chance for new places and for each of the others
 LAST_PLACES = 4  # whose neighbours are written: of late enough that any mapper still has them in place
-MOST_CHANCE = CHOSEN["rewrites, written in place"]
-"""What the models give a disk written in place for passing both."""
+
+
+@dataclass(frozen=True, slots=True)
+class AllOver:
+    """Whether writes to new places waited as for regions to be rewritten, and the chance that those which
+    waited are the ones that had to, if that was for another reason."""
+
+    waited: bool
+    by_chance: float = 1.0
 
 
 def writes_for(reach: int) -> int:
@@ -58,29 +65,27 @@ def covers(reach: int) -> bool:
     return SHARE * reach / ZONE_BYTES <= MOST_WRITES
 
 
-def rewrites(plan: Plan, *, flushed: bool) -> bool | None:
-    """Whether writes to new places wait for regions to be rewritten; None where that is not known."""
-    count = writes_for(plan.reach)
-    where = plan.scattered(NAME, plan.reach, count + NEW + READS)
+def look(plan: Plan, *, flushed: bool) -> AllOver | None:
+    """Whether writes to new places wait for regions to be rewritten; None where too few were written."""
+    count = writes_for(plan.whole)
+    where = plan.scattered(NAME, plan.whole, count + NEW + READS)
     new, untouched = where[:count], where[count:]
-    params = plan.params(plan.reach, flushed=flushed)
+    params = plan.params(plan.whole, flushed=flushed)
     io = (IoBatch.flushed_writes if flushed else IoBatch.writes)(new, plan.io_bytes)
     log = plan.steps.run(NAME, io, until=REWRITING, params=params)
     if not REWRITING.reached(log):
         whole = len(log) == len(io) and len(untouched) == NEW + READS
-        return False if whole and covers(plan.reach) else None
+        return AllOver(waited=False) if whole and covers(plan.whole) else None
     last = log.only(Op.WRITE).offset[-LAST_PLACES:]
     later = np.arange(1, AGAIN // LAST_PLACES + 1, dtype=np.uint64) * np.uint64(plan.io_bytes)
-    again = np.minimum((last + later[:, None]).ravel(), np.uint64(plan.reach - plan.io_bytes))
+    again = np.minimum((last + later[:, None]).ravel(), np.uint64(plan.whole - plan.io_bytes))
     offsets = np.concatenate([untouched[:NEW], again, untouched[NEW:]])
     order = plan.steps.rng(CONTROL).permutation(len(offsets))
     op = np.where(np.arange(len(offsets)) < NEW + len(again), np.uint8(Op.WRITE), np.uint8(Op.READ))
     control = IoBatch(op[order], offsets[order], np.full(len(order), plan.io_bytes, np.uint32))
     answer = plan.steps.run(CONTROL, control, params=params)
-    if len(answer) < len(control):
-        return None
     is_new = (answer.op == Op.WRITE) & ~np.isin(answer.offset, again)  # by the log: a replay draws others
-    return True if passes(waited(log, flushed=flushed), waited(answer), is_new) else None
+    return AllOver(waited=True, by_chance=by_chance(waited(log, flushed=flushed), waited(answer), is_new))
 
 
 def waited(log: IoLog, *, flushed: bool = False) -> Bools:
@@ -90,14 +95,14 @@ def waited(log: IoLog, *, flushed: bool = False) -> Bools:
     return waits
 
 
-def passes(slow: Bools, control_slow: Bools, is_new: Bools) -> bool:
-    """Whether new places alone wait, and only since so many were written: neither by chance.
+def by_chance(slow: Bools, control_slow: Bools, is_new: Bools) -> float:
+    """The chance that new places alone wait, or that they do only since so many were written: the larger one.
 
     >>> is_new = np.arange(24) % 3 == 0
-    >>> passes(np.arange(12) >= 7, is_new, is_new)
+    >>> by_chance(np.arange(12) >= 7, is_new, is_new) < 1e-4
     True
-    >>> passes(np.arange(5) >= 0, is_new, is_new), passes(np.arange(12) >= 7, is_new | True, is_new)
-    (False, False)
+    >>> by_chance(np.arange(5) >= 0, is_new, is_new), by_chance(np.arange(12) >= 7, is_new | True, is_new)
+    (1.0, 1.0)
     """
     stalls, new = int(control_slow.sum()), int(is_new.sum())
     by_order = hypergeometric_tail(int((control_slow & is_new).sum()), len(is_new), stalls, new)
@@ -105,4 +110,4 @@ def passes(slow: Bools, control_slow: Bools, is_new: Bools) -> bool:
     onset = int(np.argmax(places))
     all_slow = int(places.sum())
     by_onset = hypergeometric_tail(all_slow, len(places), all_slow, len(places) - onset)
-    return max(by_order, by_onset) <= MOST_CHANCE
+    return max(by_order, by_onset)

@@ -115,8 +115,8 @@ def _clues(seen: Observed, found: Landing) -> list[Clue]:
         )  # places all over the target were read back
     if seen.elsewhere and turning is not None:
         clues.append(_elsewhere(seen.elsewhere, turning))
-    if seen.rewrites is not None:
-        clues.append(hypotheses.rewrites(seen=seen.rewrites))
+    if (over := seen.all_over) is not None:
+        clues.append(hypotheses.rewrites(seen=over.waited, by_chance=over.by_chance))
     if seen.zoned:
         clues.append(hypotheses.zones_declared())
     if found.logged and seen.stalled:
