@@ -39,6 +39,8 @@ SHARP = 0.6  # of the whole difference lies in the step
 SHARP_TURNS = 0.85
 """The same of a step of whole revolutions, at which angles stay. Chosen: a write that is longer on its way
 comes too late for its slot more often, and on a slow host ever more of them lose a revolution so."""
+ALL_LATE, MANY_LATE = 0.95, 0.5
+"""Of writes behind such a step, and before it, the part that loses a revolution. Chosen."""
 LEAST_TURN = 0.1  # of a revolution: the least step of a quantum on a disk
 FLAT_TO = 1.25  # times a quantum: up to there nothing else steps
 LEAST_ALIKE = 0.5  # repeats of one size that agree less tell nothing
@@ -301,6 +303,8 @@ class Footprints:
         if low < FEWEST_BLOCKS * self.block:
             return False
         step = self.shift_ns(high) - self.shift_ns(low)
+        if self._lost_by_some(low, high, step):
+            return False
         if self.aligned and self.rotation_ns is not None:
             # a block more would end a little later, not a good part of a revolution
             parted = self.likeness(low) >= ALIKE and self.likeness(high) <= UNLIKE
@@ -311,6 +315,16 @@ class Footprints:
         share = SHARP_TURNS if self.stepping else SHARP
         sure = step > max(share * self.shift_ns(high), SURE * self.noise_ns)
         return sure and self._flat_behind(low, high, step)
+
+    def _lost_by_some(self, low: int, high: int, step_ns: float) -> bool:
+        """Whether a step of half a revolution or more is one that some of the longer writes do not take, or
+        many of the shorter ones do: they come too late for their slot and lose a revolution, on a slow host
+        the more often the longer they are."""
+        if self.flash or self.rotation_ns is None or step_ns < self.rotation_ns / 2:
+            return False
+        level_ns = float(np.quantile(_rows(self.runs[self.block]), 1 - NEARLY_ALL)) + step_ns / 2
+        early, late = (float(np.mean(_rows(self.runs[size]) > level_ns)) for size in (low, high))
+        return late < ALL_LATE or early > MANY_LATE
 
     def _parted(self, low: int, high: int, step_ns: float) -> bool:
         """Whether the angle from write to write jumps between two neighbouring sizes: by a good part of a
