@@ -19,9 +19,6 @@ That writes go to a log does not make a disk shingled: what it costs to bring a 
 That they are written in place at the start does not make it conventional: other parts are asked too. What the
 target is follows from all of it by the models of `hypotheses`.
 
-A quick answer has a budget of device time, which its steps share. The log of each step shows what it left, so
-a replay over the recording takes the same decisions.
-
 Invariant: the procedure decides what to do next with the same functions that the verdict judges with, so
 evidence holds what the verdict needs. Confidence is the product of bootstrap shares (how often resampled
 evidence passes the same limits) and of one minus the chances named in the reason; an unknown has none.
@@ -244,12 +241,10 @@ class DriveType(ProcedureTest[Observed]):
             if steps.can_write and not steps.spent():
                 flushed = report.write_cache is not False
                 self._writes(plan, seen, flushed=flushed)
-                if plan.quick:
-                    self._look_elsewhere(plan, seen, flushed=flushed)
-                else:
+                if not plan.quick:
                     self._empty(plan, seen, flushed=flushed)
                     self._force(plan, seen)
-                    self._explain(plan, seen, flushed=flushed)
+                self._explain(plan, seen, flushed=flushed)
 
     def _writes(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
         steps, region = plan.steps, plan.region(WIDE_BYTES)
@@ -413,12 +408,16 @@ class DriveType(ProcedureTest[Observed]):
         return bool(seen.flushed_narrow) and in_place(seen.flushed_narrow[-1], turning)
 
     def _explain(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
-        """What still separates models once it is known where writes land at the start."""
+        """What still separates models once it is known where writes land at the start; of a quick answer
+        whether they are in place elsewhere too."""
         where, turning = landed(seen, plan.steps.target.kind), rotation(seen)
         if turning is None:
             return
+        if where.where == "home" and seen.read_back is None and len(begins := plan.elsewhere()):
+            self._look_elsewhere(plan, seen, begins, turning, flushed=flushed or bool(seen.flushed_narrow))
+        if plan.quick:
+            return
         by_fua = seen.forced is not None and land(seen, plan.steps.target.kind).where == "unknown"
-        self._look_elsewhere(plan, seen, flushed=flushed)
         logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
         # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
         in_flash = seen.read_back is not None and seen.read_back.where == "flash"
@@ -427,14 +426,10 @@ class DriveType(ProcedureTest[Observed]):
             sent = replace(plan, steps=ForcedWrites(plan.steps)) if by_fua else plan
             seen.settled = cleaning_cost.settle(sent, turning.period_ns)
 
-    def _look_elsewhere(self, plan: Plan, seen: Observed, *, flushed: bool) -> None:
-        """Whether writes are in place in other parts of the addresses too, where they are at the start:
-        host-aware drives and mappers of zones often have a conventional part there."""
-        where, turning = landed(seen, plan.steps.target.kind), rotation(seen)
-        begins = plan.elsewhere()
-        if where.where != "home" or seen.read_back is not None or turning is None or not len(begins):
-            return
-        flushed = flushed or bool(seen.flushed_narrow)
+    def _look_elsewhere(
+        self, plan: Plan, seen: Observed, begins: U64, turning: Coherence, *, flushed: bool
+    ) -> None:
+        """Whether writes are in place in other parts too; host-aware drives have a conventional start."""
         log = self._write(plan, "writes-elsewhere", begins, plan.whole, flushed=flushed)
         rows = ROUND_IOS * (2 if flushed else 1)
         seen.elsewhere = tuple(
