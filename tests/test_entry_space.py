@@ -62,7 +62,7 @@ def test_writes_that_come_too_late_ever_more_often_show_no_step(early: float, sh
         assert late.stepping and late.more(high) and late.sharp(low, high) == sharp, seed
 
 
-@pytest.mark.parametrize(("in_time", "sharp"), [(0.0, True), (0.03, True), (0.12, False), (0.3, False)])
+@pytest.mark.parametrize(("in_time", "sharp"), [(0.0, True), (0.03, True), (0.12, False)])
 def test_a_revolution_that_some_longer_writes_do_not_lose_is_no_step(in_time: float, sharp: bool) -> None:
     """On a busy host a served st8000as0011 had a quantum of 128 KiB, at 0.99: eight in ten of longer writes
     came too late."""

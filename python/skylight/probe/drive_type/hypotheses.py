@@ -180,7 +180,7 @@ def rewrites(*, seen: bool, by_chance: float = 0.0) -> Clue:
 
     plain = seen and by_chance <= PLAIN_CHANCE
     words = "Writes to new places wait as for whole regions to be rewritten, others do not." if plain else ""
-    rows = ("writes-all-over", "writes-all-over-control") if seen else ("writes-all-over",)
+    rows = ("writes-all-over", "writes-all-over-control") if plain else ("writes-all-over",)
     return Clue(chance, words, rows)
 
 

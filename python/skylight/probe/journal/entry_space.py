@@ -317,12 +317,16 @@ class Footprints:
         return sure and self._flat_behind(low, high, step)
 
     def _lost_by_some(self, low: int, high: int, step_ns: float) -> bool:
-        """Whether a step of half a revolution or more is one that some of the longer writes do not take, or
-        many of the shorter ones do: they come too late for their slot and lose a revolution, on a slow host
-        the more often the longer they are."""
-        if self.flash or self.rotation_ns is None or step_ns < self.rotation_ns / 2:
+        """Whether a step of whole revolutions is one that some of the longer writes do not take, or many of
+        the shorter ones do: they come too late for their slot, which they are on a slow host the more often
+        the longer they are."""
+        turn_ns = self.rotation_ns
+        if self.flash or turn_ns is None:
             return False
-        level_ns = float(np.quantile(_rows(self.runs[self.block]), 1 - NEARLY_ALL)) + step_ns / 2
+        turns = step_ns / turn_ns
+        if round(turns) < 1 or abs(turns - round(turns)) > LEAST_TURN:
+            return False
+        level_ns = float(np.quantile(_rows(self.runs[self.block]), 1 - NEARLY_ALL)) + turn_ns / 2
         early, late = (float(np.mean(_rows(self.runs[size]) > level_ns)) for size in (low, high))
         return late < ALL_LATE or early > MANY_LATE
 
