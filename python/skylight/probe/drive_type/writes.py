@@ -44,9 +44,7 @@ SLOW_SHARE = 0.2
 FEWEST_LAST = 1_024  # sustained writes that are looked at together: longer than bands being cleaned in a row
 MARGIN = 1.25  # chosen: a host may do later writes so much more slowly than the first
 LEAST_FLUSH_WORK_NS = 250_000  # less than 16 writes to a log or to flash take
-MOST_FLUSH_CHANCE = (
-    0.04  # that noise alone favours so many of the pairs that differ: five of five, seven of eight
-)
+MOST_FLUSH_CHANCE = 0.04  # of noise: that of pairs that differ five of five, or seven of eight, are longer
 # No rotating disk serves half of its random reads within this: a seek and half a revolution.
 FAST_READ_NS = 3_000_000
 TURN_SHARE = 0.9  # a fixed latency of at least this many revolutions waits for a platter
