@@ -184,7 +184,7 @@ def quick_of(profile: str, conditions: Path, out: Path) -> tuple[dict[str, objec
     ],
     ids=["each command is slow", "each command is late"],
 )
-def test_an_emulated_flash_cache_is_told_in_time(host: str, late_s: float, tmp_path: Path) -> None:
+def test_an_emulated_flash_cache_is_found_in_time(host: str, late_s: float, tmp_path: Path) -> None:
     """Each command of a host may be late, also between two steps, where no step counts it as its own."""
     conditions = tmp_path / "slow.toml"
     conditions.write_text(f"[conditions]\n{host}host_gap_jitter = 0.4\n")

@@ -45,7 +45,8 @@ pub const fn decode(code: u8) -> Option<(Op, Flags)> {
 }
 
 /// The result of a command in the column `result` of a log: 0 when it is done, [`Failure::code`](crate::Failure::code) when
-/// it failed, and for an append the byte at which its data begins. Failures are numbers below 512, and data begins at whole sectors.
+/// it failed, and for an append the byte at which its data begins. Failures are numbers below 512, and data begins at
+/// whole sectors.
 #[inline]
 pub const fn result(outcome: Outcome) -> u64 {
     match outcome {

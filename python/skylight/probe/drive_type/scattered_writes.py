@@ -96,7 +96,7 @@ def waited(log: IoLog, *, flushed: bool = False) -> Bools:
 
 
 def by_chance(slow: Bools, control_slow: Bools, is_new: Bools) -> float:
-    """The chance that new places alone wait, or that they do only since so many were written: the larger one.
+    """The chance that new places alone wait, or that the first of them do not: the larger one.
 
     >>> is_new = np.arange(24) % 3 == 0
     >>> by_chance(np.arange(12) >= 7, is_new, is_new) < 1e-4
