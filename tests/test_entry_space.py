@@ -75,3 +75,26 @@ def test_a_revolution_that_some_longer_writes_do_not_lose_is_no_step(in_time: fl
             for run, caught in zip(late.runs[high], caught_ns, strict=True)
         ]
         assert late.more(high) and late.sharp(low, high) == sharp, seed
+
+
+@pytest.mark.parametrize(("turns", "another"), [(0.3, False), (0.5, False), (0.02, True), (-0.1, True)])
+def test_whole_revolutions_are_a_quantum_only_where_one_write_takes_about_as_much(
+    turns: float, another: bool
+) -> None:
+    """A served st5000as0011 moved on by 0.45 of a revolution with each write, and writes of 192 KiB and more
+    came too late for their slots: its quantum is 864 KiB."""
+    for seed in range(6):
+        longer = footprints(
+            {BLOCK: (6, turns), 2 * BLOCK: (6, turns + 1), 4 * BLOCK: (6, 2 * turns + 1)}, seed
+        )
+        assert longer.stepping and longer.more(2 * BLOCK)
+        assert longer.more_quanta(2 * BLOCK) == another, seed
+        assert longer.more_quanta(4 * BLOCK), "the control: twice the angle is two quanta"
+
+
+def test_a_quantum_is_found_where_all_long_writes_come_too_late() -> None:
+    low, high = 32 * BLOCK, 33 * BLOCK
+    for seed in range(6):
+        late = footprints({BLOCK: (6, 0.45), 8 * BLOCK: (6, 1.45), low: (6, 1.45), high: (6, 1.9)}, seed)
+        assert not any(late.more_quanta(size) for size in (8 * BLOCK, low)), seed
+        assert late.more_quanta(high) and late.sharp(low, high), seed

@@ -41,6 +41,9 @@ SHARP_TURNS = 0.85
 comes too late for its slot more often, and on a slow host ever more of them lose a revolution so."""
 ALL_LATE, MANY_LATE = 0.95, 0.5
 """Of writes behind such a step, and before it, the part that loses a revolution. Chosen."""
+NEARLY_WHOLE = 0.15
+"""Of a revolution: how far a write of one block may be from whole revolutions where a quantum takes those.
+Chosen: out-of-band data beside it takes less."""
 LEAST_TURN = 0.1  # of a revolution: the least step of a quantum on a disk
 FLAT_TO = 1.25  # times a quantum: up to there nothing else steps
 LEAST_ALIKE = 0.5  # repeats of one size that agree less tell nothing
@@ -267,15 +270,35 @@ class Footprints:
 
     def more(self, size: int) -> bool:
         """Whether writes of a size take more space than those of one block."""
-        least_ns = 0.0
-        if self.aligned and self.rotation_ns is not None:
-            if self.likeness(size) < (ALIKE + UNLIKE) / 2:
-                return True
-            least_ns = self.rotation_ns / 2  # space of whole revolutions leaves the angles as they are
-        elif self.stepping and self.rotation_ns is not None:
-            if self.step_apart(size, self.block) > SURE * self.step_noise(size):
-                return True
-            least_ns = self.rotation_ns / 2
+        return self._elsewhere(size) or self._longer(size)
+
+    def more_quanta(self, size: int) -> bool:
+        """Whether writes of a size take more quanta than those of one block.
+
+        Where a quantum is no whole number of revolutions, another one moves the angle on as the first does.
+        There longer times alone are no sign: a write that is long on its way comes too late for its slot and
+        waits for it to come round.
+        """
+        return self._elsewhere(size) or (not self._moves_on and self._longer(size))
+
+    @property
+    def _moves_on(self) -> bool:
+        """Whether a write of one block takes space that is plainly no whole number of revolutions."""
+        if not (self.aligned or self.stepping):
+            return False
+        step = step_of(self.runs[self.block], self.rotation_ns or 1.0)
+        return abs(step) >= LEAST_STEP and abs(float(np.angle(step))) > 2 * np.pi * NEARLY_WHOLE
+
+    def _elsewhere(self, size: int) -> bool:
+        """Whether writes of a size end at other angles than those of one block."""
+        if self.aligned:
+            return self.likeness(size) < (ALIKE + UNLIKE) / 2
+        return self.stepping and self.step_apart(size, self.block) > SURE * self.step_noise(size)
+
+    def _longer(self, size: int) -> bool:
+        """Whether writes of a size take longer than those of one block: on a disk by whole revolutions, for
+        space of those leaves the angles as they are."""
+        least_ns = (self.rotation_ns or 0.0) / 2 if self.aligned or self.stepping else 0.0
         longer_ns = self.shift_ns(size)
         return longer_ns > least_ns and longer_ns - SURE * self.shift_noise_ns(size) > least_ns
 
@@ -303,8 +326,6 @@ class Footprints:
         if low < FEWEST_BLOCKS * self.block:
             return False
         step = self.shift_ns(high) - self.shift_ns(low)
-        if self._lost_by_some(low, high, step):
-            return False
         if self.aligned and self.rotation_ns is not None:
             # a block more would end a little later, not a good part of a revolution
             parted = self.likeness(low) >= ALIKE and self.likeness(high) <= UNLIKE
@@ -312,6 +333,8 @@ class Footprints:
                 return True
         if self.stepping and self._parted(low, high, step):
             return True
+        if self._lost_by_some(low, high, step):
+            return False
         share = SHARP_TURNS if self.stepping else SHARP
         sure = step > max(share * self.shift_ns(high), SURE * self.noise_ns)
         return sure and self._flat_behind(low, high, step)

@@ -191,7 +191,7 @@ class Bench:
             self.lone(self.block)
 
     def takes_more(self, size: int) -> bool:
-        """Whether lone writes of that size take more space than those of one block, measured until it is
+        """Whether lone writes of that size take more quanta than those of one block, measured until it is
         plain."""
         self.lone(size)
         for _ in range(MORE_ROUNDS):
@@ -199,7 +199,7 @@ class Bench:
                 break
             self.lone(size)
             self.lone(self.block)
-        return self.footprints.more(size)
+        return self.footprints.more_quanta(size)
 
     def scattered(self, count: int) -> U64:
         """Different places all over the target, in random order; none at a whole mebibyte, where a zone may

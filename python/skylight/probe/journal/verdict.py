@@ -109,7 +109,7 @@ def observe(runs: Runs) -> Seen:
 def _quantum(footprints: Footprints) -> tuple[Quantum | None, bool]:
     """The first step, and whether there is plainly none: space grows smoothly with size."""
     block, sizes = footprints.block, sorted(footprints.runs)
-    more = [size for size in sizes[1:] if footprints.more(size)]
+    more = [size for size in sizes[1:] if footprints.more_quanta(size)]
     if not more or len(footprints.runs[block]) < 2:
         return None, False
     high = more[0]
@@ -118,8 +118,6 @@ def _quantum(footprints: Footprints) -> tuple[Quantum | None, bool]:
         return None, False
     if not footprints.sharp(low, high):
         return None, low < FEWEST_BLOCKS * block or footprints.smooth(low, high)
-    if any(footprints.more(size) for size in sizes[1:] if size <= low):
-        return None, False
     confidence = _confidence(footprints, low, high)
     return Quantum(
         low, high, footprints.shift_ns(high) - footprints.shift_ns(low), footprints.noise_ns, confidence
@@ -135,7 +133,7 @@ def _confidence(footprints: Footprints, low: int, high: int) -> float:
         for size in (footprints.block, low, high):
             runs = footprints.runs[size]
             drawn.runs[size] = [runs[index] for index in rng.integers(0, len(runs), size=len(runs))]
-        hits += drawn.more(high) and not drawn.more(low)
+        hits += drawn.more_quanta(high) and not drawn.more_quanta(low)
     return share(hits, RESAMPLES)
 
 
@@ -184,7 +182,7 @@ def _may_be_a_stripe(low: int, footprints: Footprints, shifted: Sequence[Run]) -
     if not at_a_stripe(low, footprints.block):
         return False
     pair = footprints.beside(low, shifted)
-    return not shifted or pair.more(low) or pair.doubtful(low)
+    return not shifted or pair.more_quanta(low) or pair.doubtful(low)
 
 
 def _too_long(quantum: Quantum, footprints: Footprints, known: Known) -> float | None:
