@@ -224,17 +224,7 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
             return
         name = f"{HALF}{place}-{shorter + 1}"
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
-        flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
-        writes = IoBatch.writes(stretch.chunks, CHUNK)
-        if isinstance(steps, ForcedWrites):  # of these few wait together where the queue is short
-            log = steps.plain.run(f"{name}-write", writes, depth=DEPTH)
-            _written_out(ground, name, log, idle_s)
-        elif isinstance(steps, ReadAround):
-            log = steps.run(f"{name}-write", writes, depth=DEPTH)
-            _written_out(ground, name, log, idle_s)
-            steps.run(f"{name}-flush", flush, depth=DEPTH)
-        else:
-            steps.run(f"{name}-write", joined(writes, flush), depth=DEPTH)
+        write(ground, name, IoBatch.writes(stretch.chunks, CHUNK), idle_s)
         params = {"cell": stretch.cell, "place": place}
         log = steps.run(f"{name}-look-0", _looks(ground, stretch), params=params)
         home = _home(ground, f"{name}-look-again", stretch, log)
@@ -242,6 +232,22 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         if np.count_nonzero(home) <= FEW_HOME * len(home):
             _watch(ground, name, stretch, seen[place], idle_s, one_s)
             return
+
+
+def write(ground: Ground, name: str, writes: IoBatch, idle_s: float = np.inf) -> None:
+    """Writes a stretch and leaves none of it in a volatile cache, on a drive that begins to clean after so
+    much idle time."""
+    steps = ground.steps
+    flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
+    if isinstance(steps, ForcedWrites):  # of these few wait together where the queue is short
+        log = steps.plain.run(f"{name}-write", writes, depth=DEPTH)
+        _written_out(ground, name, log, idle_s)
+    elif isinstance(steps, ReadAround):
+        log = steps.run(f"{name}-write", writes, depth=DEPTH)
+        _written_out(ground, name, log, idle_s)
+        steps.run(f"{name}-flush", flush, depth=DEPTH)
+    else:
+        steps.run(f"{name}-write", joined(writes, flush), depth=DEPTH)
 
 
 def _written_out(ground: Ground, name: str, log: IoLog, idle_s: float) -> None:

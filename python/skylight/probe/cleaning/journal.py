@@ -130,7 +130,7 @@ def measure(ground: Ground, quantum: int, seen: Seen) -> None:
     seen.one = _one(marks_log, stalls, home)
     if seen.one is not None:
         one_s = seen.one.band_ns / 1e9
-        _halves(ground, one_s, quantum // ground.block * ground.block, (large, filled), seen)
+        _halves(lone, one_s, quantum // ground.block * ground.block, (large, filled), seen)
 
 
 def _fill(ground: Ground, filler: Filler) -> bool:
@@ -188,11 +188,7 @@ def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int],
         name, stretches = f"{HALF}-{number}", _stretches(ground, one_s, stretch_part)
         steps.reset(f"{name}-erase")
         for place, stretch in stretches.items():
-            steps.run(
-                f"{name}-{place}-write",
-                stretch.writes(ground.block, ground.copies),
-                depth=half_band.DEPTH,
-            )
+            half_band.write(ground, f"{name}-{place}", stretch.writes(ground.block))
         data = sum(stretch.length for stretch in stretches.values()) // 2
         early = max(0, int(early_part * (count - STRETCH_COST * data / large)))
         filler = Filler(steps.size, large)
