@@ -117,6 +117,19 @@ def test_half_a_band_is_not_brought_out_block_by_block(
     assert 1 < len(polled) < MOST_OUT_PAUSES
 
 
+@pytest.mark.parametrize("seed", [99707, 99716])
+def test_half_a_band_in_a_full_cache_lies_in_no_more_entries_than_it_has_to(
+    seed: int, tmp_path: Path
+) -> None:
+    """One write at a time, and copies of marks were entries of their own: it took 1.6 times as long. With FUA
+    each of four leaves at once: 1.3 times."""
+    given = conditions_text(DRAWN, seed)
+    evidence, known, _ = measured(str(seed), tmp_path, given, (*HINTS, "rotation_ns"))
+    (band,) = (each for each in CleaningTest().infer(evidence, known) if each.name == "cleaning_band_ns")
+    truth = true_findings(_native.random_profile(seed), "drive.toml", given)
+    assert [mark.outcome for mark in score([band], {band.name: truth[band.name]})] == ["right"]
+
+
 class TestShortPauses:
     def test_the_pauses_hold_the_idle_time_between_them(self) -> None:
         # It begins after 5 s and takes 8 s for a band: 8 pauses of 6 s do.

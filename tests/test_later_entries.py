@@ -125,7 +125,7 @@ def test_by_a_coarse_clock_the_mean_of_many_flushes_tells_what_the_first_wrote(w
 
 def test_a_revolution_that_may_be_lost_leaves_a_long_merge_known() -> None:
     """Either is within a tenth of the middle; of a short merge it is not."""
-    known = _either_way(60e6, 0.2e6, 8e6, 0.9, 20, late=True)
-    assert known.known and known.name == MERGE.name and known.value == 64_000_000
-    assert not _either_way(30e6, 0.2e6, 8e6, 0.9, 20, late=True).known
-    assert not _either_way(60e6, 2e6, 8e6, 0.9, 20, late=False).known
+    known = _either_way(60e6, 0.2e6, 8e6, 0.9, 20, 1e6)
+    assert known.known and known.name == MERGE.name and known.value == 63_000_000
+    assert not _either_way(30e6, 0.2e6, 8e6, 0.9, 20, 1e6).known
+    assert not _either_way(60e6, 2e6, 8e6, 0.9, 20, 0.0).known

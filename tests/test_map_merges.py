@@ -104,3 +104,24 @@ def test_writes_that_lose_a_revolution_to_jitter_are_not_what_a_merge_is_held_ag
         assert not cost.known and "lose it to delays is not known" in cost.why
     else:
         assert isinstance(cost.value, int) and abs(cost.value / rotation_ns - turns) < 0.1
+
+
+@pytest.mark.parametrize("lost", [False, True])
+@pytest.mark.parametrize(("stall_turns", "known"), [(4.0, False), (9.0, True)])
+def test_of_commands_that_come_late_either_may_lose_a_revolution(
+    lost: bool, stall_turns: float, known: bool, rng: np.random.Generator
+) -> None:
+    """Plain writes all lose one, or come in time and take as much less as they are late; merges, which begin
+    at any angle, do both."""
+    turn_ns, late_turns = 8_000_000, 0.2
+    latency_ns = np.full(10_000, 3.4 - late_turns + lost) + rng.normal(0, 0.01, 10_000)
+    places = np.arange(99, 10_000, 200)
+    latency_ns[places] = 3.4 + stall_turns - late_turns + (rng.uniform(size=len(places)) < late_turns)
+    first = (turn_ns * latency_ns).astype(np.int64)
+    slow = first > 5.5 * turn_ns
+    merges = Merges(first, np.empty(0, np.int64), rare_period(slow), len(first), int(slow.sum()))
+    merges.delay_ns = late_turns * turn_ns
+    every, cost = _merge_findings(Seen(Footprints("disk", float(turn_ns)), merges=merges))
+    assert every.value == 200 and cost.known == known
+    assert cost.interval is not None and cost.interval[0] < stall_turns * turn_ns < cost.interval[1]
+    assert not known or (isinstance(cost.value, int) and abs(cost.value / turn_ns / stall_turns - 1) < 0.1)

@@ -72,8 +72,8 @@ class Merges:
     period: RarePeriod | None
     writes: int
     slow: int
-    late: bool = False
-    """Whether commands came so late that each may have lost a revolution."""
+    delay_ns: float = 0.0
+    """How late commands come behind those before them, where each may lose a revolution for it; else 0."""
     long_ns: I64 | None = None
     """What writes of two quanta took, one after another on a drive as new."""
 

@@ -9,6 +9,7 @@ Source: Skylight (FAST '15) sections 4.3 and 4.3.1.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -102,7 +103,8 @@ def observe(runs: Runs) -> Seen:
     seen.merges = merges_of(runs.many, turn_ns, runs.long)
     if seen.merges is not None:
         pause_ns = host_of(runs.many[0].log).gap_ns
-        seen.merges.late = runs.way_ns > PROMPT_WAY_NS or pause_ns > PROMPT_PAUSE_NS
+        if runs.way_ns > PROMPT_WAY_NS or pause_ns > PROMPT_PAUSE_NS:
+            seen.merges.delay_ns = runs.way_ns + pause_ns
     return seen
 
 
@@ -346,9 +348,9 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             f" {format_duration(int(spread_ns))} (one standard deviation)"
         )
         return [every, MERGE.unknown(why, rows)]
-    caught = turn_ns <= CLOSE * cost_ns or (not merges.late and caught_level_ns(merges, turn_ns)[1])
+    caught = turn_ns <= CLOSE * cost_ns or (not merges.delay_ns and caught_level_ns(merges, turn_ns)[1])
     if not caught:
-        return [every, _either_way(cost_ns, error_ns, turn_ns, confidence, count, late=merges.late)]
+        return [every, _either_way(cost_ns, error_ns, turn_ns, confidence, count, merges.delay_ns)]
     # Behind the merge the write waits for its place to come round, which is no part of the merge; and what a
     # command takes longer grows with the command, so that of the merges the shortest is nearest to the drive.
     least_ns = min(cost_ns - 2 * error_ns, shortest_ns) - (seen.footprints.rotation_ns or 0.0)
@@ -361,19 +363,25 @@ def _merge_findings(seen: Seen) -> list[Finding]:
 
 
 def _either_way(
-    cost_ns: float, error_ns: float, turn_ns: float, confidence: float, count: int, *, late: bool
+    cost_ns: float, error_ns: float, turn_ns: float, confidence: float, count: int, delay_ns: float
 ) -> Finding:
     """The cost of a merge where the writes beside it lost a revolution or did not: the middle of both, if
-    each is as near to it as a merge has to be known."""
+    each is as near to it as a merge has to be known.
+
+    What comes late takes as much less, or loses a revolution. A merge begins at any angle, so that merges
+    lose one in as many cases as make up for that, by chance; the writes beside them all do or none does.
+    """
     lost = (
-        "that this host or its link may have made to lose a revolution, which one with a merge does not"
-        if late
+        "that this host or its link may have made to lose a revolution, as some of those with a merge do"
+        if delay_ns
         else "of which a few complete a revolution sooner; whether the others lose it to delays is not known"
     )
     why = f"{count} merges took {format_duration(int(cost_ns))} more on average than writes {lost}"
-    interval = (cost_ns - 2 * error_ns, cost_ns + turn_ns + 2 * error_ns)
+    part = min(delay_ns / turn_ns, 1.0)
+    off_ns = 2 * math.hypot(error_ns, turn_ns * math.sqrt(part * (1 - part) / count))
+    interval = (cost_ns - delay_ns - off_ns, cost_ns - delay_ns + turn_ns + off_ns)
     middle = sum(interval) / 2
-    if interval[1] - middle > CLOSE * middle:
+    if middle - interval[0] > CLOSE * interval[0]:
         return MERGE.unknown(why, MANY_ROWS, interval)
     why = f"{why}; the middle of both is near enough to either"
     return MERGE.found(round(middle), confidence, why, MANY_ROWS, interval, way="either way")
