@@ -117,12 +117,11 @@ def test_half_a_band_is_not_brought_out_block_by_block(
     assert 1 < len(polled) < MOST_OUT_PAUSES
 
 
-@pytest.mark.parametrize("seed", [99707, 99716])
-def test_half_a_band_in_a_full_cache_lies_in_no_more_entries_than_it_has_to(
-    seed: int, tmp_path: Path
-) -> None:
-    """One write at a time, and copies of marks were entries of their own: it took 1.6 times as long. With FUA
-    each of four leaves at once: 1.3 times."""
+@pytest.mark.parametrize("seed", [99707, 99716, 99743])
+def test_half_a_band_is_timed_right_under_drawn_conditions(seed: int, tmp_path: Path) -> None:
+    """With the cache full and one write at a time copies of marks were entries of their own: a band took 1.6
+    times as long. With FUA each of four writes leaves at once: 1.3 times. Over a slow link many looks at home
+    take two revolutions of 5.2 ms, where those at cached blocks take five: 1.2 times."""
     given = conditions_text(DRAWN, seed)
     evidence, known, _ = measured(str(seed), tmp_path, given, (*HINTS, "rotation_ns"))
     (band,) = (each for each in CleaningTest().infer(evidence, known) if each.name == "cleaning_band_ns")

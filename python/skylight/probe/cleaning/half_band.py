@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import U64, IoBatch, IoLog, Op
+from skylight.evidence import I64, U64, IoBatch, IoLog, Op
 from skylight.infer import cached_or_native
 from skylight.probe.cleaning.band_time import BEGUN, longest_band
 from skylight.probe.cleaning.trials import (
@@ -139,12 +139,14 @@ def bands_of(spans: list[Span]) -> int:
 @dataclass(slots=True)
 class Progress:
     """How cleaning went on at a place: after each pause the time that it worked so far (s) and which cells
-    looked home; the last pause may be a long one."""
+    looked home; what divides looks there, ns, if it is not that of the drive; the last pause may be a long
+    one."""
 
     cell: int
     flash: bool
     work_s: list[float]
     looked: list[Bools]
+    limit_ns: float | None = None
     long: bool = False
 
     def add(self, work_s: float, looked: Bools, *, long: bool = False) -> None:
@@ -227,8 +229,10 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         write(ground, name, IoBatch.writes(stretch.chunks, CHUNK), idle_s)
         params = {"cell": stretch.cell, "place": place}
         log = steps.run(f"{name}-look-0", _looks(ground, stretch), params=params)
+        looked_ns = _looked_ns(ground, log)
+        limit_ns = cached_or_native.limit_ns(looked_ns, ground.rotation_ns, flash=ground.flash)
         home = _home(ground, f"{name}-look-again", stretch, log)
-        seen[place] = Progress(stretch.cell, ground.flash, [0.0], [home])
+        seen[place] = Progress(stretch.cell, ground.flash, [0.0], [home], limit_ns)
         if np.count_nonzero(home) <= FEW_HOME * len(home):
             _watch(ground, name, stretch, seen[place], idle_s, one_s)
             return
@@ -293,7 +297,7 @@ def _pause(
     look = joined(IoBatch.reads([anchor - 16 * KIB], ground.block), _looks(ground, stretch))
     log = steps.run(f"{name}-look", look, params={"pause_s": pause_s, "idle_s": idle_s})
     waited_s = max(0.0, float(log.latency_ns[0]) - ground.rotation_ns / 2) / 1e9
-    home = _home(ground, f"{name}-look-again", stretch, without_first(log))
+    home = _home(ground, f"{name}-look-again", stretch, without_first(log), progress.limit_ns)
     progress.add(pause_s - idle_s + waited_s, home, long=name.endswith("-long"))
 
 
@@ -308,14 +312,20 @@ def _looks(ground: Ground, stretch: Stretch) -> IoBatch:
     )
 
 
-def _home(ground: Ground, again: str, stretch: Stretch, log: IoLog) -> Bools:
-    """Which cells are home; on a drive that others use they are looked at again. A look takes as much longer
-    than one at a block as a chunk takes to pass, wherever it lies."""
+def _looked_ns(ground: Ground, log: IoLog) -> I64:
+    """What looks at cells took, ns. Each takes as much longer than one at a block as a chunk takes to pass,
+    wherever it lies."""
     passing_ns = round(CHUNK * 1e9 / float(np.mean(ground.bytes_a_second)))
+    return np.asarray(cached_or_native.look_ns(log) - passing_ns, np.int64)
+
+
+def _home(ground: Ground, again: str, stretch: Stretch, log: IoLog, limit_ns: float | None = None) -> Bools:
+    """Which cells are home; on a drive that others use they are looked at again."""
 
     def home(looked: IoLog) -> Bools:
-        looked_ns = cached_or_native.look_ns(looked) - passing_ns
-        return cached_or_native.at_home(looked_ns, ground.rotation_ns, flash=ground.flash)
+        return cached_or_native.at_home(
+            _looked_ns(ground, looked), ground.rotation_ns, flash=ground.flash, limit=limit_ns
+        )
 
     def look() -> Bools:
         return home(ground.steps.run(again, _looks(ground, stretch)))
