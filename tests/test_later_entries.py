@@ -129,3 +129,5 @@ def test_a_revolution_that_may_be_lost_leaves_a_long_merge_known() -> None:
     assert known.known and known.name == MERGE.name and known.value == 63_000_000
     assert not _either_way(30e6, 0.2e6, 8e6, 0.9, 20, 1e6).known
     assert not _either_way(60e6, 2e6, 8e6, 0.9, 20, 0.0).known
+    short = _either_way(5e6, 2e6, 8e6, 0.9, 4, 4e6)
+    assert not short.known and short.interval is not None and short.interval[0] == 0.0

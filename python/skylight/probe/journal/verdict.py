@@ -379,7 +379,8 @@ def _either_way(
     why = f"{count} merges took {format_duration(int(cost_ns))} more on average than writes {lost}"
     part = min(delay_ns / turn_ns, 1.0)
     off_ns = 2 * math.hypot(error_ns, turn_ns * math.sqrt(part * (1 - part) / count))
-    interval = (cost_ns - delay_ns - off_ns, cost_ns - delay_ns + turn_ns + off_ns)
+    least_ns = cost_ns - delay_ns
+    interval = (max(least_ns - off_ns, 0.0), least_ns + turn_ns + off_ns)
     middle = sum(interval) / 2
     if middle - interval[0] > CLOSE * interval[0]:
         return MERGE.unknown(why, MANY_ROWS, interval)
