@@ -67,24 +67,25 @@ def turn_of(native_ns: I64) -> float:
     return float(np.median(native_ns))
 
 
-def limit_ns(cached_ns: I64, rotation_ns: float, *, flash: bool) -> float:
-    """What divides looks, ns, where nearly all of these were at blocks in the cache. On a disk those may take
-    several revolutions; a look at home now and then takes two, where the way to the drive is long, so the
-    limit is half-way between one and what the shortest of those take.
+def limit_of(rotation_ns: float, *, flash: bool, cached_ns: I64 | None = None) -> float:
+    """What divides looks, ns; where nearly all of some looks (`cached_ns`) were at blocks in the cache, by
+    these. On a disk those may take several revolutions; a look at home now and then takes two, where the way
+    to the drive is long, so the limit is half-way between one and what the shortest of those take.
 
-    >>> limit_ns(np.array([30, 26, 36]) * 1_000_000, 5e6, flash=False) / 1e6
+    >>> limit_of(5e6, flash=False, cached_ns=np.array([30, 26, 36]) * 1_000_000) / 1e6
     15.9
     """
-    if flash:
-        return FLASH_TURNS * rotation_ns
-    return max(DISK_TURNS * rotation_ns, (rotation_ns + float(np.quantile(cached_ns, SHORTEST))) / 2)
+    limit_ns = (FLASH_TURNS if flash else DISK_TURNS) * rotation_ns
+    if flash or cached_ns is None:
+        return limit_ns
+    return max(limit_ns, (rotation_ns + float(np.quantile(cached_ns, SHORTEST))) / 2)
 
 
 def at_home(
-    latency_ns: I64, rotation_ns: float, *, flash: bool, limit: float | None = None
+    latency_ns: I64, rotation_ns: float, *, flash: bool, limit_ns: float | None = None
 ) -> NDArray[np.bool_]:
-    """Whether each look found its block at its native place, by a limit of `limit_ns` or that of cached looks
+    """Whether each look found its block at its native place, by a limit of `limit_of` or that of cached looks
     of two revolutions; see the module's page for what misleads it."""
-    if limit is None:
-        limit = (FLASH_TURNS if flash else DISK_TURNS) * rotation_ns
-    return latency_ns > limit if flash else latency_ns < limit
+    if limit_ns is None:
+        limit_ns = limit_of(rotation_ns, flash=flash)
+    return latency_ns > limit_ns if flash else latency_ns < limit_ns

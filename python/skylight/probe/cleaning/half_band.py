@@ -229,8 +229,8 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         write(ground, name, IoBatch.writes(stretch.chunks, CHUNK), idle_s)
         params = {"cell": stretch.cell, "place": place}
         log = steps.run(f"{name}-look-0", _looks(ground, stretch), params=params)
-        looked_ns = _looked_ns(ground, log)
-        limit_ns = cached_or_native.limit_ns(looked_ns, ground.rotation_ns, flash=ground.flash)
+        cached_ns = _looked_ns(ground, log)
+        limit_ns = cached_or_native.limit_of(ground.rotation_ns, flash=ground.flash, cached_ns=cached_ns)
         home = _home(ground, f"{name}-look-again", stretch, log)
         seen[place] = Progress(stretch.cell, ground.flash, [0.0], [home], limit_ns)
         if np.count_nonzero(home) <= FEW_HOME * len(home):
@@ -242,7 +242,7 @@ def write(ground: Ground, name: str, writes: IoBatch, idle_s: float = np.inf) ->
     """Writes a stretch and leaves none of it in a volatile cache, on a drive that begins to clean after so
     much idle time."""
     steps = ground.steps
-    flush = IoBatch(np.array([Op.FLUSH], np.uint8), np.zeros(1, np.uint64), np.zeros(1, np.uint32))
+    flush = IoBatch.make(Op.FLUSH, [0], 0)
     if isinstance(steps, ForcedWrites):  # of these few wait together where the queue is short
         log = steps.plain.run(f"{name}-write", writes, depth=DEPTH)
         _written_out(ground, name, log, idle_s)
@@ -324,7 +324,7 @@ def _home(ground: Ground, again: str, stretch: Stretch, log: IoLog, limit_ns: fl
 
     def home(looked: IoLog) -> Bools:
         return cached_or_native.at_home(
-            _looked_ns(ground, looked), ground.rotation_ns, flash=ground.flash, limit=limit_ns
+            _looked_ns(ground, looked), ground.rotation_ns, flash=ground.flash, limit_ns=limit_ns
         )
 
     def look() -> Bools:

@@ -246,6 +246,11 @@ class Footprints:
             return False
         return abs(step_of(self.runs[self.block], self.rotation_ns)) >= LEAST_STEP
 
+    @property
+    def angled(self) -> bool:
+        """Whether angles tell the space that writes take."""
+        return self.aligned or self.stepping
+
     def step_apart(self, size: int, other: int) -> float:
         """How far the steps of two sizes lie apart, in lengths of the phase vector."""
         turn_ns = self.rotation_ns or 1.0
@@ -284,7 +289,7 @@ class Footprints:
     @property
     def _moves_on(self) -> bool:
         """Whether a write of one block takes space that is plainly no whole number of revolutions."""
-        if not (self.aligned or self.stepping):
+        if not self.angled:
             return False
         step = step_of(self.runs[self.block], self.rotation_ns or 1.0)
         return abs(step) >= LEAST_STEP and abs(float(np.angle(step))) > 2 * np.pi * NEARLY_WHOLE
@@ -298,7 +303,7 @@ class Footprints:
     def _longer(self, size: int) -> bool:
         """Whether writes of a size take longer than those of one block: on a disk by whole revolutions, for
         space of those leaves the angles as they are."""
-        least_ns = (self.rotation_ns or 0.0) / 2 if self.aligned or self.stepping else 0.0
+        least_ns = (self.rotation_ns or 0.0) / 2 if self.angled else 0.0
         longer_ns = self.shift_ns(size)
         return longer_ns > least_ns and longer_ns - SURE * self.shift_noise_ns(size) > least_ns
 

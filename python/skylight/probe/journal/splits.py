@@ -78,7 +78,7 @@ class Splits:
         well enough, or no angles tell, whether they take longer by more than half a quantum, of which another
         entry takes a whole one at least."""
         pair = self.pair(reference, size)
-        if not self._timed(pair, size) and (pair.aligned or pair.stepping):
+        if not self._timed(pair, size) and pair.angled:
             return pair.more(size)
         return pair.shift_ns(size) > self.step_ns / 2
 
