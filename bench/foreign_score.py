@@ -5,8 +5,8 @@ unknown or wrong. Prints every wrong finding with its reason, the outcomes by de
 calibration table and every confident falsehood (wrong at a confidence of 0.9 or more). Exit code 1 if there
 is one, 2 for wrong use.
 
-    bench/foreign                              the whole family
-    bench/foreign ssd-cache raid0-cmr          some of it
+    bench/foreign                              all of them
+    bench/foreign ssd-cache raid0-cmr          some of them
     bench/foreign --list                       names, and what an expert would say
     bench/foreign --only drive_type --json
     bench/foreign --busy                       with a host that stops between commands and notices late
@@ -30,15 +30,15 @@ from typing import cast
 import numpy as np
 
 import tally
+from devices.accepted_findings import Foreign, outcome
 from devices.base import Host
-from devices.expert import Foreign, outcome
-from devices.family import FAMILY
+from devices.catalogue import CATALOGUE
 from skylight.errors import SkylightError
 from skylight.findings import Finding
 from skylight.probe.scoring import SCORED, Outcome
 from skylight.probe.suite import SuiteOptions, run_suite
 
-NAMES = {device.name: device for device in FAMILY}
+NAMES = {device.name: device for device in CATALOGUE}
 JUDGED = frozenset(found.name for found in SCORED)
 
 
@@ -116,7 +116,7 @@ def as_json(results: Sequence[Judged]) -> str:
 def main() -> int:
     """Judges the devices that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("devices", nargs="*", metavar="DEVICE", help="names (default: the whole family)")
+    parser.add_argument("devices", nargs="*", metavar="DEVICE", help="names (default: all of them)")
     parser.add_argument("--list", action="store_true", help="print names, and what an expert would say")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the devices and the offsets")
     parser.add_argument("--only", default="", help="only these tests, comma separated, and what they need")
@@ -126,7 +126,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
     arguments = parser.parse_args()
     if arguments.list:
-        for device in FAMILY:
+        for device in CATALOGUE:
             print(f"{device.name:22}{device.says}")
         return 0
     if strange := [name for name in arguments.devices if name not in NAMES]:

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 import tally
+from devices.accepted_findings import CMR, outcome, word
 from devices.ailments import VerifiedWrites
 from devices.arrays import Concatenated, Striped
 from devices.base import BLOCK, FLUSH, GIB, MIB, MS, READ, WRITE, Device, Disk, Host
 from devices.caches import BATTERY, PAGE_CACHE, SSD_CACHE, CacheTraits, MediaCache, WriteBack
-from devices.expert import CMR, outcome, word
-from devices.family import FAMILY
+from devices.catalogue import CATALOGUE
 from devices.firmware import BridgeMemory, CarefulMediaCache, FlashAtFlush, IdleModes, NewestFirst, Sweeping
 from devices.flash import BurstCredits, SlcCache
 from devices.mappers import Snapshot, ZoneMapper
@@ -52,9 +52,9 @@ def small(traits: CacheTraits, blocks: int) -> CacheTraits:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("device", FAMILY, ids=lambda device: device.name)
+@pytest.mark.parametrize("device", CATALOGUE, ids=lambda device: device.name)
 def test_every_device_serves_in_order_and_alike(device: object) -> None:
-    made = next(each for each in FAMILY if each is device)
+    made = next(each for each in CATALOGUE if each is device)
     batch = IoBatch(
         np.array([1, 0, 2, 0, 1, 1], np.uint8),
         np.array([0, 0, 0, GIB, GIB, 5 * GIB], np.uint64),
@@ -158,15 +158,15 @@ def test_a_file_knows_its_holes() -> None:
 
 def test_the_family_is_documented_and_names_findings_that_exist() -> None:
     page = (ROOT / "docs/foreign-devices.md").read_text(encoding="utf-8")
-    assert len({device.name for device in FAMILY}) == len(FAMILY)
-    for device in FAMILY:
+    assert len({device.name for device in CATALOGUE}) == len(CATALOGUE)
+    for device in CATALOGUE:
         assert f"`{device.name}`" in page, device.name
         assert set(device.accepts) <= set(PROPERTIES), device.name
         assert device.make(1).size > GIB
 
 
 def test_a_device_like_a_disk_has_its_numbers() -> None:
-    device = next(each for each in FAMILY if each.name == "bad-region")
+    device = next(each for each in CATALOGUE if each.name == "bad-region")
     answers = device.right_answers()
     true = answers["rotation_ns"][0]["value"]
     said = [Finding("rotation_ns", value, "ns", None, 1.0, "") for value in (true, 2 * true, UNKNOWN)]
@@ -203,7 +203,7 @@ def test_levels_are_sorted_by_what_is_right() -> None:
 
 
 def test_the_border_of_two_disks_is_not_judged() -> None:
-    by_name = {device.name: device.right_answers() for device in FAMILY if "smr" in device.name}
+    by_name = {device.name: device.right_answers() for device in CATALOGUE if "smr" in device.name}
     row = by_name["concat-smr"]["track_bytes"][0]["value"]
     found = Finding("track_bytes", {**row, "md": row["id"]}, "bytes", None, 1.0, "")
     assert outcome(found, by_name["concat-smr"]) == "right"

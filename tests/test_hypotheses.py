@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from devices.accepted_findings import CMR
 from devices.base import Device, Disk
 from devices.caches import BATTERY, MediaCache, WriteBack
-from devices.expert import CMR
-from devices.family import FAMILY
+from devices.catalogue import CATALOGUE
 from skylight import _native
 from skylight.engines import Engine
 from skylight.engines.conditions import engine_over
@@ -157,7 +157,7 @@ def found(device: Engine, out: Path) -> dict[str, Finding]:
 
 
 def made(name: str) -> Device:
-    return next(each for each in FAMILY if each.name == name).make(1)
+    return next(each for each in CATALOGUE if each.name == name).make(1)
 
 
 class TestWhatThingsAre:
@@ -194,7 +194,7 @@ WITHOUT_BANDS = (
     "steady-write-back", "battery-controller", "page-cache-loop", "guest-cache", "integrity",
     "log-structured", "record-volume",
 )  # fmt: skip
-"""Devices of the family that keep what is written in a log or a cache, or on a volume."""
+"""Devices of the catalogue that keep what is written in a log or a cache, or on a volume."""
 
 
 class TestLater:
@@ -311,7 +311,7 @@ class TestHome:
     def test_the_same_layer_over_a_shingled_disk_is_not_called_conventional(
         self, name: str, said: str, tmp_path: Path
     ) -> None:
-        device = next(each for each in FAMILY if each.name == name).make(1)
+        device = next(each for each in CATALOGUE if each.name == name).make(1)
         result = run_suite(device, tmp_path / "recording", SuiteOptions(only=("drive_type",)))
         assert next(each for each in result.findings if each.name == "drive_type").value == said
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from devices.family import FAMILY
+from devices.catalogue import CATALOGUE
 from skylight import _native
 from skylight.engines.sim import SimEngine
 from skylight.evidence import IoBatch, IoLog, SettingsReport, Stop, TargetFacts
@@ -191,7 +191,7 @@ class TestBudget:
 @pytest.mark.parametrize("name", ["host-aware", "zone-mapper"])
 def test_a_disk_in_place_at_its_start_alone_is_not_called_conventional(name: str, tmp_path: Path) -> None:
     """It was, at 0.92: a quick answer looked at the first 4 GiB alone."""
-    device = next(each for each in FAMILY if each.name == name).make(1)
+    device = next(each for each in CATALOGUE if each.name == name).make(1)
     result = run_suite(device, tmp_path / "r", QUICK)
     kind = next(finding for finding in result.findings if finding.name == "drive_type")
     assert kind.value in ("smr", UNKNOWN), kind.why

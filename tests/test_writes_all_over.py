@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from devices.accepted_findings import CMR
 from devices.ailments import OneDisk
 from devices.arrays import Concatenated
 from devices.base import MIB, SECOND, WRITE, Device, Disk
-from devices.expert import CMR
 from devices.mappers import ZoneMapper
 from skylight.findings import Finding
 from skylight.probe.drive_type import scattered_writes

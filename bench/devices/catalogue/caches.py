@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from devices.accepted_findings import CMR, NO_CACHE, NOT_SHINGLED, SMALL_SMR, SURFACE, Foreign, word
 from devices.base import GIB, Disk
 from devices.caches import (
     BATTERY,
@@ -14,8 +15,10 @@ from devices.caches import (
     ScatteredMediaCache,
     WriteBack,
 )
-from devices.expert import CMR, NO_CACHE, NOT_SHINGLED, SURFACE, Foreign, word
-from devices.family.parts import cache_of, log_of
+from devices.catalogue.shared_findings import PLAIN, SHINGLED, cache_of, log_of
+from devices.firmware import CarefulMediaCache, NewestFirst, PoliteMediaCache, Sweeping
+from devices.host_block_layers import SlowWriteBack, Watermarks
+from devices.stacked import SmallMediaCache, WriteAround
 from devices.tiers import SteadyWriteBack, Tiers, WriteThrough
 
 CACHED = NOT_SHINGLED | {"mapping": (word("static"),), "cleaning_type": (word("aggressive"),)}
@@ -60,6 +63,14 @@ def caches() -> list[Foreign]:
             NOT_SHINGLED | log_of(MediaCache.log_bytes, "od", MediaCache.idle_ns),
             (CMR, SURFACE),
         ),
+        Foreign(
+            "flash-before-smr",
+            "a shingled disk behind a flash cache of 1 GiB",
+            lambda seed: WriteBack("flash-before-smr", Disk(SMALL_SMR, seed), TIER_CACHE),
+            {"cache_medium": (word("disk"), word("flash")), "cache_location": (word("none"), word("many"))}
+            | cache_of(GIB),
+            (SMALL_SMR, (*SHINGLED, "track_bytes", "seek_ns", "cache_location")),
+        ),
     ]
 
 
@@ -100,5 +111,71 @@ def tiered() -> list[Foreign]:
             lambda seed: ScatteredMediaCache("scattered-media-cache", Disk("conventional-3", seed)),
             NOT_SHINGLED | log_of(2 * GIB, "many", ScatteredMediaCache.idle_ns),
             ("conventional-3", SURFACE),
+        ),
+        Foreign(
+            "write-around",
+            "a conventional disk; flash keeps what was read and not written since",
+            lambda seed: WriteAround("write-around", Disk(CMR, seed), SSD_CACHE),
+            PLAIN | {"cache_medium": (word("none"), word("flash"))},
+            (CMR, SURFACE),
+        ),
+        Foreign(
+            "watermarks",
+            "a conventional disk behind 1 GiB of flash for writes, written back from half full on",
+            lambda seed: Watermarks("watermarks", Disk(CMR, seed), TIER_CACHE),
+            ON_FLASH | cache_of(TIER_CACHE.size) | {"cleaning_type": (word("aggressive"), word("lazy"))},
+            (CMR, SURFACE),
+        ),
+        Foreign(
+            "slow-write-back",
+            "a conventional disk behind 8 GiB of flash, written back four blocks a second",
+            lambda seed: SlowWriteBack("slow-write-back", Disk(CMR, seed), SSD_CACHE),
+            ON_FLASH | cache_of(SSD_CACHE.size),
+            (CMR, SURFACE),
+        ),
+    ]
+
+
+def media_caches() -> list[Foreign]:
+    """Conventional disks with a log of their own, brought home in several ways."""
+    return [
+        Foreign(
+            "small-media-cache",
+            "a conventional disk with a log of 100 MiB at its outer diameter; a block goes home alone",
+            lambda seed: SmallMediaCache("small-media-cache", Disk(CMR, seed)),
+            NOT_SHINGLED | log_of(SmallMediaCache.log_bytes, "od", SmallMediaCache.idle_ns),
+            (CMR, SURFACE),
+        ),
+        Foreign(
+            "careful-media-cache",
+            "a conventional disk with a log of 2 GiB; a write goes home alone, is verified and noted",
+            lambda seed: CarefulMediaCache("careful-media-cache", Disk(CMR, seed)),
+            NOT_SHINGLED | log_of(CarefulMediaCache.log_bytes, "od", CarefulMediaCache.idle_ns),
+            (CMR, SURFACE),
+        ),
+        Foreign(
+            "newest-first",
+            "the same with the newest write first, five in two seconds",
+            lambda seed: NewestFirst("newest-first", Disk(CMR, seed)),
+            NOT_SHINGLED
+            | log_of(NewestFirst.log_bytes, "od", NewestFirst.idle_ns)
+            | {"cleaning_order": (word("lifo"),)},
+            (CMR, SURFACE),
+        ),
+        Foreign(
+            "sweeping",
+            "the same in order of address, from the middle on",
+            lambda seed: Sweeping("sweeping", Disk(CMR, seed)),
+            NOT_SHINGLED
+            | log_of(Sweeping.log_bytes, "od", Sweeping.idle_ns)
+            | {"cleaning_order": (word("other"),)},
+            (CMR, SURFACE),
+        ),
+        Foreign(
+            "polite-media-cache",
+            "a conventional disk with a log of 2 GiB; a block goes home alone, four a second",
+            lambda seed: PoliteMediaCache("polite-media-cache", Disk(CMR, seed)),
+            NOT_SHINGLED | log_of(PoliteMediaCache.log_bytes, "od", PoliteMediaCache.idle_ns),
+            (CMR, SURFACE),
         ),
     ]

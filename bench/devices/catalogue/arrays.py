@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from devices.arrays import Concatenated, Striped
-from devices.base import GIB, Disk
-from devices.expert import (
+from devices.accepted_findings import (
     ALL_OF_SMR,
     CACHE_SIZES,
     CMR,
     NO_CACHE,
+    NOT_ROTATING,
     NOT_SHINGLED,
     SMALL_SMR,
     SMR,
+    SOLID_BYTES,
     SURFACE,
     Foreign,
     word,
 )
-from devices.family.parts import disks_of, times
+from devices.arrays import Concatenated, Striped
+from devices.base import GIB, MIB, Device, Disk
+from devices.caches import BATTERY, WriteBack
+from devices.catalogue.caches import CACHED
+from devices.catalogue.shared_findings import PLAIN, cache_of, disks_of, times
+from devices.distributed import AsDisk, Bucket, Degraded, Journaled, Objects, Rebuilding
 from devices.redundant import Mirrored, Parity
+from devices.stacked import MirroredStripes
 
 
 def arrays() -> list[Foreign]:
@@ -72,6 +78,21 @@ def arrays() -> list[Foreign]:
             {"cache_location": (word("many"), word("od"))},
             (SMR, (*ALL_OF_SMR, "cleaning_band_ns", "cleaning_order")),
         ),
+        Foreign(
+            "raid0-wide",
+            "stripes of 1 MiB over three conventional disks",
+            lambda seed: Striped("raid0-wide", disks_of(seed, CMR, CMR, CMR), MIB),
+            PLAIN,
+            (CMR, ("rotation_ns",)),
+        ),
+        Foreign(
+            "raid0-two-speeds",
+            "stripes over disks of two speeds; no one rotation is that of the device",
+            lambda seed: Striped(
+                "raid0-two-speeds", disks_of(seed, "conventional-3", "conventional-6"), 256 << 10
+            ),
+            PLAIN,
+        ),
     ]
 
 
@@ -125,5 +146,72 @@ def redundant() -> list[Foreign]:
             lambda seed: Striped("raid0-mixed", disks_of(seed, CMR, SMALL_SMR)),
             {"cache_location": (word("many"),)} | times(2, SMALL_SMR, CACHE_SIZES),
             (SMALL_SMR, (*words, "rotation_ns")),
+        ),
+        Foreign(
+            "raid1-mixed",
+            "a conventional and a shingled disk that hold the same",
+            lambda seed: Mirrored("raid1-mixed", disks_of(seed, CMR, SMALL_SMR)),
+            {},
+            (SMALL_SMR, (*ALL_OF_SMR, *CACHE_SIZES, "band_bytes", "cleaning_band_ns", "cleaning_order")),
+        ),
+        Foreign(
+            "raid10",
+            "rotating disks, not shingled; stripes over mirrors",
+            lambda seed: MirroredStripes("raid10", disks_of(seed, CMR, CMR, CMR, CMR)),
+            PLAIN,
+            (CMR, ("rotation_ns",)),
+        ),
+    ]
+
+
+def _battery_parity(seed: int) -> Device:
+    array = Parity("battery-parity", disks_of(seed, CMR, CMR, CMR))
+    return WriteBack("battery-parity", AsDisk(array), BATTERY)
+
+
+def many_disks() -> list[Foreign]:
+    """Clusters, and parity or mirrors that are not as they were."""
+    several = (CMR, ("rotation_ns",))
+    return [
+        Foreign(
+            "objects",
+            "objects of 4 MiB on the disks of a cluster; a small write is logged first",
+            lambda seed: Objects("objects", disks_of(seed, *[CMR] * 6), seed),
+            NOT_SHINGLED | {"mapping": (word("dynamic"),), "cache_medium": (word("disk"), word("none"))},
+            several,
+        ),
+        Foreign(
+            "bucket",
+            "nothing that rotates can be seen; objects of 8 MiB are far away or here",
+            lambda seed: Bucket("bucket", SOLID_BYTES, seed),
+            NOT_ROTATING | NO_CACHE | {"cache_medium": (word("none"), word("flash"))},
+        ),
+        Foreign(
+            "parity-journal",
+            "four conventional disks with parity and a journal of flash, through which all is written",
+            lambda seed: Journaled("parity-journal", disks_of(seed, CMR, CMR, CMR, CMR)),
+            PLAIN,
+            several,
+        ),
+        Foreign(
+            "parity-degraded",
+            "conventional disks with parity, of which one is gone",
+            lambda seed: Degraded("parity-degraded", disks_of(seed, CMR, CMR, CMR)),
+            PLAIN,
+            several,
+        ),
+        Foreign(
+            "battery-parity",
+            "conventional disks with parity behind 4 GiB of memory that FLUSH does not empty",
+            _battery_parity,
+            CACHED | NO_CACHE | cache_of(BATTERY.size),
+            several,
+        ),
+        Foreign(
+            "rebuilding",
+            "a mirror of conventional disks that is being rebuilt",
+            lambda seed: Rebuilding("rebuilding", disks_of(seed, CMR, CMR)),
+            PLAIN,
+            (CMR, SURFACE),
         ),
     ]

@@ -1,43 +1,23 @@
-"""Flash, and disks that are far away or ailing, with what an expert would say."""
+"""Disks behind something slow, far away, or ailing, with what an expert would say."""
 
 from __future__ import annotations
 
-from devices.ailments import Pauses, Reallocated, Tenant, VerifiedWrites, Vibration, WeakHead
+from devices.accepted_findings import CMR, Foreign
+from devices.ailments import (
+    Delayed,
+    Limited,
+    Pauses,
+    Reallocated,
+    Tenant,
+    VerifiedWrites,
+    Vibration,
+    WeakHead,
+)
 from devices.base import Disk
-from devices.expert import CMR, NO_CACHE, NOT_ROTATING, SOLID_BYTES, Foreign, near, word
-from devices.family.parts import FLASH, cache_of, slowed
-from devices.flash import BurstCredits, GarbageCollected, SlcCache
+from devices.catalogue.shared_findings import slowed
+from devices.host_block_layers import CachedTables, Encrypted, Sliced, TwoPaths
 from devices.remote import Iscsi, NetworkMirror, UsbEnclosure
-
-
-def flash() -> list[Foreign]:
-    """What never rotates and yet has cliffs."""
-    return [
-        Foreign(
-            "slc-cache",
-            "a solid-state disk with a faster cache of 6 GiB",
-            lambda seed: SlcCache("slc-cache", SOLID_BYTES, seed),
-            FLASH
-            | cache_of(SlcCache.cache_bytes)
-            | {
-                "cleaning_type": (word("aggressive"),),
-                "cleaning_start_ns": (near(SlcCache.idle_ns, 0.2),),
-                "cache_raw_bytes": (near(SlcCache.cache_bytes, 0.1),),
-            },
-        ),
-        Foreign(
-            "garbage-collected",
-            "a solid-state disk that stalls now and then",
-            lambda seed: GarbageCollected("garbage-collected", SOLID_BYTES, seed),
-            FLASH,
-        ),
-        Foreign(
-            "burst-credits",
-            "no rotating disk can be seen; a limit of 100 commands a second once credits are used up",
-            lambda seed: BurstCredits("burst-credits", SOLID_BYTES, seed),
-            NOT_ROTATING | NO_CACHE,
-        ),
-    ]
+from devices.stacked import FileServer, HardToRead, Misaligned
 
 
 def _network_mirror(name: str, disk: Disk, seed: int) -> NetworkMirror:
@@ -69,4 +49,19 @@ def far_or_ailing() -> list[Foreign]:
         slowed("reallocated", "a conventional disk with many sectors that lie elsewhere", Reallocated),
         slowed("verified-writes", "a conventional disk whose writes take a revolution more", VerifiedWrites),
         slowed("pauses", "a conventional disk that rests 0.4 s in every eight", Pauses),
+        slowed("limited", "a conventional disk of which 80 commands a second are allowed", Limited),
+        slowed("delayed", "a conventional disk behind a delay", Delayed),
+        slowed("hard-to-read", "a conventional disk of which every fifth read is tried again", HardToRead),
+        slowed(
+            "file-server",
+            "a conventional disk behind a network with jitter and a server's memory",
+            FileServer,
+        ),
+        slowed(
+            "misaligned", "a conventional disk; a write reads first and takes a revolution more", Misaligned
+        ),
+        slowed("encrypted", "a conventional disk behind a slow processor", Encrypted),
+        slowed("cached-tables", "a conventional disk; a table is read first, elsewhere", CachedTables),
+        slowed("sliced", "a conventional disk, at times 12 commands in 100 ms", Sliced),
+        slowed("two-paths", "a conventional disk behind two paths, one of them longer", TwoPaths),
     ]  # fmt: skip

@@ -1,11 +1,10 @@
-"""What several kinds of devices are described with."""
+"""What counts as right for several kinds of devices, and entries of one form."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from devices.base import MIB, Device, Disk
-from devices.expert import (
+from devices.accepted_findings import (
     CMR,
     NO_CACHE,
     NOT_ROTATING,
@@ -17,9 +16,13 @@ from devices.expert import (
     truth_of,
     word,
 )
+from devices.base import MIB, Device, Disk
 
 PLAIN = NOT_SHINGLED | NO_CACHE | {"mapping": (word("static"),)}
 """What holds of a conventional disk whatever is before it that keeps no data and moves none."""
+
+SHINGLED = ("drive_type", "cleaning_type", "mapping", "rotation_ns")
+"""What holds of a shingled disk whatever is before it."""
 
 FLASH = NOT_ROTATING | {
     "mapping": (word("dynamic"),),

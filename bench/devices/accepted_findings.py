@@ -54,7 +54,7 @@ OF_A_START = ("od", "track")
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """A device of the family.
+    """A device of the catalogue.
 
     `accepts` are the right answers by finding; `like` names the profile of a disk and the findings in which
     the device is as that disk alone; `says` is what an expert would say."""

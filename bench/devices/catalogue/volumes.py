@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from devices.ailments import BadRegion
-from devices.base import GIB, MIB, SECOND, Disk
-from devices.expert import (
+from devices.accepted_findings import (
     ALL_OF_SMR,
     CMR,
     NETWORK_BYTES,
     NO_CACHE,
     NOT_ROTATING,
     NOT_SHINGLED,
+    SMALL_SMR,
     SMR,
     SURFACE,
     Foreign,
+    Row,
     near,
+    truth_of,
     word,
 )
-from devices.family.parts import PLAIN, cache_of, everywhere
+from devices.ailments import BadRegion
+from devices.base import GIB, MIB, SECOND, Disk
+from devices.catalogue.shared_findings import PLAIN, SHINGLED, cache_of, everywhere
+from devices.host_block_layers import CleanedLog, Compressed, Zeroing
 from devices.mappers import DirtyRegions, Integrity, RecordVolume, Segments, Snapshot, ZoneMapper
+from devices.stacked import Swapped
 from devices.volumes import Clusters, Deduplicated, LogStructured, Network, Thin, UnwrittenFile
 
 
@@ -75,6 +80,13 @@ def volumes() -> list[Foreign]:
     ]
 
 
+def _middle_first() -> Row:
+    """Track sizes of a disk whose middle address comes first and last."""
+    row = truth_of(CMR)["track_bytes"]
+    ends = {name: dict.fromkeys(("od", "id"), row[name]["md"]) for name in ("value", "interval")}
+    return {**ends, "measurable": True}
+
+
 def mapped() -> list[Foreign]:
     """What a kernel puts before a disk, and does not move data about."""
     static = {"mapping": (word("static"),)}
@@ -117,6 +129,28 @@ def mapped() -> list[Foreign]:
             PLAIN,
             (CMR, ("rotation_ns",)),
         ),
+        Foreign(
+            "integrity-smr",
+            "a shingled disk; writes collect in memory and in a journal",
+            lambda seed: Integrity("integrity-smr", Disk(SMALL_SMR, seed)),
+            {"cache_medium": (word("disk"), word("none"))},
+            (SMALL_SMR, (*SHINGLED, "track_bytes", "cache_location", "band_bytes")),
+            used_bytes=Integrity("", Disk(SMALL_SMR, 1)).used_bytes,
+        ),
+        Foreign(
+            "fragmented-file",
+            "a conventional disk; places near in address are seldom near in fact",
+            lambda seed: Segments("fragmented-file", Disk(CMR, seed), 64 * MIB, seed),
+            PLAIN,
+            (CMR, ("rotation_ns",)),
+        ),
+        Foreign(
+            "swapped-halves",
+            "a conventional disk whose second half comes first: tracks are largest amid the addresses",
+            lambda seed: Swapped("swapped-halves", Disk(CMR, seed), seed),
+            PLAIN | {"track_bytes": (_middle_first(),)},
+            (CMR, ("rotation_ns", "seek_ns")),
+        ),
     ]
 
 
@@ -153,6 +187,27 @@ def remapped() -> list[Foreign]:
             "blocks never written are not on a disk; what is written is on a conventional one",
             lambda seed: Clusters("clusters", Disk(CMR, seed)),
             NOT_SHINGLED | NO_CACHE | dynamic,
+            (CMR, ("rotation_ns",)),
+        ),
+        Foreign(
+            "thin-zeroing",
+            "a thin volume on a conventional disk; a new chunk costs 16 MiB of zeros",
+            lambda seed: Zeroing("thin-zeroing", Disk(CMR, seed)),
+            NOT_SHINGLED | NO_CACHE | {"mapping": (word("dynamic"),)},
+            (CMR, ("rotation_ns",)),
+        ),
+        Foreign(
+            "compressed",
+            "a volume that packs fourteen blocks in one; what the disk is cannot be known",
+            lambda seed: Compressed("compressed", Disk(CMR, seed), seed),
+            NOT_SHINGLED | {"mapping": (word("dynamic"),), "cache_medium": (word("disk"), word("none"))},
+            (CMR, ("rotation_ns",)),
+        ),
+        Foreign(
+            "cleaned-log",
+            "a log that copies segments, on a conventional disk; what the disk is cannot be known",
+            lambda seed: CleanedLog("cleaned-log", Disk(CMR, seed), seed),
+            NOT_SHINGLED | {"mapping": (word("dynamic"),), "cache_medium": (word("disk"), word("none"))},
             (CMR, ("rotation_ns",)),
         ),
     ]
