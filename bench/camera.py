@@ -19,7 +19,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
 from camera_clips import Case, drawn
-from seeds import seeds_of
+from seed_arguments import seeds_of
 from skylight.camera.render import Film
 from skylight.camera.seek_detection import Seek, read
 from skylight.camera.seek_fit import NEAR_FRAMES

@@ -24,7 +24,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from seeds import seeds_of
+from seed_arguments import seeds_of
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import TargetFacts

@@ -42,7 +42,7 @@ from functools import partial
 from pathlib import Path
 
 import tally
-from seeds import seeds_of
+from seed_arguments import seeds_of
 from skylight import _native
 from skylight.engines.conditions import DRAWN, IDEAL, Conditions, conditions_text, engine_over
 from skylight.engines.sim import PROFILE_SUFFIX, profile_names, read_profile

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import trials
+import count_answers
 from skylight.findings import Finding, Known
 from skylight.infer import priors
 from skylight.infer.priors import ALL, CHOSEN, COUNTED, DECLARED, PRIORS, Counted, follows
@@ -102,7 +102,7 @@ SCORE: dict[str, Any] = {
 
 class TestTrials:
     def test_counted_is_what_a_score_counts(self) -> None:
-        assert trials.counts(trials.answers(SCORE)) == {
+        assert count_answers.counts(count_answers.answers(SCORE)) == {
             "band_bytes, zones": (1, 2),
             "hidden_wrong": (0, 1),
             "mapping": (1, 1),
@@ -112,12 +112,15 @@ class TestTrials:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (tmp_path / "score.json").write_text(json.dumps(SCORE), encoding="utf-8")
-        monkeypatch.setattr(trials, "TABLE", tmp_path / "table.py")
-        monkeypatch.setattr("sys.argv", ["trials.py", str(tmp_path / "score.json"), "--write"])
-        assert trials.main() == 0
+        monkeypatch.setattr(count_answers, "TABLE", tmp_path / "table.py")
+        monkeypatch.setattr("sys.argv", ["count_answers.py", str(tmp_path / "score.json"), "--write"])
+        assert count_answers.main() == 0
         text = (tmp_path / "table.py").read_text(encoding="utf-8")
         made: dict[str, object] = {}
         exec(text, made)
-        assert made["PROBES"] == {**trials.counts(trials.answers(SCORE)), **trials.EARLIER}
-        assert made["PSEUDO"] in trials.WEIGHTS
+        assert made["PROBES"] == {
+            **count_answers.counts(count_answers.answers(SCORE)),
+            **count_answers.EARLIER,
+        }
+        assert made["PSEUDO"] in count_answers.WEIGHTS
         assert "1 probes of random drives 7 to 7" in text

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seeds import seeds_of
+from seed_arguments import seeds_of
 from skylight import _native
 from skylight.findings import UNKNOWN, Finding
 from skylight.probe.scoring import holds

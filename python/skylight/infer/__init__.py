@@ -4,7 +4,7 @@
 |---|---|
 | `robust` | is a latency fixed or varying, in the face of outliers; how sure is that (bootstrap) |
 | `priors` | what no evidence of a run gives: how often ways to an answer are right, and priors |
-| `right_answers` | the counts of these, as `bench/trials.py` writes them |
+| `right_answer_counts` | the counts of these, as `bench/count_answers.py` writes them |
 | `tail_probability` | how likely a count or a ratio is by chance alone |
 | `phase` | do completion times follow a rotation: which period, how strongly tied to the address |
 | `phase_step` | do commands complete like parts of a revolution after one another: a log on a platter |

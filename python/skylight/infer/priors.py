@@ -2,9 +2,9 @@
 
 A verdict computes how sure its evidence makes it. Two things it cannot compute. How often an answer that was
 found *in a way* is right, also where its evidence is plain, was counted on random drives (`COUNTED`, written
-by `bench/trials.py`): no finding is surer than that. And what only knowledge of the world gives, such as how
-common kinds of drives are, is a prior (`PRIORS`, `CHOSEN`): chosen, and nothing that is counted on random
-drives may change it, for what their generator draws is no knowledge of the world.
+by `bench/count_answers.py`): no finding is surer than that. And what only knowledge of the world gives, such
+as how common kinds of drives are, is a prior (`PRIORS`, `CHOSEN`): chosen, and nothing that is counted on
+random drives may change it, for what their generator draws is no knowledge of the world.
 
 Few probes support little: of a way that was right each time it was asked, another may still be wrong. By
 Laplace's rule that is one in (probes + 2), as if nothing were known of it before. What is known is how often
@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from skylight.infer.right_answers import PROBES, PSEUDO
+from skylight.infer.right_answer_counts import PROBES, PSEUDO
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How many answers of each way were right, of how many: written by `bench/trials.py --write`.
+"""How many answers of each way were right, of how many: `bench/count_answers.py --write` writes it.
 
 Counted on 28 probes of random drives 98001 to 98028;
 27 probes of random drives 98001 to 98027;

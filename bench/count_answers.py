@@ -1,4 +1,4 @@
-"""`bench/trials.py`: how often answers are right, by the way in which they were found.
+"""`bench/count_answers.py`: how often answers are right, by the way in which they were found.
 
 Reads what `bench/score.py --json` printed, counts the answers of each way that were right, and with `--write`
 makes the table anew from which findings take how sure they can be (`skylight.infer.priors`). Without it,
@@ -9,8 +9,8 @@ one is no answer. Train on some seeds, and check on others (docs/tests/confidenc
 
     bench/score.py --seeds 98001-98040 --conditions drawn --json > drawn.json
     bench/score.py --seeds 98001-98040 --conditions ideal --json > ideal.json
-    bench/trials.py drawn.json ideal.json --write
-    bench/trials.py others.json
+    bench/count_answers.py drawn.json ideal.json --write
+    bench/count_answers.py others.json
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from pathlib import Path
 from typing import Any
 
 import tally
-from skylight.infer import priors, right_answers
+from skylight.infer import priors, right_answer_counts
 
-TABLE = Path(right_answers.__file__)
+TABLE = Path(right_answer_counts.__file__)
 WEIGHTS = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 """Answers that a way begins with: the likeliest of these is taken. The least is that of Laplace's rule."""
 EARLIER = {"journal_entry_max_bytes, fit of all sizes": (5, 8)}
 """Counted on random host-aware drives when the way was made, and not kept: too rare to be met in a score."""
-HEAD = '''"""How many answers of each way were right, of how many: written by `bench/trials.py --write`.
+HEAD = '''"""How many answers of each way were right, of how many: `bench/count_answers.py --write` writes it.
 
 Counted on {probes}.
 
