@@ -22,7 +22,7 @@ mod destage_passes;
 mod interface;
 #[cfg(test)]
 mod outcome_tests;
-mod zones;
+mod zone_admission;
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};
 use skylight_disk::{Disk, Lba, LbaExtent, Nanos, Sectors, Time};
@@ -36,8 +36,8 @@ use crate::jitter::Jitter;
 use crate::media_timing::{FlashSpeed, Media};
 use crate::pending::{Arrival, Pending, Served};
 #[doc(hidden)]
-pub use crate::planted::Planted;
-use crate::planted::Plants;
+pub use crate::planted_bugs::Planted;
+use crate::planted_bugs::Plants;
 use crate::profile::Schedule;
 use crate::stop_condition::{Stop, StopWatch};
 pub use crate::submitter::BatchResult;
@@ -124,7 +124,7 @@ impl Drive {
         interface: HostInterface,
         jitter: Option<Jitter>,
     ) -> Self {
-        let zones = zones::of(layer.as_mut());
+        let zones = zone_admission::of(layer.as_mut());
         let media = Media::new(disk, flash, interface.positioning_window);
         Self {
             buffer_time: media.outer_transfer_time(interface.read_buffer),
@@ -241,7 +241,7 @@ impl Drive {
     pub(crate) fn fix_write_cache(&mut self, on: bool, size: Sectors) {
         self.set_write_cache(on);
         if on && !self.cache.is_on() {
-            let zones = zones::of(self.layer.as_mut());
+            let zones = zone_admission::of(self.layer.as_mut());
             self.cache = WriteCache::new(size, self.interface.write_cache_runs, true, zones);
             self.cache.plants = self.plants;
         }

@@ -15,8 +15,8 @@ use skylight_disk::{Lba, LbaExtent, Nanos, SECTOR_BYTES, Sectors, Time};
 use skylight_layer::capabilities::zoned::ZoneDescriptor;
 use skylight_layer::hbuffer::device::{Action, Data, Executor};
 use skylight_layer::hbuffer::format::Identity;
+use skylight_layer::hbuffer::layout::{Sizes, Tuning};
 use skylight_layer::hbuffer::policy::Policy;
-use skylight_layer::hbuffer::spec::{Sizes, Tuning};
 use skylight_layer::hbuffer::{Counters, HBuffer, NewError};
 use skylight_layer::{Idle, Queue};
 

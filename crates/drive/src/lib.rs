@@ -35,7 +35,7 @@ pub mod jitter;
 pub mod media_timing;
 pub mod online;
 #[doc(hidden)]
-pub mod planted;
+pub mod planted_bugs;
 pub mod profile;
 pub mod random;
 pub mod stop_condition;

@@ -24,7 +24,7 @@ use skylight_layer::{Layer, Plan, ZoneLayout};
 
 use crate::conflict_filter::Footprint;
 use crate::media_timing::Media;
-use crate::planted::{Planted, Plants};
+use crate::planted_bugs::{Planted, Plants};
 use crate::schedule::{SptfQueue, Target};
 use crate::write_cache::WriteCache;
 

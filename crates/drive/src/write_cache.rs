@@ -29,7 +29,7 @@ use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan, ZoneLayout};
 
 use crate::cached_writes_by_zone::{ZoneWrites, no_writes};
 use crate::media_timing::Media;
-use crate::planted::{Planted, Plants};
+use crate::planted_bugs::{Planted, Plants};
 use crate::schedule::{SptfQueue, Target};
 
 /// See the module documentation.

@@ -9,7 +9,7 @@ use skylight_drive::profile::Profile;
 use skylight_layer::{Layer, Plan};
 
 use crate::checkpoints::write_part_heads;
-use crate::cleaning_reads::Held;
+use crate::cleaning_buffers::Held;
 use crate::error::ImageError;
 use crate::format::checkpoint::Head;
 use crate::format::log_end::Mark;

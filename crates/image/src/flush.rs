@@ -23,7 +23,7 @@ use skylight_disk::PbaExtent;
 use crate::error::ImageError;
 use crate::format::tag_log::Tag;
 use crate::interpreter::Interpreter;
-use crate::planted::Planted;
+use crate::planted_bugs::Planted;
 use crate::protected_ranges::Freed;
 use crate::store::Syncs;
 

@@ -19,9 +19,9 @@ use crate::error::ImageError;
 use crate::flush::PendingSync;
 use crate::in_place_image::Place;
 use crate::interpreter::{Counters, HostWrite, Interpreter};
+use crate::overwrite_records::wall_clock;
 use crate::reader::{Reader, Route};
 use crate::recovery::Recovery;
-use crate::shingled::wall_clock;
 use crate::store::checksummed::SumState;
 
 /// A write of the host.

@@ -34,7 +34,7 @@ use crate::error::ImageError;
 use crate::format::superblock::Superblock;
 use crate::format::tag_log::Kind;
 use crate::interpreter::{Interpreter, no_bytes};
-use crate::moved_locations::State;
+use crate::non_native_locations::State;
 use crate::options::Options;
 use crate::protected_ranges::Rooms;
 use crate::write_data::HostData;

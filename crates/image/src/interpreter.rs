@@ -25,14 +25,14 @@ use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneRecord};
 use skylight_layer::{Layer, MapChange, Medium, Plan, Step};
 
 use crate::checkpoints::CheckpointState;
-use crate::cleaning_reads::Held;
+use crate::cleaning_buffers::Held;
 use crate::error::ImageError;
 use crate::flush::FlushState;
 use crate::format::superblock::{Part, Superblock};
 use crate::format::tag_log::{Kind, TAGS, Tag};
 use crate::log::TagLog;
-use crate::moved_locations::State;
-use crate::planted::{Planted, Plants};
+use crate::non_native_locations::State;
+use crate::planted_bugs::{Planted, Plants};
 use crate::reader::Route;
 use crate::relocating_image::Access;
 use crate::store::Store;

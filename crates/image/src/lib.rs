@@ -6,12 +6,13 @@
 //! * [`image`]: one drive: layer, store and interpreter; what a server talks to. `creation`: how it is made and opened.
 //! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place_image`, `relocating_image`: where they lie.
 //! * [`store`]: what lies underneath: sparse files and block devices.
-//! * [`mod@format`]: the bytes beside the data; `log`, `checkpoints`, `protected_ranges`, `cleaning_reads`: how they are written; `structure_reader`,
-//!   `replay`, `recovery`: how they are read.
+//! * [`mod@format`]: the bytes beside the data; `log`, `checkpoints`, `protected_ranges`, `cleaning_buffers`: how they are written;
+//!   `structure_reader`, `replay`, `recovery`: how they are read.
 //! * `store_errors`: what happens where the file system is full, or fails.
 //! * `bad_sectors`: sectors that are known not to be what was written.
 //! * `image_files`: files and devices, and what is asked of them before anything is written.
-//! * [`shingled`]: what is kept of a drive whose writes overwrite others, beside its data. `zones`, `zone_records`: of one with zones.
+//! * [`overwrite_records`]: what is kept of a drive whose writes overwrite others, beside its data.
+//!   `zone_logging`, `zone_records`: of one with zones.
 //! * [`scrub`]: reads all data of an image that has checksums.
 //! * [`offline_tools`]: looking at an image, checking it, making it small.
 //! * [`error`]: what can go wrong, one line each.
@@ -25,7 +26,7 @@
 mod audit;
 mod bad_sectors;
 mod checkpoints;
-mod cleaning_reads;
+mod cleaning_buffers;
 mod creation;
 pub mod error;
 mod flush;
@@ -35,24 +36,24 @@ mod image_files;
 mod in_place_image;
 pub mod interpreter;
 mod log;
-mod moved_locations;
+mod non_native_locations;
 pub mod offline_tools;
 mod options;
+pub mod overwrite_records;
 #[doc(hidden)]
-pub mod planted;
+pub mod planted_bugs;
 mod protected_ranges;
 pub mod reader;
 mod recovery;
 mod relocating_image;
 mod replay;
 pub mod scrub;
-pub mod shingled;
 pub mod store;
 mod store_errors;
 mod structure_reader;
 mod write_data;
+mod zone_logging;
 mod zone_records;
-mod zones;
 
 pub use error::ImageError;
 pub use flush::PendingSync;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use skylight_drive::profile::Profile;
 
-use crate::planted::Plants;
+use crate::planted_bugs::Plants;
 use crate::store::checksummed::SumOptions;
 
 /// Options for creating and opening images.

@@ -20,7 +20,7 @@ use skylight_layer::{Layer, MapChange, Medium, Purpose, Source};
 use crate::error::ImageError;
 use crate::format::tag_log::{Kind, Tag};
 use crate::interpreter::{Interpreter, no_bytes};
-use crate::planted::Planted;
+use crate::planted_bugs::Planted;
 use crate::protected_ranges::Room;
 use crate::write_data::HostData;
 

@@ -10,8 +10,8 @@ use skylight_layer::{Layer, Medium};
 use crate::error::ImageError;
 use crate::format::superblock::Superblock;
 use crate::format::tag_log::{Kind, Tag, TagBlock};
-use crate::moved_locations::State;
-use crate::planted::{Planted, Plants};
+use crate::non_native_locations::State;
+use crate::planted_bugs::{Planted, Plants};
 use crate::structure_reader::{Bounds, CHUNK, Reader};
 
 /// How a store was found.

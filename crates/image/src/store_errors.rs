@@ -36,13 +36,13 @@ use std::time::{Duration, Instant};
 use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
 use skylight_layer::{Layer, Plan, Purpose, Step};
 
-use crate::cleaning_reads::Held;
+use crate::cleaning_buffers::Held;
 use crate::error::ImageError;
 use crate::format::BLOCK;
 use crate::format::checkpoint::{CACHED, ENTRIES, FRAGMENT, MOVED, WRITER, ZONE};
 use crate::format::superblock::Superblock;
 use crate::interpreter::Interpreter;
-use crate::planted::Planted;
+use crate::planted_bugs::Planted;
 use crate::store::Store;
 
 /// Space allocated ahead of need in the log and in each checkpoint area, bytes, so that few changes have to allocate.

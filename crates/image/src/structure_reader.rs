@@ -19,7 +19,7 @@ use crate::format::superblock::{COPY, NotOne, Superblock};
 use crate::format::tag_log::{Kind, Tag, TagBlock};
 use crate::format::{BLOCK, VERSION, checksum};
 use crate::log::Marks;
-use crate::moved_locations::{BandPlaces, State};
+use crate::non_native_locations::{BandPlaces, State};
 use crate::store::Store;
 
 /// Size of a read, bytes.

@@ -17,7 +17,7 @@ use media::fault::{Effect, FaultStore, Random};
 use media::ram::RamStore;
 use skylight_disk::Sectors;
 use skylight_image::format::superblock::{Part, Superblock};
-use skylight_image::planted::{Planted, Plants};
+use skylight_image::planted_bugs::{Planted, Plants};
 use skylight_image::scrub::scrub_on;
 use skylight_image::store::checksummed::{SumOptions, SummedStore, mismatch_of};
 use skylight_image::{Image, ImageError, Options, Store};

@@ -15,7 +15,7 @@ use packaged::profile;
 use rustix::fs::IFlags;
 use skylight_image::format::superblock::{COPY, Superblock};
 use skylight_image::offline_tools::{check, info, repair};
-use skylight_image::planted::Plants;
+use skylight_image::planted_bugs::Plants;
 use skylight_image::store::checksummed::SumOptions;
 use skylight_image::{Image, ImageError, Options};
 

@@ -17,7 +17,7 @@ use packaged::profile;
 use skylight_disk::{Nanos, Pba, PbaExtent, Sectors};
 use skylight_image::format::superblock::COPY;
 use skylight_image::offline_tools::{check, compact, info};
-use skylight_image::planted::Plants;
+use skylight_image::planted_bugs::Plants;
 use skylight_image::store::Access;
 use skylight_image::store::checksummed::SumOptions;
 use skylight_image::store::device::DeviceStore;

@@ -15,7 +15,7 @@
 use skylight_command::Command;
 use skylight_disk::{Direction, Nanos, Time};
 
-use super::{Drive, zones};
+use super::{Drive, zone_admission};
 use crate::submitter::Observer;
 
 /// Draws for each zone that is wanted: only the oldest write of a zone stands for it, so that each zone is as likely, and a zone
@@ -63,7 +63,7 @@ impl Drive {
 
     /// Chooses the zones of a pass, and returns the oldest write of the first one.
     fn choose_pass(&mut self, oldest: usize, now: Time) -> Option<Command> {
-        let layout = zones::of(self.layer.as_mut())?;
+        let layout = zone_admission::of(self.layer.as_mut())?;
         let wanted = self.write_back_choice(oldest);
         let mut drawn = std::mem::take(&mut self.pass.drawn);
         drawn.clear();

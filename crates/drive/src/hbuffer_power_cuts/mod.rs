@@ -15,9 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use skylight_command::{Command, CommandId, Failure, Op, code};
 use skylight_disk::{Lba, LbaExtent, Nanos, SECTOR_BYTES, Sectors, splitmix64};
 use skylight_layer::hbuffer::format::Identity;
+use skylight_layer::hbuffer::layout::{Sizes, Tuning};
 use skylight_layer::hbuffer::policy::{Path, Static};
 use skylight_layer::hbuffer::recovery::{Found, RecoveryError};
-use skylight_layer::hbuffer::spec::{Sizes, Tuning};
 use skylight_layer::hbuffer::{HBuffer, NewError};
 use skylight_layer::{Queue, ZoneLayout, ZoneRecord};
 

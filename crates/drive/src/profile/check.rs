@@ -12,8 +12,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::diagnose::{Faults, Grouped, KeyLocation, Lines, Rank, Source, list, snippet, suggest};
-use super::json_schema::{Section, Shape, Type, sections};
 use super::quantity::{Bytes, Duration, QuantityError};
+use super::schema_view::{Section, Shape, Type, sections};
 
 /// The state of the check.
 pub(super) struct Check<'a> {

@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::diagnose::ProfileError;
-use super::json_schema;
 use super::quantity::{Bytes, Duration};
+use super::schema_view;
 
 /// How the target can be brought to a known state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
@@ -209,7 +209,7 @@ impl Conditions {
     }
 
     fn from_toml(text: &str, origin: &str) -> Result<Self, ProfileError> {
-        let schema = json_schema::schema_of::<ConditionsFile>();
+        let schema = schema_view::schema_of::<ConditionsFile>();
         let (file, _): (ConditionsFile, _) = super::read(text, origin, &schema, |_, _| Ok(()))?;
         Ok(file.conditions)
     }

@@ -22,13 +22,13 @@ mod check;
 mod conditions;
 mod diagnose;
 mod host_aware;
-mod json_schema;
 mod layer;
 mod layer_rules;
 mod quantity;
 mod reference;
 mod rules;
 mod schema;
+mod schema_view;
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -66,7 +66,7 @@ impl Profile {
     /// out of range, or contradictory keys.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, ProfileError> {
         let version = |table: &DeTable<'_>, lines: &Lines| check_version(table, text, lines, origin);
-        let (mut profile, source): (Self, _) = read(text, origin, json_schema::root(), version)?;
+        let (mut profile, source): (Self, _) = read(text, origin, schema_view::root(), version)?;
         profile.source = source;
         rules::apply(&mut profile).into_result(origin)?;
         Ok(profile)

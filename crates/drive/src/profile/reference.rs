@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::EXAMPLE;
 use super::diagnose::Grouped;
-use super::json_schema::{Section, Shape, Type, in_brackets, root, sections};
+use super::schema_view::{Section, Shape, Type, in_brackets, root, sections};
 
 const INTRO: &str = "\
 # Profile reference

@@ -19,7 +19,7 @@
 //! considers only entries reports *unknown*, and is scored accordingly.
 
 use super::finding::TrueFinding;
-use super::journal_out_of_band;
+use super::out_of_band_time;
 use super::watermarks::{self, isolated_writes, usable_entries, usable_slots};
 use super::zones;
 use crate::drive::Drive;
@@ -218,7 +218,7 @@ pub(super) fn journal(
     keys: &Journaled,
     conditions: &Conditions,
 ) -> Result<Vec<TrueFinding>, ProfileError> {
-    let out_of_band = journal_out_of_band::finding(drive, profile, keys, conditions)?;
+    let out_of_band = out_of_band_time::finding(drive, profile, keys, conditions)?;
     Ok(vec![quantum(keys.quantum), entry_max(keys.entry_max), out_of_band])
 }
 

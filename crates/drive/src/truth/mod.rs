@@ -4,7 +4,7 @@
 //! * `drive_kind`: the kind of drive, from the profile.
 //! * `platters`: rotation, tracks, seeks, plateaus, from the geometry and mechanics of the built drive.
 //! * `cache`: sizes of the persistent cache and of its journal.
-//! * `journal_out_of_band`: the time of a journal's out-of-band data, where its log stands.
+//! * `out_of_band_time`: the time of a journal's out-of-band data, where its log stands.
 //! * `conditions`: what the conditions of a measurement put out of reach.
 //! * `zones`: what a drive declares of its zones.
 //! * `cleaning_costs`: costs of cleaning and map merges, measured on a quiet copy of the drive.
@@ -17,7 +17,7 @@ mod cleaning_costs;
 mod conditions;
 mod drive_kind;
 mod finding;
-mod journal_out_of_band;
+mod out_of_band_time;
 mod platters;
 mod watermarks;
 mod zones;

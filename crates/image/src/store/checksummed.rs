@@ -32,7 +32,7 @@ use crate::format::sums::{
 };
 use crate::format::superblock::Superblock;
 use crate::format::{BLOCK, drawn, put_u32, u32_at};
-use crate::planted::{Planted, Plants};
+use crate::planted_bugs::{Planted, Plants};
 
 /// How long marks of regions stay at least, so that a region that is written now and then is not marked each time:
 /// as long as dm-integrity waits.

@@ -21,7 +21,7 @@ use common::number;
 use drives::{DRIVES, Drive, SECTORS};
 use mutate::{Subject, Tally, corrupt};
 use run::{Lies, Life};
-use skylight_image::planted::Planted;
+use skylight_image::planted_bugs::Planted;
 
 impl Subject for Life {
     fn judge(&self, found: &Vec<u8>, changed: &[bool], healthy: &Vec<u8>) -> Result<(), String> {

@@ -21,7 +21,7 @@ use media::ram::RamStore;
 use session::{Seen, Session};
 use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_drive::profile::Profile;
-use skylight_image::planted::Planted;
+use skylight_image::planted_bugs::Planted;
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::overwriting::Loss;
 

@@ -2,7 +2,7 @@
 
 use crate::media::fault::{Effect, FaultStore, Full, Medium, Random};
 use crate::media::ram::RamStore;
-use skylight_image::planted::Planted;
+use skylight_image::planted_bugs::Planted;
 use skylight_image::{Image, ImageError, Options, Write};
 
 use crate::drives::{Drive, SECTORS};

@@ -6,7 +6,7 @@
 
 use crate::media::fault::{Effect, FaultStore, Medium, Random};
 use crate::media::ram::RamStore;
-use skylight_image::planted::Planted;
+use skylight_image::planted_bugs::Planted;
 use skylight_image::{Image, Options};
 use skylight_layer::Idle;
 

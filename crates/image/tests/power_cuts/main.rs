@@ -16,7 +16,7 @@ mod run;
 use common::{Lives, number};
 use drives::{DRIVES, Drive};
 use run::{Lies, Life};
-use skylight_image::planted::Planted;
+use skylight_image::planted_bugs::Planted;
 
 fn lives(drive: Drive) {
     let (cuts, seed) = (number("SKYLIGHT_CUTS", 20_000), number("PROPTEST_RNG_SEED", 1));

@@ -12,7 +12,7 @@ use crate::media::fault::{FaultStore, Medium, Random};
 use crate::media::ram::RamStore;
 use skylight_image::format::sums::{Marks, REGIONS};
 use skylight_image::format::superblock::Superblock;
-use skylight_image::planted::{Planted, Plants};
+use skylight_image::planted_bugs::{Planted, Plants};
 use skylight_image::store::checksummed::SumOptions;
 use skylight_image::{Image, Options, Store, Write};
 use skylight_layer::{Idle, Layer};

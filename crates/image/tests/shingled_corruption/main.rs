@@ -25,7 +25,7 @@ use common::number;
 use mutate::{Subject, Tally, corrupt};
 use oracle::Found;
 use run::Life;
-use skylight_image::planted::Planted;
+use skylight_image::planted_bugs::Planted;
 
 impl Subject for Life {
     fn judge(&self, found: &Found, changed: &[bool], healthy: &Found) -> Result<(), String> {

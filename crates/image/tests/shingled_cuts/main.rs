@@ -17,7 +17,7 @@ mod surface;
 
 use common::{Lives, number};
 use run::Life;
-use skylight_image::planted::Planted;
+use skylight_image::planted_bugs::Planted;
 
 const MOST_MORE_LIVES: u64 = 20;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::media::fault::{FaultStore, Medium, Random};
 use crate::media::ram::RamStore;
 use skylight_disk::{Angle, Geometry, Lba, LbaExtent, Pba, Sectors, SegmentSpec, Shingling};
-use skylight_image::planted::{Planted, Plants};
+use skylight_image::planted_bugs::{Planted, Plants};
 use skylight_image::store::checksummed::SumOptions;
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};

@@ -16,7 +16,7 @@ mod run;
 
 use common::{Lives, number};
 use run::{DRIVES, Drive, Life};
-use skylight_image::planted::Planted;
+use skylight_image::planted_bugs::Planted;
 
 /// Cuts of one life, at most: zones fail for good, so a drive that lives long has none left.
 const LIFE: u64 = 2_000;

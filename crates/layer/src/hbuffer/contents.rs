@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use skylight_disk::{Divisor, Lba, LbaExtent, Pba, Sectors};
 
 use super::format::Position;
+use super::layout::Places;
 use super::log::Log;
-use super::spec::Places;
 use crate::capabilities::zoned::ZoneLayout;
 use crate::extent_map::ExtentMap;
 

@@ -8,7 +8,7 @@
 //! * [`device`]: what the buffer asks of the drive, and who does it.
 //! * [`policy`]: what a policy sees and answers; the static ones. [`streams`]: the sequential streams that it sees.
 //! * [`policies`]: the others, by name.
-//! * [`spec`]: the sizes, and which zones of the drive are for what.
+//! * [`layout`]: the sizes, and which zones of the drive are for what.
 //! * [`mod@format`]: the log's entries and the checkpoints of the map, as bytes.
 //! * `writing`, `reading`, `cleaning`, `space`: what happens to writes and reads, to home zones, and to the zones of the log.
 //!   `pass_plan`: what is cleaned together. `unreadable_sectors`: how cleaning goes on where something cannot be read.
@@ -30,6 +30,7 @@ mod cleaning;
 mod contents;
 pub mod device;
 pub mod format;
+pub mod layout;
 mod log;
 mod pass_plan;
 pub mod policies;
@@ -37,7 +38,6 @@ pub mod policy;
 mod reading;
 pub mod recovery;
 mod space;
-pub mod spec;
 mod status;
 pub mod streams;
 mod unreadable_sectors;
@@ -56,9 +56,9 @@ use cleaning::Pass;
 use contents::Contents;
 use device::{Action, Data, Executor};
 use format::{Identity, Kind};
+use layout::{Places, Sizes, SpecError, Tuning};
 use log::Log;
 use policy::{Fill, Occasion, Policy, State};
-use spec::{Places, Sizes, SpecError, Tuning};
 use streams::Streams;
 use view::ZoneView;
 

@@ -14,8 +14,8 @@ use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use super::HBuffer;
 use super::device::ZonedDevice;
 use super::format::{Checkpoint, HEADER, Header, Kind, UNREADABLE};
+use super::layout::{LEAST_LOG_ZONES, Places, Sizes, SpecError, Tuning};
 use super::policy::Policy;
-use super::spec::{LEAST_LOG_ZONES, Places, Sizes, SpecError, Tuning};
 use super::view::ZoneView;
 use crate::capabilities::zoned::ZoneLayout;
 

@@ -6,7 +6,7 @@ use skylight_command::Failure;
 use skylight_disk::{Lba, LbaExtent, Sectors};
 
 use super::HBuffer;
-use super::spec::Places;
+use super::layout::Places;
 use crate::capabilities::zoned::ZoneLayout;
 
 impl HBuffer {

@@ -17,7 +17,7 @@ use skylight_disk::shingling::Pair;
 use skylight_disk::{Geometry, Pba, PbaExtent, Sectors, Shingling};
 
 use super::Swd;
-use super::extents::Held;
+use super::extent_tree::Held;
 use super::overwritten::{Effect, Entry};
 use super::sequential_run::Run;
 use crate::capabilities::overwriting::Stamp;

@@ -19,7 +19,7 @@
 
 mod batch;
 mod capability;
-mod extents;
+mod extent_tree;
 mod open_runs;
 mod overwritten;
 mod sequential_run;

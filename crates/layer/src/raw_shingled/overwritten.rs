@@ -13,7 +13,7 @@
 use skylight_disk::shingling::{Destroyed, Pair, Sources};
 use skylight_disk::{Geometry, Pba, PbaExtent, Sectors};
 
-use super::extents::{Change, Extents, Held, Item};
+use super::extent_tree::{Change, Extents, Held, Item};
 
 /// A fragment without its start.
 #[derive(Clone, Copy, Debug, Default)]

@@ -5,7 +5,7 @@
 
 use skylight_disk::{Pba, PbaExtent, Sectors};
 
-use super::extents::{Change, Extents, Held, Item};
+use super::extent_tree::{Change, Extents, Held, Item};
 use crate::capabilities::overwriting::Stamp;
 
 /// The length of an extent, and the write that wrote it.

@@ -6,9 +6,9 @@ use skylight_disk::{Lba, LbaExtent, Sectors};
 use skylight_layer::capabilities::zoned::ZoneModel;
 use skylight_layer::hbuffer::HBuffer;
 use skylight_layer::hbuffer::device::ZonedDevice as _;
+use skylight_layer::hbuffer::layout::{Sizes, SpecError};
 use skylight_layer::hbuffer::policy::{Path, Static};
 use skylight_layer::hbuffer::recovery::RecoveryError;
-use skylight_layer::hbuffer::spec::{Sizes, SpecError};
 use skylight_layer::{Command, CommandId, Failure, Op, Outcome, Queue};
 
 use super::common::host::Stream;

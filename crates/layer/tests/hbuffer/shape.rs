@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use skylight_disk::{Nanos, Sectors};
 use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel};
 use skylight_layer::hbuffer::format::Identity;
-use skylight_layer::hbuffer::spec::{Sizes, Tuning};
+use skylight_layer::hbuffer::layout::{Sizes, Tuning};
 
 /// A drive and a buffer.
 #[derive(Clone, Debug)]

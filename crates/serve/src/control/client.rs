@@ -46,7 +46,7 @@ pub fn status(path: &Path, trusted: Option<&[u32]>) -> Result<Value, ControlErro
     query(path, &json!({ "request": "status" }), "status", trusted)
 }
 
-/// Requests zones of the server: from a number on, `most` at most, with the layout (`core/zones.rs`).
+/// Requests zones of the server: from a number on, `most` at most, with the layout (`core/zone_reports.rs`).
 ///
 /// # Errors
 /// See [`ControlError`].

@@ -8,7 +8,7 @@
 //! * [`open`]: from a profile and a path to a backend.
 //! * [`untimed`]: an image as fast as possible. [`timed`]: an image behind a drive in model time.
 //! * [`hbuffer`]: a host buffer before a drive with zones.
-//! * [`shingled`], [`checksum_errors`]: reports about refused reads. [`zones`]: about zones.
+//! * [`read_modes`], [`checksum_errors`]: reports about refused reads. [`zone_reports`]: about zones.
 //! * [`filters`]: delays, fault injection and the log, each a backend over a backend.
 //!
 //! Invariant: nothing here depends on a front door.
@@ -25,21 +25,21 @@ pub mod filters;
 pub mod hbuffer;
 pub mod memory_budget;
 pub mod open;
+pub mod read_modes;
+mod runtime_settings;
 mod service;
-mod settings;
-pub mod shingled;
 pub mod timed;
 pub mod untimed;
 mod validate;
-pub mod zones;
+pub mod zone_reports;
 
 pub use backend::Backend;
 pub use block_status::{BlockState, Extent, StatusQuery, push_extent, reported_bytes};
 pub use command_in_flight::{Completion, Job, OnComplete, execute_by};
 pub use errno::Errno;
 pub use export_limits::{PIECE_BYTES, Shape};
+pub use runtime_settings::Setting;
 pub use service::Service;
-pub use settings::Setting;
 pub use skylight_command::{Command, Failure, Flags, Op, ZoneAction};
 pub use validate::{BadExtent, MAX_TRANSFER_BYTES, OFFERED, validate, validate_extent};
-pub use zones::ZonePage;
+pub use zone_reports::ZonePage;

@@ -19,7 +19,7 @@ use super::filters::delay::{Delay, Delays};
 use super::filters::error::{FaultInjector, Faults};
 use super::filters::log::{Log, Sink};
 use super::hbuffer::{HBufferError, HBufferPlan, HBuffered};
-use super::shingled::{ReadModeName, Shingles};
+use super::read_modes::{ReadModeName, Shingles};
 use super::timed::TimedDrive;
 use super::untimed::ServedImage;
 use super::{Backend, PIECE_BYTES, Shape};

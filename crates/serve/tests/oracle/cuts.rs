@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::media::fault::{FaultStore, Medium, Random};
 use crate::media::ram::RamStore;
-use skylight_image::planted::Plants;
+use skylight_image::planted_bugs::Plants;
 use skylight_image::store::checksummed::SumOptions;
 use skylight_image::{Image, Options};
 use skylight_layer::Layer;

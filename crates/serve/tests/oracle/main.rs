@@ -36,7 +36,7 @@ mod host;
 mod live;
 #[path = "../../../image/tests/media/mod.rs"]
 mod media;
-mod planted;
+mod planted_bugs;
 mod raw;
 mod shadow;
 #[path = "../../../layer/tests/raw_shingled/oracle.rs"]

@@ -3,13 +3,13 @@
 //! * [`open_zones`]: the paper's: more sequential streams than open zones go to the buffer.
 //! * [`non_sequential`]: few zones are out of order in the drive at any time.
 //! * [`adaptive`]: the path that costs least, now and later; [`costs`] are what it has seen of the drive,
-//!   [`overwritten_zones`] of the host.
+//!   [`rewrite_delays`] how long a zone that the host overwrites waits for its rewriting.
 
 pub mod adaptive;
 pub mod costs;
 pub mod non_sequential;
 pub mod open_zones;
-pub mod overwritten_zones;
+pub mod rewrite_delays;
 
 #[cfg(test)]
 pub(crate) mod fake;

@@ -1,7 +1,7 @@
 //! What a host-aware drive does besides the standard, as a real one was measured to do it (`docs/zoned.md`).
 //!
 //! * [`open_zones`]: writes in order need a resource; one more zone than there are costs a write of metadata.
-//! * `opening`: which zones are closed for it, what a write waits for then, and where the metadata go.
+//! * `open_zone_allocation`: which zones are closed for it, what a write waits for then, and where the metadata go.
 //! * This file: writes out of order go to a persistent cache, a journal at a fixed place, that has an extent map.
 //! * `cleaning`: zones leave the cache by read-modify-write, in idle time and when the cache is full.
 //! * [`throttle`]: how long a write waits for cleaning when the cache is full.
@@ -18,8 +18,8 @@
 
 mod cleaning;
 mod log_compaction;
+mod open_zone_allocation;
 pub mod open_zones;
-mod opening;
 #[cfg(test)]
 mod tests;
 pub mod throttle;

@@ -3,7 +3,7 @@
 //! A write in order needs the resource of its zone, so that the write pointer survives a power cut. There are only so
 //! many; when all are taken, others have to give up theirs ("when
 //! all of them have been allocated, opening a new zone will deallocate the open zone resource of an old open zone",
-//! Evaluating Host Aware SMR Drives, section 2). `opening` says which, and this file who holds one and how one is drawn. A
+//! Evaluating Host Aware SMR Drives, section 2). `open_zone_allocation` says which, and this file who holds one and how one is drawn. A
 //! drive that took the one written least recently would lose every write of a round over one zone more than it has
 //! resources, and a real drive loses a quarter of them (`docs/zoned.md`).
 //!

@@ -10,9 +10,9 @@ use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors};
 use skylight_layer::capabilities::zoned::ZoneLayout;
 use skylight_layer::hbuffer::device::{Bytes, ZonedDevice};
 use skylight_layer::hbuffer::format::{Checkpoint, Identity};
+use skylight_layer::hbuffer::layout::{LEAST_LOG_ZONES, Sizes, Tuning};
 use skylight_layer::hbuffer::policies;
 use skylight_layer::hbuffer::recovery::RecoveryError;
-use skylight_layer::hbuffer::spec::{LEAST_LOG_ZONES, Sizes, Tuning};
 use skylight_layer::hbuffer::{HBuffer, NewError};
 
 use super::device::ServedZones;

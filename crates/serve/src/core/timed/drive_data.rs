@@ -22,7 +22,7 @@ use skylight_layer::{CommandId, Failure, Layer, Outcome, Plan};
 use super::in_flight::{CommandTable, InFlight};
 use super::volatile_data::VolatileData;
 use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
-use crate::core::shingled::Shingles;
+use crate::core::read_modes::Shingles;
 use crate::core::{Command, Op, ZoneAction};
 
 /// Reads the media. A checksum mismatch is no error where the volatile cache has newer data.

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use skylight_disk::Nanos;
 use skylight_drive::Drive;
-use skylight_image::shingled::wall_clock;
+use skylight_image::overwrite_records::wall_clock;
 use skylight_image::{Interpreter, Place};
 
 use self::lateness::Lateness;
@@ -36,9 +36,9 @@ use self::model::ModelDrive;
 use self::pacer::{Shared, State};
 use self::wake_latency::WakeLatency;
 use super::checksum_errors::ChecksumErrors;
-use super::shingled::{Shingles, push_overwritten};
+use super::read_modes::{Shingles, push_overwritten};
 use super::untimed::{push_places, status_json};
-use super::zones::counts_json;
+use super::zone_reports::counts_json;
 use super::{
     Backend, Command, Errno, Extent, Failure, Job, Op, Setting, Shape, StatusQuery, ZonePage, execute_by,
 };

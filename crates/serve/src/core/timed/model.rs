@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use skylight_disk::{LbaExtent, Nanos, Sectors, Time};
 use skylight_drive::online::Answered;
-use skylight_drive::planted::Plants;
+use skylight_drive::planted_bugs::Plants;
 use skylight_drive::{Drive, Online};
 use skylight_image::Interpreter;
 

@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use skylight_disk::{Lba, LbaExtent};
-use skylight_drive::planted::Plants;
+use skylight_drive::planted_bugs::Plants;
 use skylight_image::HostWrite;
 use skylight_layer::CommandId;
 

@@ -23,7 +23,7 @@ use skylight_layer::Idle;
 use super::activity::{Activity, ShutdownSignal};
 use super::fair_lock::FairLock;
 use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
-use crate::core::shingled::{Shingles, losses};
+use crate::core::read_modes::{Shingles, losses};
 use crate::core::{Command, Errno, Failure, Job, Op, Shape, ZoneAction};
 
 /// After a write has failed with ENOSPC, which costs the time to reload the layer, writes are refused without

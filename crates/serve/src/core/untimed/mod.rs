@@ -27,8 +27,8 @@ use self::command_order::{CommandOrder, Lane};
 use self::image_locking::Access;
 use self::thread_pool::ThreadPool;
 use super::checksum_errors::ChecksumErrors;
-use super::shingled::{Shingles, push_overwritten};
-use super::zones::counts_json;
+use super::read_modes::{Shingles, push_overwritten};
+use super::zone_reports::counts_json;
 use super::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery, ZonePage};
 
 pub(crate) use self::status::{push_places, status_json};

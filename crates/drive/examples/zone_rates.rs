@@ -1,5 +1,5 @@
 //! What zones cost, beside a conventional drive: simulated commands per second of CPU time, the memory of 120,000 zones, the start of a drive of 30 TB:
-//! `cargo run --release --example zones`.
+//! `cargo run --release --example zone_rates`.
 //!
 //! CPU time is that of this thread, the best of several rounds, so that other load affects it little.
 

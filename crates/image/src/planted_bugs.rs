@@ -1,6 +1,6 @@
 //! Bugs planted for tests of the tests: each must be noticed by the tests of power cuts, of damage, or of kills.
 //!
-//! Invariant: without the feature `planted` none takes effect ([`skylight_drive::planted`]).
+//! Invariant: without the feature `planted` none takes effect ([`skylight_drive::planted_bugs`]).
 
 /// A bug, by what is not done, or done too soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,4 +54,4 @@ pub enum Planted {
 }
 
 /// The bug that is planted, if any.
-pub type Plants = skylight_drive::planted::Plants<Planted>;
+pub type Plants = skylight_drive::planted_bugs::Plants<Planted>;

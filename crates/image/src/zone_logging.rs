@@ -27,8 +27,8 @@ use crate::error::ImageError;
 use crate::format::tag_log::{Kind, TAGS};
 use crate::in_place_image::Place;
 use crate::interpreter::Interpreter;
-use crate::moved_locations::State;
-use crate::planted::Planted;
+use crate::non_native_locations::State;
+use crate::planted_bugs::Planted;
 use crate::store_errors::changes;
 use crate::write_data::{HostData, HostWrite};
 

@@ -23,7 +23,7 @@ use skylight_layer::{Bands, CommandId, Layer, Plan, Step};
 use crate::error::ImageError;
 use crate::format::tag_log::{Kind, TAGS};
 use crate::interpreter::Interpreter;
-use crate::planted::Planted;
+use crate::planted_bugs::Planted;
 
 /// A run of bands of one size, each with a guard behind it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

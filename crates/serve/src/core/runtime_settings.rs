@@ -4,12 +4,12 @@
 //! a backend or filter takes those that are its own and hands on the others.
 //!
 //! Imports both ways with `error`: a setting has the faults as that filter reads them, which takes the setting up.
-//! Imports both ways with `shingled`: the same of the read mode.
+//! Imports both ways with `read_modes`: the same of the read mode.
 
 use std::time::Duration;
 
 use super::filters::error::Faults;
-use super::shingled::ReadModeName;
+use super::read_modes::ReadModeName;
 
 /// The longest delay that can be set, ms: an hour. A longer one is a slip of the keyboard.
 const MAX_DELAY_MS: f64 = 3_600_000.0;
