@@ -44,8 +44,8 @@ from pathlib import Path
 import tally
 from seed_arguments import seeds_of
 from skylight import _native
-from skylight.engines.conditions import DRAWN, IDEAL, Conditions, conditions_text, engine_over
 from skylight.engines.sim import PROFILE_SUFFIX, profile_names, read_profile
+from skylight.engines.sim_under_conditions import DRAWN, IDEAL, Conditions, conditions_text, engine_over
 from skylight.errors import SkylightError
 from skylight.evidence import TargetFacts
 from skylight.findings import Finding

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from skylight.engines.conditions import Conditions
+from skylight.engines.sim_under_conditions import Conditions
 from skylight.probe.scoring import Outcome
 
 CONFIDENT = 0.9

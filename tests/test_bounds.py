@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from skylight import _native
-from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.engines.sim import SimEngine
+from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import Evidence, IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import Known
 from skylight.probe import Cost

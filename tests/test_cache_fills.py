@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from skylight import _native
-from skylight.engines.conditions import DRAWN, conditions_text, engine_over
+from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.band_size.cache_parts import DEPTH, spread

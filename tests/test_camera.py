@@ -18,8 +18,8 @@ from skylight.camera import background as backgrounds
 from skylight.camera import frame_rate as rates
 from skylight.camera import scene, video
 from skylight.camera import seek_detection as readings
+from skylight.camera.frame_selection import survey
 from skylight.camera.graph_files import lasts_ms
-from skylight.camera.keyframes import survey
 from skylight.camera.learn_arm import learn
 from skylight.camera.render import write
 from skylight.camera.seek_fit import way_done

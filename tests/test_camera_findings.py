@@ -14,7 +14,7 @@ from skylight.camera.align import Alignment
 from skylight.camera.arm_motion import Traced, read_trace
 from skylight.camera.frame_rate import Rate
 from skylight.camera.graph_files import keep
-from skylight.camera.head_position_graph import Graph, graph_of
+from skylight.camera.head_positions import Graph, graph_of
 from skylight.camera.merge_findings import beside_timing, joined
 from skylight.camera.verdict import ENDS_TAKEN, RISING_TAKEN, Io, judge
 from skylight.cli.app import run

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from camera_clips import film
 from skylight.camera.align import align
 from skylight.camera.arm_motion import Traced, read_trace
-from skylight.camera.filmed_io import Commands
 from skylight.camera.frame_rate import Rate
-from skylight.camera.head_position_graph import Graph, graph_of
+from skylight.camera.head_positions import Graph, graph_of
+from skylight.camera.seek_commands import Commands
 from skylight.camera.seek_detection import Reading, read
 from skylight.camera.verdict import judge
 from skylight.cli.app import run

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from skylight import _native
-from skylight.engines.conditions import DRAWN, conditions_text
 from skylight.engines.sim import SimEngine, read_profile
+from skylight.engines.sim_under_conditions import DRAWN, conditions_text
 from skylight.evidence import Bools, Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native

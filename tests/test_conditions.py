@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from skylight import _native
 from skylight.cli.app import cli
-from skylight.engines.conditions import ConditionedEngine, Conditions
 from skylight.engines.sim import SimEngine
+from skylight.engines.sim_under_conditions import ConditionedEngine, Conditions
 from skylight.errors import TargetError, UsageError
 from skylight.evidence import IoBatch, IoLog, Op, SettingsReport
 from skylight.probe.suite import SuiteOptions, run_suite

@@ -17,7 +17,7 @@ from device_targets import child, loop, said, sparse
 from skylight.cli.app import run as _run
 from skylight.engines.device import DeviceEngine, DeviceFailed
 from skylight.engines.drive_lock import DriveLock
-from skylight.engines.watchdog import put_back
+from skylight.engines.restore_guard import put_back
 from skylight.errors import KeepError, TargetError, UsageError
 from skylight.evidence import IoBatch, IoLog, Op, Stop
 from skylight.recording import Recording

@@ -17,7 +17,7 @@ import pytest
 
 from device_targets import Loop, loop, mounted, sparse
 from skylight.cli.app import run
-from skylight.cli.server_endpoint import control_of, is_served, note_of
+from skylight.cli.endpoint_note import control_of, is_served, note_of
 from skylight.engines.device import DeviceEngine
 from skylight.errors import TargetError, UsageError
 from skylight.evidence import IoBatch, Op
@@ -134,7 +134,7 @@ def test_the_note_of_a_killed_server_of_a_device_says_nothing(
 def test_a_server_that_accepts_nobody_is_waited_for_no_longer_than_that(
     device: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skylight.cli.server_endpoint.PATIENCE_S", 1)
+    monkeypatch.setattr("skylight.cli.endpoint_note.PATIENCE_S", 1)
     note, control = note_of(Path(device.path)), control_of(Path(device.path))
     note.parent.mkdir()
     note.write_text(json.dumps({"pid": 1, "endpoints": [], "control": str(control)}), encoding="utf-8")

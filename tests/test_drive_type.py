@@ -14,7 +14,7 @@ from matplotlib.figure import Figure as Drawing
 
 from fake_drives import GIB, MIB, FakeDrive, Traits, random_traits, spoilt
 from skylight import _native
-from skylight.engines.conditions import DRAWN, conditions_text, engine_over
+from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
 from skylight.errors import UsageError
 from skylight.evidence import IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skylight import _native
-from skylight.engines.conditions import DRAWN, IDEAL, conditions_text, engine_over
+from skylight.engines.sim_under_conditions import DRAWN, IDEAL, conditions_text, engine_over
 from skylight.evidence import I64, TargetFacts
 from skylight.findings import Value
 from skylight.probe.cache_size.entry_lengths import advances, entries_of, fits

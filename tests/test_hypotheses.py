@@ -14,8 +14,8 @@ from devices.caches import BATTERY, MediaCache, WriteBack
 from devices.catalogue import CATALOGUE
 from skylight import _native
 from skylight.engines import Engine
-from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine, read_profile
+from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import F64, I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.moved import Moved, moved_between

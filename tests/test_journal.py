@@ -12,8 +12,8 @@ import pytest
 
 from one_test import few, known_of
 from skylight import _native
-from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine
+from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import U64, IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import before_stalls, slow_ones

@@ -11,8 +11,8 @@ import pytest
 
 from one_test import known_of
 from skylight import _native, probe
-from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine, read_profile
+from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import I64, IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import stalls

@@ -21,8 +21,8 @@ from device_targets import loop, tool
 from skylight import _native
 from skylight.cli.app import run as run_cli
 from skylight.engines import preserve as preserve_module
+from skylight.engines import restore_guard
 from skylight.engines import undo_log as journal_module
-from skylight.engines import watchdog
 from skylight.engines.device import DeviceEngine, state_dir
 from skylight.engines.preserve import JOURNAL, PreservingEngine, restore
 from skylight.engines.undo_log import Header, Journal, Kept
@@ -323,7 +323,7 @@ def test_a_guard_puts_back_the_settings_of_a_drive_with_a_file_system(
         engine.close()
         scheduler.write_text("none", encoding="ascii")
         note.write_bytes(kept)  # as a kill leaves it
-        watchdog.put_back(device.path, note, None)
+        restore_guard.put_back(device.path, note, None)
         assert "[mq-deadline]" in scheduler.read_text(encoding="ascii") and not note.exists()
 
 

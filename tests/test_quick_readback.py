@@ -10,8 +10,8 @@ import pytest
 
 from fake_drives import MIB, FakeDrive, Traits
 from skylight import _native
-from skylight.engines.conditions import DRAWN, conditions_text, engine_over
 from skylight.engines.sim import read_profile
+from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.phase import Coherence

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from skylight import _native
-from skylight.engines.conditions import engine_over
+from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe import fua_writes

@@ -12,8 +12,8 @@ import pytest
 
 from one_test import few
 from skylight import _native
-from skylight.engines.conditions import engine_over
 from skylight.engines.sim import read_profile
+from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import EMPTY_LOG, F64, Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer import adjacent_tracks, minimum_access_time, one_spindle, track_phases

@@ -13,7 +13,7 @@ import pytest
 
 from conftest import lacking
 from serving import PATIENCE_S, SKYLIGHT, Served, need_native, rounds, run, small_profile
-from skylight.cli.server_endpoint import control_of, find_note, note_of, noted, read_note
+from skylight.cli.endpoint_note import control_of, find_note, note_of, noted, read_note
 
 
 def mode(path: Path) -> int:

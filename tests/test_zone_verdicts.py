@@ -13,7 +13,7 @@ import pytest
 
 import one_test
 from skylight import _native
-from skylight.engines.conditions import engine_over
+from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.infer.zone_writes import Spell

@@ -10,8 +10,8 @@ import pytest
 
 from fake_zoned import MIB, FakeZoned, ZonedTraits
 from skylight import _native
-from skylight.engines.conditions import engine_over
 from skylight.engines.sim import SimEngine
+from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import Evidence, IoBatch, Op, TargetFacts
 from skylight.findings import Known
 from skylight.probe.known_state import State

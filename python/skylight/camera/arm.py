@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.camera.keyframes import F32
+from skylight.camera.frame_selection import F32
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

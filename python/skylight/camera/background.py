@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.camera.keyframes import F32, Survey
+from skylight.camera.frame_selection import F32, Survey
 
 Bools = NDArray[np.bool_]
 F64 = NDArray[np.float64]

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from skylight.camera.align import Alignment
-from skylight.camera.filmed_io import Commands
 from skylight.camera.frame_rate import Rate
+from skylight.camera.seek_commands import Commands
 from skylight.camera.seek_detection import Cycle, Reading
 from skylight.camera.track_head import Track
 from skylight.errors import KeepError, reason_of

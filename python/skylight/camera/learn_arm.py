@@ -21,7 +21,7 @@ from skylight.camera import angle_to_position as scales
 from skylight.camera import arm as arms
 from skylight.camera import background as backgrounds
 from skylight.camera.background import Background, UnusableClipError
-from skylight.camera.keyframes import F32, Survey
+from skylight.camera.frame_selection import F32, Survey
 
 F64 = NDArray[np.float64]
 

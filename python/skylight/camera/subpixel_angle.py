@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from skylight.camera.arm import RINGS
 from skylight.camera.background import Background
-from skylight.camera.keyframes import F32, Survey
+from skylight.camera.frame_selection import F32, Survey
 from skylight.camera.learn_arm import Learnt
 
 F64 = NDArray[np.float64]

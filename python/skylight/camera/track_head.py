@@ -20,7 +20,7 @@ from skylight.camera import angle_to_position as scales
 from skylight.camera import background as backgrounds
 from skylight.camera import frame_rate as rates
 from skylight.camera.background import Background, UnusableClipError
-from skylight.camera.keyframes import survey
+from skylight.camera.frame_selection import survey
 from skylight.camera.learn_arm import SURE_EXPLAINED, Learnt, learn
 from skylight.camera.subpixel_angle import Fine
 from skylight.camera.video import Clip, KeptFrames, U8Frames, frames, probe

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from skylight.camera.align import Alignment
 from skylight.camera.angle_to_position import Arm
-from skylight.camera.head_position_graph import Graph
+from skylight.camera.head_positions import Graph
 from skylight.camera.seek_detection import PARKED_FROM, PLACE_SHARE, Phase, Reading, Stroke
 from skylight.camera.track_head import SURELY_EXPLAINED
 from skylight.evidence import IoLog, Op

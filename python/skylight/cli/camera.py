@@ -16,14 +16,14 @@ import click
 
 from skylight.cli.console import ByteProgress, headline, line, table
 from skylight.cli.number import Number
-from skylight.cli.preflight import check_results_folder
+from skylight.cli.target_and_folder_checks import check_results_folder
 from skylight.errors import UsageError
 from skylight.units import format_count, format_percent, format_size
 
 if TYPE_CHECKING:
     from skylight.camera.align import Alignment
-    from skylight.camera.filmed_io import Commands
     from skylight.camera.frame_rate import Rate
+    from skylight.camera.seek_commands import Commands
     from skylight.camera.seek_detection import Reading
     from skylight.camera.track_head import Options, Track
 
@@ -151,9 +151,9 @@ def track(
     no_video: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Follow the head in VIDEO, any format that ffmpeg reads: position, seeks, dwells, cycles."""
-    from skylight.camera.filmed_io import read_commands
     from skylight.camera.graph_files import summary
-    from skylight.camera.head_position_graph import graph_of
+    from skylight.camera.head_positions import graph_of
+    from skylight.camera.seek_commands import read_commands
     from skylight.camera.track_head import Options
 
     if len(known) == 1:
@@ -291,7 +291,7 @@ def _strokes(reading: Reading) -> list[str]:
 def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None, as_json: bool) -> None:
     """Where cache and map lie, which way strokes lead, the phases of a cleaning, the arm's times: what the
     head-position graphs in GRAPH (folders that track -o wrote) show of one drive."""
-    from skylight.camera.head_position_graph import read_graph
+    from skylight.camera.head_positions import read_graph
     from skylight.camera.merge_findings import beside_timing, joined
     from skylight.camera.verdict import Io, judge
     from skylight.cli.printed_findings import print_findings
@@ -312,7 +312,7 @@ def findings(graphs: tuple[Path, ...], recording: Path | None, out: Path | None,
             "findings": {one.name: one.to_json() for one in found},
         }
     else:
-        from skylight.camera.filmed_io import read_commands
+        from skylight.camera.seek_commands import read_commands
         from skylight.probe.suite import infer_suite
         from skylight.recording import recording_dir
 

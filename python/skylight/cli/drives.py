@@ -11,8 +11,8 @@ import click
 
 from skylight.cli.completion import drive_names, files
 from skylight.cli.console import line, table
-from skylight.engines.conditions import DRAWN, IDEAL, conditions_text
 from skylight.engines.sim import profile_names, read_profile
+from skylight.engines.sim_under_conditions import DRAWN, IDEAL, conditions_text
 from skylight.errors import UsageError
 from skylight.units import format_capacity, format_duration, format_size
 

@@ -15,7 +15,7 @@ import click
 
 from skylight.cli.completion import targets
 from skylight.cli.console import DeviceProgress, headline, line, table
-from skylight.cli.preflight import check_results_folder
+from skylight.cli.target_and_folder_checks import check_results_folder
 from skylight.engines import Engine, open_target, parse_target
 from skylight.errors import Interrupted, KeepError, SkylightError, Undetermined, UsageError
 from skylight.recording import RECORDING_DIR, Recording, write_whole

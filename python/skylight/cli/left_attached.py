@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from skylight.cli.server_endpoint import beside, read_private, write_private
+from skylight.cli.endpoint_note import beside, read_private, write_private
 
 __all__ = ["Left", "backing_of", "noted", "take_down_left"]
 

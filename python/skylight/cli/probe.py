@@ -19,9 +19,9 @@ from skylight.byte_range import AskedRange
 from skylight.cli import completion
 from skylight.cli.console import DeviceProgress, line
 from skylight.cli.plan import print_plan, print_ranges
-from skylight.cli.preflight import check_distinct, check_results_folder
 from skylight.cli.printed_findings import check_expected, csv_text, print_all, print_result
 from skylight.cli.result_folders import Job, check_out, jobs_of
+from skylight.cli.target_and_folder_checks import check_distinct, check_results_folder
 from skylight.engines import Engine, eraser_of, open_target
 from skylight.engines.device import DeviceEngine
 from skylight.engines.erase import ERASES, Offer

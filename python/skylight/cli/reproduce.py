@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.status import Status
 
 from skylight.cli.console import headline, line, table
-from skylight.cli.preflight import check_results_folder
+from skylight.cli.target_and_folder_checks import check_results_folder
 from skylight.errors import KeepError, UsageError, one_line
 
 if TYPE_CHECKING:

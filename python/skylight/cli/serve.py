@@ -9,7 +9,7 @@ Invariants:
 - With --attach or --run (`cli/server_lifetime.py`) standard output is the block device's name, or the
   command's.
 - Beside the image lie a control socket and a note that says where it is served, while it is;
-  ``skylight status IMAGE`` reads the note (``cli/server_endpoint.py``).
+  ``skylight status IMAGE`` reads the note (``cli/endpoint_note.py``).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ import click
 
 from skylight.cli.completion import drive_names
 from skylight.cli.console import Speaker
+from skylight.cli.endpoint_note import control_of, noted
 from skylight.cli.number import Delay
-from skylight.cli.server_endpoint import control_of, noted
 from skylight.cli.server_lifetime import Use, Used, signals_wait
 from skylight.cli.status_words import Rates, cache_words, lateness_words
 from skylight.engines.sim import read_profile

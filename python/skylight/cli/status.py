@@ -16,8 +16,8 @@ import click
 from skylight.cli.completion import files
 from skylight.cli.console import line, paragraph
 from skylight.cli.drives import line_json
+from skylight.cli.endpoint_note import find_note, read_note
 from skylight.cli.serve import status_words
-from skylight.cli.server_endpoint import find_note, read_note
 from skylight.cli.status_words import Rates
 from skylight.errors import UsageError, serve_error
 from skylight.units import format_capacity, format_seconds

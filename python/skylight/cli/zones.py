@@ -27,7 +27,7 @@ import numpy as np
 from skylight.cli.completion import targets
 from skylight.cli.console import headline, line, styled_line, table
 from skylight.cli.drives import line_json
-from skylight.cli.server_endpoint import is_served
+from skylight.cli.endpoint_note import is_served
 from skylight.cli.status import control_socket
 from skylight.errors import KeepError, TargetError, UsageError, serve_error
 from skylight.units import format_capacity, format_count, format_counted, format_percent, format_size

@@ -1,9 +1,9 @@
 """Engines: run I/O and record when each command was submitted and completed. One Protocol, numpy columns in
 and out.
 
-`sim` runs an emulated drive in virtual time, `conditions` the same as a host meets it, `device` a block
-device or file through the kernel, `fio` the same by jobs of fio. `open_target` opens an engine from its name
-on the command line:
+`sim` runs an emulated drive in virtual time, `sim_under_conditions` the same as a host meets it, `device` a
+block device or file through the kernel, `fio` the same by jobs of fio. `open_target` opens an engine from its
+name on the command line:
 
 | target | meaning |
 |---|---|

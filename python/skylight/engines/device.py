@@ -3,7 +3,7 @@
 Invariants: without `destroy_data` the kernel itself opens the target read-only, so nothing can be written,
 and its settings are left alone; with it, a target in use is refused (see the Rust crate `host`). The volatile
 write cache, read look-ahead, the kernel's scheduler and its queue depth are read back after they were set,
-and restored on exit of `settings`, at interpreter exit, by a guard (`watchdog.py`) after a kill or where
+and restored on exit of `settings`, at interpreter exit, by a guard (`restore_guard.py`) after a kill or where
 restoring failed, and, from a restore note on disk, by the next run of the same boot. A lock (`drive_lock.py`)
 keeps the note of a drive to one run. A drive that cannot be restored (it vanished) raises a `TargetError`,
 which never replaces an error already being raised. Zone actions and appends in a batch run one at a time,
@@ -29,6 +29,7 @@ import numpy as np
 
 from skylight import _native
 from skylight.engines.declared import hints_of
+from skylight.engines.device_protocols import Host, Setting, Switch
 from skylight.engines.drive_lock import DriveLock
 from skylight.engines.erase import (
     Erase,
@@ -39,10 +40,9 @@ from skylight.engines.erase import (
     followed,
     still_erasing,
 )
-from skylight.engines.host_interface import Host, Setting, Switch
+from skylight.engines.restore_guard import Guard
 from skylight.engines.stop_pieces import is_reached, piece_ios
 from skylight.engines.undo_log import PutBack
-from skylight.engines.watchdog import Guard
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line, reason_of
 from skylight.evidence import (
     EMPTY_LOG,

@@ -2,9 +2,9 @@
 when the engine closes.
 
 What survives what: an error, Ctrl-C, SIGTERM and the end of the run are for the engine itself. SIGKILL leaves
-the guard (`watchdog.py`), which opens the drive as soon as it is free. Where the guard is killed too, or the
-power fails, the next run that may write to the drive does it before anything else, and `skylight restore` at
-any time. A note in the folder of restore notes names the journal.
+the guard (`restore_guard.py`), which opens the drive as soon as it is free. Where the guard is killed too, or
+the power fails, the next run that may write to the drive does it before anything else, and `skylight restore`
+at any time. A note in the folder of restore notes names the journal.
 
 Invariants: nothing is written before its journal and its note are durable; TRIM, zone commands and erases are
 not sent; the journal is removed only after the drive was flushed, and after it its note. A journal is put
@@ -33,9 +33,10 @@ from skylight.engines.device import (
     notes,
     state_dir,
 )
+from skylight.engines.device_protocols import Host
 from skylight.engines.drive_lock import DriveLock
 from skylight.engines.erase import Erase, Offer
-from skylight.engines.host_interface import Host
+from skylight.engines.restore_guard import Guard
 from skylight.engines.undo_log import (
     SECTOR_BYTES,
     Header,
@@ -46,7 +47,6 @@ from skylight.engines.undo_log import (
     put_back,
     sync_folder,
 )
-from skylight.engines.watchdog import Guard
 from skylight.errors import KeepError, TargetError, UsageError, reason_of
 from skylight.evidence import EMPTY_LOG, WRITES, IoBatch, IoLog, Op, are_writes
 

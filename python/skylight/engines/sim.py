@@ -161,7 +161,7 @@ class SimEngine:
         `conditions` is what a host meets besides it: `ideal`, `drawn` or a file; None for what the profile
         says."""
         from skylight import _native
-        from skylight.engines.conditions import conditions_text, engine_over
+        from skylight.engines.sim_under_conditions import conditions_text, engine_over
 
         text, origin = read_profile(name)
         try:

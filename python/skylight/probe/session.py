@@ -35,7 +35,7 @@ from typing import NoReturn
 import numpy as np
 
 from skylight.engines import Engine, RunsJobs, TellsHoles, Trims, ZonedEngine
-from skylight.engines.host_time import HostWatch
+from skylight.engines.host_interruptions import HostWatch
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError
 from skylight.evidence import (
     EMPTY_LOG,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skylight.engines import host_time
-from skylight.engines.host_time import HostTime
+from skylight.engines import host_interruptions
+from skylight.engines.host_interruptions import HostTime
 from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
 from skylight.evidence import Evidence, IoBatch, IoLog, Step, TargetFacts
@@ -52,7 +52,9 @@ def test_what_the_host_takes_is_kept_with_each_step(tmp_path: Path, monkeypatch:
             HostTime(65 * S, 12 * MS),
         ]
     )
-    monkeypatch.setattr(host_time, "HostTime", type("Fake", (), {"now": staticmethod(lambda: next(clock))}))
+    monkeypatch.setattr(
+        host_interruptions, "HostTime", type("Fake", (), {"now": staticmethod(lambda: next(clock))})
+    )
     reads, idle = recorded(tmp_path / "real", real=True).steps
     assert reads.host == {"suspended_ns": 0, "waited_ns": 3 * MS}
     # 30 s of them before it began: the drive was off, and has forgotten its settings.
