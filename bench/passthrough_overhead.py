@@ -27,7 +27,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from skylight.reproduce.swd.device import SKYLIGHT, disk, process
+from skylight.reproduce.swd.attached_drive import SKYLIGHT, disk, process
 
 BELOW, ABOVE = "st4000nc001", "emulated-smr-1"
 # From the start of the drive: far from a cache at the ID, and long enough that no block is read twice.

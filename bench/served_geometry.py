@@ -25,7 +25,7 @@ from skylight import _native
 from skylight.geometry.result import read_geometry
 from skylight.geometry.scoring import score, truth_of
 from skylight.reproduce.rows import NotMeasured
-from skylight.reproduce.swd.device import SKYLIGHT, disk
+from skylight.reproduce.swd.attached_drive import SKYLIGHT, disk
 
 LAYOUTS = ("single", "cylinder", "surface-serpentine", "hybrid-serpentine", "horizontal-zones")
 HEAD_SWITCH_MS = 0.8

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 import peer
-from skylight.reproduce.swd.device import SKYLIGHT, process
+from skylight.reproduce.swd.attached_drive import SKYLIGHT, process
 
 MEDIAN_US, P99_US = 150.0, 1000.0
 # The st4000nc001 with a volatile cache that is full of single blocks: it takes minutes to empty that.

@@ -49,7 +49,7 @@ from skylight.findings import Finding
 from skylight.probe.scoring import Mark, score
 from skylight.probe.suite import TESTS
 from skylight.reproduce.rows import NotMeasured
-from skylight.reproduce.swd.device import SKYLIGHT, disk
+from skylight.reproduce.swd.attached_drive import SKYLIGHT, disk
 from skylight.truth import true_findings
 
 DRIVES = ("st4000nc001", "st5000as0011", "st8000as0011", "emulated-smr-1", "emulated-smr-2", "emulated-smr-3")

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Drawing
 
 from skylight.probe.figure_parts import plain_numbers
-from skylight.report.axes import POINTS_PER_INCH, place
+from skylight.report.figure_layout import POINTS_PER_INCH, place
 
 SIZES = ((8.8, 3.9), (3.6, 3.7))
 NEAR_POINTS = 1.5  # the two renderers round widths and the depth of letters differently

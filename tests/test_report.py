@@ -21,10 +21,10 @@ from skylight.evidence import Evidence, IoBatch, IoLog, Op, Step, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Value
 from skylight.probe import Figure
 from skylight.probe.suite import SuiteResult
-from skylight.report.figures import render_drawn
 from skylight.report.html import render_report, write_file
 from skylight.report.json import document_text, probe_document
 from skylight.report.report_contents import finding_rows, target_view
+from skylight.report.svg_figures import render_drawn
 from skylight.report.words import confidence_words, verdict
 
 RUN = {

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from skylight.cli.app import cli, run
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError
 from skylight.findings import UNKNOWN, Finding
-from skylight.reproduce import emulated_drives, fast15, figures_page, probe_findings, tolerances
+from skylight.reproduce import emulated_drives, fast15, probe_findings, rows_page, tolerances
 from skylight.reproduce.page import JSON_NAME, PAGE_NAME
 from skylight.reproduce.rows import Band, Measured, NotMeasured, RowSpec, judge, noted
 
@@ -156,29 +156,27 @@ def test_quick_rows_pass_and_their_json_is_that_of_the_design(tmp_path: Path) ->
 
 
 def assert_page_shows(document: dict[str, object]) -> None:
-    page = figures_page.shown(FIGURES.read_text())
-    differ = {key: (page.get(key), ours) for key, ours in figures_page.measured([document]).items()}
-    assert {key: pair for key, pair in differ.items() if pair[0] != pair[1]} == {}, figures_page.__doc__
+    page = rows_page.shown(FIGURES.read_text())
+    differ = {key: (page.get(key), ours) for key, ours in rows_page.measured([document]).items()}
+    assert {key: pair for key, pair in differ.items() if pair[0] != pair[1]} == {}, rows_page.__doc__
 
 
 def test_the_page_of_figures_has_every_row_check_and_band() -> None:
     page = FIGURES.read_text()
-    assert figures_page.renewed(page, {}) == page, figures_page.__doc__
+    assert rows_page.renewed(page, {}) == page, rows_page.__doc__
     own = {
-        key: ours
-        for key, ours in figures_page.shown(page).items()
-        if key[0] in {row.id for row in fast15.ROWS}
+        key: ours for key, ours in rows_page.shown(page).items() if key[0] in {row.id for row in fast15.ROWS}
     }
-    assert figures_page.NOT_MEASURED not in own.values()
+    assert rows_page.NOT_MEASURED not in own.values()
     (first, *_) = tolerances.BANDS
     other = page.replace(f"| {first.name} | {first.paper} | {first.text} |", f"| {first.name} | 7 | 7 |", 1)
     assert other != page
-    assert figures_page.renewed(other, {}) == page, "what drifted is written again"
+    assert rows_page.renewed(other, {}) == page, "what drifted is written again"
 
 
 def test_a_page_without_markers_is_refused() -> None:
     with pytest.raises(UsageError, match="no markers for fast15"):
-        figures_page.renewed("# Figures\n", {})
+        rows_page.renewed("# Figures\n", {})
 
 
 def test_the_table_has_a_line_for_each_check_and_the_result() -> None:

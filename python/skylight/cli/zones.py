@@ -397,7 +397,7 @@ def _row(part: Zones, numbers: NDArray[np.intp], first: int, last: int) -> tuple
 
 def _draw(drive: _Target, found: Zones, path: Path) -> None:
     """Draws the report in the style of the figures."""
-    from skylight.report.figures import save_figure
+    from skylight.report.svg_figures import save_figure
     from skylight.zoned.picture import draw
 
     try:

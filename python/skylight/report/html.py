@@ -5,7 +5,7 @@ without a network, and follows light and dark mode and the width of the window w
 
 Invariants:
 - Autoescape is on for every template; only style sheets, the two scripts of the zoomable plots and the SVG
-  made by ``figures`` are placed as they are.
+  made by ``svg_figures`` are placed as they are.
 - Nothing is fetched: no script, font or image from elsewhere, no address outside the page; the only links are
   relative ones to the recording. A Content-Security-Policy in the page forbids all fetching, and every
   script but those two, which it names by their SHA-256.

@@ -28,8 +28,8 @@ from skylight.probe import Test
 from skylight.probe.suite import ALL_TESTS, SuiteResult
 from skylight.recording import HEADER
 from skylight.report.declared import Claims, claims_of, is_raw_shingled
-from skylight.report.figures import RenderedFigure, render_figures
 from skylight.report.plots import Plot, plot_of, series_of
+from skylight.report.svg_figures import RenderedFigure, render_figures
 from skylight.report.values import DASH, FindingRow, finding_row, finding_rows
 from skylight.report.what_to_expect import lasting, limits
 from skylight.report.words import Verdict, confidence_words, finding_title, verdict

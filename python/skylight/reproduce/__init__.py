@@ -5,12 +5,12 @@
 | `rows` | Band, Check, Row: what is compared, and when it passes |
 | `tolerances` | every band, once |
 | `emulated_drives` | drives, commands, head traces, and measurements that two rows share |
-| `latency`, `fragmented_region`, `cleaning`, `cache_capacity`, `advice` | the paper's tests on new drives |
+| `latency`, `fragmented_region`, `cleaning`, `cache_capacity`, `recommendations` | its tests on new drives |
 | `geometry` | row W6 on the paper's kind of disk |
 | `from_fio_logs` | results from the logs of a real drive |
 | `probe_findings` | findings of the characterization suite |
 | `fast15` | the rows in order, and the run |
-| `figures_page` | the rows as docs/figures.md shows them |
+| `rows_page` | the rows as docs/figures.md shows them |
 | `drawing`, `page` | figures in the manner of the paper's, and the page |
 | `swd`, `hasmr` | the rows of the two other papers |
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from skylight.errors import UsageError
 from skylight.reproduce import (
-    advice,
     cache_capacity,
     cleaning,
     fragmented_region,
     from_fio_logs,
     latency,
     probe_findings,
+    recommendations,
 )
 from skylight.reproduce.emulated_drives import Lab
 from skylight.reproduce.rows import Band, OnRow, Row, RowSpec, judge_each
@@ -72,9 +72,9 @@ ROWS: tuple[RowSpec, ...] = (
             _each("st5000", "zones")),
     RowSpec("S12", "Table 3 by one probe of each real drive", "5, Table 3", probe_findings.s12,
             _each("st5000 st8000")),
-    RowSpec("S13", "Random writes are many times faster than on a conventional drive", "6", advice.s13,
-            _each("st5000", "cache_size", "cleaning")),
-    RowSpec("S14", "Sequential writes need the volatile cache", "6", advice.s14),
+    RowSpec("S13", "Random writes are many times faster than on a conventional drive", "6",
+            recommendations.s13, _each("st5000", "cache_size", "cleaning")),
+    RowSpec("S14", "Sequential writes need the volatile cache", "6", recommendations.s14),
     RowSpec("S15", "Reads that interrupt cleaning are as fast as before it", "4.5", fragmented_region.s15),
     RowSpec("S16", "A volatile cache packs writes as a deep queue does", "6, footnote 2", cache_capacity.s16),
     RowSpec("R1", "The geometry of a real drive from fio's logs alone", "4.4", from_fio_logs.r1),

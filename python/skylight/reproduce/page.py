@@ -17,9 +17,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from skylight import __version__
-from skylight.report.figures import RenderedFigure, render_drawn
 from skylight.report.html import policy, write_file
 from skylight.report.json import document_text
+from skylight.report.svg_figures import RenderedFigure, render_drawn
 from skylight.report.words import sentence
 from skylight.reproduce.rows import Check, Row, document, headline
 

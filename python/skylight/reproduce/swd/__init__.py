@@ -6,7 +6,7 @@
 | `layer_benchmark` | the Rust example that runs the layer on a real file, found or built |
 | `oracle` | W1 and W7: which sectors a write destroys, from a profile alone; bands |
 | `read_modes` | W2: the data that every read mode returns, through a kernel block device |
-| `device` | a served drive as a block device, also for the benchmarks |
+| `attached_drive` | a served drive as a block device, also for the benchmarks |
 | `shingling_cost` | W3, W4, W5: times compared with the conventional layer, instructions by head width |
 
 W6 is `skylight.reproduce.geometry`.

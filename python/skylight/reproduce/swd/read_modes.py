@@ -28,7 +28,7 @@ from skylight import _native
 from skylight.evidence import I64
 from skylight.reproduce.rows import Measured, NotMeasured
 from skylight.reproduce.swd import oracle
-from skylight.reproduce.swd.device import disk
+from skylight.reproduce.swd.attached_drive import disk
 from skylight.reproduce.swd.layer_benchmark import Tool
 
 SECTOR, BLOCK = 512, 4096

@@ -1,6 +1,6 @@
 """The rows as a page: what `docs/figures.md` shows of each, so that what code cites can be opened.
 
-    python -m skylight.reproduce.figures_page docs/figures.md fast15.json swd.json hasmr.json
+    python -m skylight.reproduce.rows_page docs/figures.md fast15.json swd.json hasmr.json
 
 writes the rows again, with our figures as `skylight reproduce PAPER --json` printed them into those files.
 

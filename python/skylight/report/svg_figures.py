@@ -44,7 +44,7 @@ from matplotlib.ticker import (
 from skylight.evidence import Evidence
 from skylight.findings import Finding
 from skylight.probe import Figure, Test
-from skylight.report.axes import MEASURING, place
+from skylight.report.figure_layout import MEASURING, place
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure as Drawing
