@@ -21,9 +21,9 @@ from skylight.findings import UNKNOWN, Finding
 from skylight.infer.phase import NONE, Coherence
 from skylight.probe.drive_type import DriveType
 from skylight.probe.drive_type.landing import land
+from skylight.probe.drive_type.landing_by_readback import FEWEST_PLACES, ReadBack
 from skylight.probe.drive_type.observed import Observed
-from skylight.probe.drive_type.readback import FEWEST_PLACES, ReadBack
-from skylight.probe.drive_type.writes import LARGE_BYTES, Sustained, Writes, outlasts_everything
+from skylight.probe.drive_type.write_latencies import LARGE_BYTES, Sustained, Writes, outlasts_everything
 from skylight.probe.progress import ProgressReport
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
 

@@ -13,7 +13,7 @@ from skylight._native import SimDrive, random_profile
 from skylight.engines.fio_log import read_logs
 from skylight.evidence import Evidence, Step
 from skylight.findings import Finding, Known
-from skylight.infer import fragmented
+from skylight.infer import ordered_reads
 from skylight.probe.fragmented_reads import FragmentedReads
 from skylight.probe.fragmented_reads.analysis import capacity_bytes, place_names, places_of
 from skylight.probe.fragmented_reads.verdict import _place_of_cache
@@ -339,14 +339,14 @@ def test_places_get_names_only_where_the_logs_tell(data_dir: Path) -> None:
 
 
 def test_a_turn_needs_different_numbers_of_turns() -> None:
-    assert fragmented.turn_of(np.full(1000, 10e6)) is None
-    assert fragmented.turn_of(np.linspace(0, 90e6, 10)) is None
+    assert ordered_reads.turn_of(np.full(1000, 10e6)) is None
+    assert ordered_reads.turn_of(np.linspace(0, 90e6, 10)) is None
 
 
 def test_modes_across_the_zero_of_the_angle() -> None:
     rng = np.random.default_rng(1)
     apart = TURN_NS * (rng.normal(0.0, 0.003, 1000) + rng.integers(1, 4, 1000))
-    ((angle, share),) = fragmented.angle_modes(apart, TURN_NS)
+    ((angle, share),) = ordered_reads.angle_modes(apart, TURN_NS)
     assert min(angle, 1 - angle) < 0.001
     assert share > 0.99
 

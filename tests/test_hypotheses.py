@@ -30,7 +30,7 @@ from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.cleaning_test_clue import bands_seen
 from skylight.probe.drive_type.hypotheses import MODELS, Clue
 from skylight.probe.drive_type.observed import Observed
-from skylight.probe.drive_type.writes import is_fixed
+from skylight.probe.drive_type.write_latencies import is_fixed
 from skylight.probe.procedure import Replay
 from skylight.probe.suite import SuiteOptions, run_suite, typed_again
 

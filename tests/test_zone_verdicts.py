@@ -16,7 +16,7 @@ from skylight import _native
 from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Value
-from skylight.infer.zone_writes import Spell
+from skylight.infer.zone_throughput import Spell
 from skylight.probe import non_sequential, open_zones, zone_cleaning
 from skylight.probe.known_state import State, with_state
 from skylight.probe.non_sequential import measure as sustained

@@ -21,7 +21,7 @@ from skylight.probe.procedure import Replay, Steps
 from skylight.probe.session import Session
 from skylight.probe.spending_bound import Bound, BoundReached
 from skylight.probe.suite import TESTS, SuiteOptions
-from skylight.probe.write_rates.cliff import empty_zones
+from skylight.probe.write_rates.sustained_writes import empty_zones
 from skylight.probe.zoned import zones_of
 from skylight.recording import Recording
 

@@ -14,8 +14,8 @@ from skylight.engines.sim import SimEngine, read_profile
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe.recording_zones import Zones, zone_table
+from skylight.probe.recording_zones.serpentine_pass_search import Walk, _without_one_alike, stroke, walk
 from skylight.probe.recording_zones.speed import Profile
-from skylight.probe.recording_zones.stroke_search import Walk, _without_one_alike, stroke, walk
 from skylight.probe.recording_zones.track_sizes import FEWEST_STROKES, Pattern, Size, mirrored
 from skylight.probe.scoring import score
 from skylight.probe.session import Session

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.infer.fragmented import fit_turns, track_marks
-from skylight.infer.fragmented import floors as floors_us
+from skylight.infer.ordered_reads import fit_turns, track_marks
+from skylight.infer.ordered_reads import floors as floors_us
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 Floats = NDArray[np.float64]

@@ -7,7 +7,7 @@
 | `right_answer_counts` | the counts of these, as `bench/count_answers.py` writes them |
 | `tail_probability` | how likely a count or a ratio is by chance alone |
 | `phase` | do completion times follow a rotation: which period, how strongly tied to the address |
-| `phase_step` | do commands complete like parts of a revolution after one another: a log on a platter |
+| `log_phase_step` | do commands complete like parts of a revolution after one another: a log on a platter |
 | `one_spindle` | do all blocks follow the one rotation that was found |
 | `striped` | do addresses go to several disks in turn |
 | `cached_or_native` | is a written block in the persistent cache or at its native location |
@@ -19,9 +19,9 @@
 | `minimum_access_time` | overhead and arm time from whether blocks were caught or missed |
 | `adjacent_tracks` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
 | `host_clock` | what a host adds to times: the tick of its clock, its gap between commands |
-| `fragmented` | revolution, tracks, way to a cache: from latencies of reads in address order alone |
+| `ordered_reads` | revolution, tracks, way to a cache: from latencies of reads in address order alone |
 | `wait_edges` | the shortest of times that hold a wait for a place to come round |
-| `zone_writes` | how many zones a zoned drive serves at full speed, and when it blocks |
+| `zone_throughput` | how many zones a zoned drive serves at full speed, and when it blocks |
 
 Every random draw in here comes from a fixed seed: the same evidence gives the same finding to the last digit.
 """

@@ -16,7 +16,7 @@ they are bounded, unlike latencies, and no outlier can feign it. A round with a 
 one, is left out: its phases are lost, and the number of periods to be tried grows with the longest round.
 
 The opposite question, whether completions go on from one another whatever their addresses, is that of
-`skylight.infer.phase_step`.
+`skylight.infer.log_phase_step`.
 
 Sources: the rotational signature is Skylight section 4.3 (a missed revolution) turned into a test; circular
 analysis of variance after Mardia and Jupp, "Directional Statistics", chapter 7; Bonferroni for the periods.

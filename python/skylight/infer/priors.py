@@ -159,9 +159,9 @@ CHOSEN: Mapping[str, float] = MappingProxyType(
         "part unclear, in place": 0.2,  # a part looks like neither, where the start showed writes in place
         "part unclear, elsewhere": 0.5,  # the same of writes that go to a log or a cache, packed or busy
         "part in place": 0.3,  # a part of a disk in part written in place is
-        "rewrites, written in place": 1e-3,  # both controls of `scattered_writes` passed by chance
+        "rewrites, written in place": 1e-3,  # both controls of `zone_mapper_writes` passed by chance
         "rewrites, a map": 0.05,  # a volume waits for new chunks, after the first of them were there already
-        "no rewrites, a mapper": 0.2,  # more zones for writes in place than `scattered_writes.SHARE`
+        "no rewrites, a mapper": 0.2,  # more zones for writes in place than `zone_mapper_writes.SHARE`
         "zones declared, not shingled": 0.01,  # zones with write pointers on a disk that needs none
         "slow FLUSH, flash": 0.2,  # of flash that has no power for its own caches
         "slow FLUSH, a disk behind": 0.9,

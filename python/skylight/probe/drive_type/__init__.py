@@ -42,11 +42,11 @@ from skylight.infer.robust import tick_of
 from skylight.probe import Cost, Figure, fua_writes
 from skylight.probe.drive_type import (
     cleaning_cost,
-    full_cache,
+    full_cache_medium,
     landing_by_fua,
+    landing_by_readback,
     quick_readback,
-    readback,
-    scattered_writes,
+    zone_mapper_writes,
 )
 from skylight.probe.drive_type.cleaning_test_clue import bands_seen
 from skylight.probe.drive_type.figures import draw
@@ -73,8 +73,7 @@ from skylight.probe.drive_type.plan import (
     Plan,
 )
 from skylight.probe.drive_type.verdict import Verdict, in_log, in_place, judge
-from skylight.probe.drive_type.write_after_read import MORE_PAIRS, PAIRS, Mixed
-from skylight.probe.drive_type.writes import (
+from skylight.probe.drive_type.write_latencies import (
     FEWEST_SHARE,
     LARGE_BYTES,
     LONGEST_RETRY_NS,
@@ -85,6 +84,7 @@ from skylight.probe.drive_type.writes import (
     slow_flush,
     took_too_long,
 )
+from skylight.probe.drive_type.writes_after_random_reads import MORE_PAIRS, PAIRS, Mixed
 from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.known_state import State
 from skylight.probe.procedure import CutShort, ProcedureTest, Replay, Steps
@@ -187,10 +187,10 @@ class DriveType(ProcedureTest[Observed]):
     def cost(self, facts: TargetFacts) -> Cost:
         """At most this: the longest branch, fast writes that are doubted, then flushed, on a drive whose
         sustained writes stall."""
-        reads = 2 * PLACES * VISITS + readback.MOST_READS + full_cache.MOST_READS
+        reads = 2 * PLACES * VISITS + landing_by_readback.MOST_READS + full_cache_medium.MOST_READS
         reads = TIMES * reads + cleaning_cost.MOST_READS
-        reads += scattered_writes.READS
-        places = scattered_writes.writes_for(facts.size_bytes)
+        reads += zone_mapper_writes.READS
+        places = zone_mapper_writes.writes_for(facts.size_bytes)
         narrow = len(NARROW_BYTES) * PLACES * VISITS
         sustained, settled = TIMES * SUSTAINED_WRITES, cleaning_cost.MOST_WRITES
         single = TIMES * (
@@ -201,8 +201,8 @@ class DriveType(ProcedureTest[Observed]):
             + PLACES * VISITS
             + 2 * PLACES
         )
-        single += places + scattered_writes.NEW + scattered_writes.AGAIN
-        sustained += TIMES * readback.MOST_AROUND
+        single += places + zone_mapper_writes.NEW + zone_mapper_writes.AGAIN
+        sustained += TIMES * landing_by_readback.MOST_AROUND
         block = max(IO_BYTES, facts.block_bytes)
         written = (single + settled * cleaning_cost.UNIT_BLOCKS) * block
         written += min(sustained * LARGE_BYTES, facts.size_bytes)
@@ -319,7 +319,7 @@ class DriveType(ProcedureTest[Observed]):
         """Of a cache that is full only looks at what was written tell where it is."""
         seen.crowded_ns, turning = crowded_ns, rotation(seen)
         if turning is not None:
-            seen.looked = full_cache.look(plan, wide, turning.period_ns)
+            seen.looked = full_cache_medium.look(plan, wide, turning.period_ns)
 
     @classmethod
     def _doubt_flushed(cls, plan: Plan, seen: Observed, turning: Coherence, wide: IoLog) -> None:
@@ -328,7 +328,7 @@ class DriveType(ProcedureTest[Observed]):
         if any(writes.fixed(turning) or in_place(writes, turning) for writes in seen.flushed_narrow):
             return
         for writes in seen.flushed_narrow:
-            if full_cache.waits_for_bands(writes.latency_ns):
+            if full_cache_medium.waits_for_bands(writes.latency_ns):
                 cls._crowd(plan, seen, writes.latency_ns, wide)
                 return
 
@@ -356,21 +356,21 @@ class DriveType(ProcedureTest[Observed]):
     def _doubt(self, plan: Plan, seen: Observed, wide: Writes) -> None:
         """More writes than a volatile cache holds, and blocks written before and after them, read back."""
         turning = rotation(seen)
-        if turning is None or plan.reach < readback.LEAST_TARGET_BYTES:
+        if turning is None or plan.reach < landing_by_readback.LEAST_TARGET_BYTES:
             self._sustain(plan, seen, wide)
             return
-        early = readback.write_early(plan)
+        early = landing_by_readback.write_early(plan)
         if took_too_long(early.latency_ns):
             seen.crowded_ns = early.latency_ns
             return
         self._sustain(plan, seen, wide)
-        late = readback.write_late(plan)
+        late = landing_by_readback.write_late(plan)
         usual_ns = float(np.median(seen.reads_ns if seen.reads.rotates else seen.back_ns))
-        waited_ns, stays = readback.rest(plan, usual_ns)
+        waited_ns, stays = landing_by_readback.rest(plan, usual_ns)
         if took_too_long(waited_ns):
             seen.crowded_ns = waited_ns
             return
-        seen.read_back = readback.read_all(plan, (early, late), usual_ns, turning, kept=stays)
+        seen.read_back = landing_by_readback.read_all(plan, (early, late), usual_ns, turning, kept=stays)
 
     def _outlast(self, plan: Plan, seen: Observed, wide: Writes, turning: Coherence) -> None:
         """Whether fast writes outlast a volatile cache, as far as a quick answer has time: more than it
@@ -440,7 +440,7 @@ class DriveType(ProcedureTest[Observed]):
             for first in range(0, len(log), rows)
         )  # fmt: skip
         if all(in_place(writes, turning) for writes in seen.elsewhere):
-            seen.all_over = scattered_writes.look(plan, flushed=flushed)
+            seen.all_over = zone_mapper_writes.look(plan, flushed=flushed)
 
     @staticmethod
     def _flush(plan: Plan, region: int) -> I64:

@@ -16,7 +16,7 @@ from skylight.evidence import I64
 from skylight.probe import Figure
 from skylight.probe.drive_type.landing import rotation
 from skylight.probe.drive_type.observed import Observed
-from skylight.probe.drive_type.writes import Writes
+from skylight.probe.drive_type.write_latencies import Writes
 from skylight.probe.figure_parts import MARKERS, dashed_line, new_axes
 from skylight.units import ROTATION_DIGITS, format_duration, format_rotation, format_size
 

@@ -18,8 +18,8 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import I64
+from skylight.infer.log_phase_step import Advance
 from skylight.infer.phase import FASTEST_RPM, SAME_PERIOD, Coherence
-from skylight.infer.phase_step import Advance
 from skylight.infer.priors import CHOSEN
 from skylight.infer.robust import (
     Spread,
@@ -30,13 +30,12 @@ from skylight.infer.robust import (
     within_tick,
 )
 from skylight.infer.tail_probability import binomial_tail
-from skylight.probe.drive_type import full_cache
-from skylight.probe.drive_type.full_cache import Looked
+from skylight.probe.drive_type import full_cache_medium
+from skylight.probe.drive_type.full_cache_medium import Looked
+from skylight.probe.drive_type.landing_by_readback import ReadBack
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.quick_readback import STEPS
-from skylight.probe.drive_type.readback import ReadBack
-from skylight.probe.drive_type.write_after_read import STALL_NS, Mixed
-from skylight.probe.drive_type.writes import (
+from skylight.probe.drive_type.write_latencies import (
     FAST_NS,
     FAST_READ_NS,
     LARGE_BYTES,
@@ -45,6 +44,7 @@ from skylight.probe.drive_type.writes import (
     slow_flush,
     waiting,
 )
+from skylight.probe.drive_type.writes_after_random_reads import STALL_NS, Mixed
 from skylight.units import format_duration, format_rotation, format_size
 
 # One revolution at more than 17,000 rpm: fixed writes above it may be missed revolutions.
@@ -280,7 +280,7 @@ def _crowded(latency_ns: I64, wide: Writes, turning: Coherence, looked: Looked |
         f" written {looked.controls_away} of {looked.controls}."
     )
     confidence *= 1 - looked.p_value
-    return Landing("log", confidence, why, ("reads", wide.name, full_cache.NAME))
+    return Landing("log", confidence, why, ("reads", wide.name, full_cache_medium.NAME))
 
 
 def _flushed_flash(mixed: Mixed) -> Landing:

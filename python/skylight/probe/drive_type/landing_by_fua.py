@@ -19,7 +19,7 @@ from skylight.probe import fua_writes
 from skylight.probe.drive_type.landing import Landing, land, rotation
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.plan import Plan
-from skylight.probe.drive_type.writes import slow_flush
+from skylight.probe.drive_type.write_latencies import slow_flush
 from skylight.probe.fua_writes import ForcedWrites
 from skylight.units import format_duration
 

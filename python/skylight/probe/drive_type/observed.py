@@ -9,12 +9,12 @@ import numpy as np
 from skylight.evidence import I64
 from skylight.infer.phase import NONE, Coherence
 from skylight.probe.drive_type.cleaning_cost import Settled
-from skylight.probe.drive_type.full_cache import Looked
+from skylight.probe.drive_type.full_cache_medium import Looked
+from skylight.probe.drive_type.landing_by_readback import ReadBack
 from skylight.probe.drive_type.quick_readback import Kept
-from skylight.probe.drive_type.readback import ReadBack
-from skylight.probe.drive_type.scattered_writes import AllOver
-from skylight.probe.drive_type.write_after_read import Mixed
-from skylight.probe.drive_type.writes import Sustained, Writes, cleaned_early
+from skylight.probe.drive_type.write_latencies import Sustained, Writes, cleaned_early
+from skylight.probe.drive_type.writes_after_random_reads import Mixed
+from skylight.probe.drive_type.zone_mapper_writes import AllOver
 
 OF_WRITES = (
     "back_ns", "back", "wide", "mixed", "narrow", "flushed_narrow", "flush_ns", "sustained", "read_back",

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skylight.evidence import U64, IoBatch, IoLog, JsonScalar, Op, Stop
-from skylight.probe.drive_type.write_after_read import STALL_NS
-from skylight.probe.drive_type.writes import LONGEST_RETRY_NS, TELLING_NS
+from skylight.probe.drive_type.write_latencies import LONGEST_RETRY_NS, TELLING_NS
+from skylight.probe.drive_type.writes_after_random_reads import STALL_NS
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import ZonesSeen
 

@@ -19,7 +19,7 @@ ones were written, if that did not matter, is exact (hypergeometric).
 
 Invariant: nothing else of test 1 is written in this part of the addresses, so no block is written twice.
 
-Source: as `skylight.probe.drive_type.readback`.
+Source: as `skylight.probe.drive_type.landing_by_readback`.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from skylight.evidence import EMPTY_LOG, I64, IoBatch, IoLog
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import confidence_that
 from skylight.infer.tail_probability import hypergeometric_tail
+from skylight.probe.drive_type.landing_by_readback import REST_S, WAITING
 from skylight.probe.drive_type.plan import DECISIVE, QUICK_BYTES, SUSTAINED_REGION_BYTES, Plan
-from skylight.probe.drive_type.readback import REST_S, WAITING
 from skylight.units import format_duration, format_size
 
 STEPS = EARLY, FILL, BACK = "kept-early", "kept-fill", "kept-back"
@@ -43,8 +43,8 @@ FILL_BYTES = 1 << 20
 FILLS = 640
 """Of 1 MiB: disks with 512 MiB of memory are sold, and none with more."""
 RESTS = 20
-"""Rests of `readback.REST_S` between reads that fill: three seconds, in which a disk writes out the 640 small
-blocks that test 1 has written by then, at 5 ms each."""
+"""Rests of `landing_by_readback.REST_S` between reads that fill: three seconds, in which a disk writes out
+the 640 small blocks that test 1 has written by then, at 5 ms each."""
 LATE_RESTS = 26
 """The same behind the narrow writes: 768 small blocks."""
 AREA_BYTES = QUICK_BYTES // 4

@@ -28,7 +28,7 @@ from skylight.probe.drive_type.landing import (
 from skylight.probe.drive_type.landing_by_fua import landed
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.plan import PARTS
-from skylight.probe.drive_type.writes import FAST_READ_NS, Writes
+from skylight.probe.drive_type.write_latencies import FAST_READ_NS, Writes
 
 LEAST_LIKELY = 0.7  # a value is said that is more than twice as likely as all others together
 

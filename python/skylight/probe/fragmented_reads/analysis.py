@@ -21,8 +21,8 @@ from math import ceil, sqrt
 import numpy as np
 
 from skylight.evidence import F64, Evidence, Op, Step
-from skylight.infer import fragmented
-from skylight.infer.fragmented import Marks, TurnFit
+from skylight.infer import ordered_reads
+from skylight.infer.ordered_reads import Marks, TurnFit
 from skylight.units import format_duration
 
 STRIDES = (1, 2, 3, 4)
@@ -35,7 +35,7 @@ MIDDLE = (0.4, 0.6)
 SINGLE_FIRST_BYTES = 1 << 30
 PAST_MIDDLE = sqrt(2.0)
 LONGEST_GAP_NS = 1e12
-FEWEST_FLOOR_READS = 4 * fragmented.WINDOW
+FEWEST_FLOOR_READS = 4 * ordered_reads.WINDOW
 STRETCH_READS, STRETCH_VARIES = 8_192, 0.1
 """The way to the cache differs from one stretch of addresses to the next by more than the windows within one
 differ, so a log of one stretch says nothing of others, however well its windows agree. Measured: on a real
@@ -81,8 +81,10 @@ class Place:
         """Why the log tells nothing of the platters, as a sentence."""
         if np.any(self.step.rows.op != int(Op.READ)):
             return f"{self.name} is a log of writes, and only reads are looked at."
-        if self.count < 2 * fragmented.FEWEST:
-            return f"{self.name} holds {self.count} reads, and at least {2 * fragmented.FEWEST} are needed."
+        if self.count < 2 * ordered_reads.FEWEST:
+            return (
+                f"{self.name} holds {self.count} reads, and at least {2 * ordered_reads.FEWEST} are needed."
+            )
         if self.step.params.get("offsets") is not True:
             return f"{self.name} holds no offsets: fio writes them with --log_offset=1."
         if self.step.params.get("depth") != 1:
@@ -108,8 +110,10 @@ class Place:
         but not which of the two is at home."""
         for stride in STRIDES:
             for first in range(stride):
-                fit = fragmented.turn_of(np.diff(self.done_ns[first::stride]))
-                marks = None if fit is None or not fragmented.advances(fit) else fragmented.marks_of(fit)
+                fit = ordered_reads.turn_of(np.diff(self.done_ns[first::stride]))
+                marks = (
+                    None if fit is None or not ordered_reads.advances(fit) else ordered_reads.marks_of(fit)
+                )
                 if fit is not None and marks is not None:
                     others = (other for other in range(stride) if other != first)
                     alone = not any(self._steps_on(other, stride, fit.turn) for other in others)
@@ -119,16 +123,16 @@ class Place:
     def _steps_on(self, first: int, stride: int, turn: float) -> bool:
         """Whether the blocks of a class follow each other closely around the platter."""
         apart = np.diff(self.done_ns[first::stride])
-        step = fragmented.usual_step(apart, turn)
-        return bool(fragmented.coherence(apart, turn)[0] >= fragmented.COHERENT and abs(step) < CLOSE)
+        step = ordered_reads.usual_step(apart, turn)
+        return bool(ordered_reads.coherence(apart, turn)[0] >= ordered_reads.COHERENT and abs(step) < CLOSE)
 
     @cached_property
     def elsewhere(self) -> bool:
         """Whether every second block lies where its neighbours do not."""
         if self.home is None or self.home.stride != 2:
             return False
-        together = fragmented.coherence(np.diff(self.done_ns), self.home.fit.turn)
-        return bool(together[0] < fragmented.COHERENT)
+        together = ordered_reads.coherence(np.diff(self.done_ns), self.home.fit.turn)
+        return bool(together[0] < ordered_reads.COHERENT)
 
     @property
     def stretch_error(self) -> float:
@@ -146,9 +150,9 @@ class Place:
         if self.home is None or not self.elsewhere or not self.enough:
             return np.empty(0)
         turn = self.home.fit.turn
-        if fragmented.uneven(self.latency_ns, turn) > fragmented.EVEN:
+        if ordered_reads.uneven(self.latency_ns, turn) > ordered_reads.EVEN:
             return np.empty(0)
-        return fragmented.floors(self.latency_ns, turn, fragmented.WINDOW)
+        return ordered_reads.floors(self.latency_ns, turn, ordered_reads.WINDOW)
 
     @cached_property
     def floor_ns(self) -> float | None:
@@ -162,7 +166,7 @@ class Place:
         if self.home is None or not self.home.alone or not self.elsewhere:
             return []
         apart = np.diff(self.done_ns[1 - self.home.first :: 2])
-        return fragmented.angle_modes(apart, self.home.fit.turn)
+        return ordered_reads.angle_modes(apart, self.home.fit.turn)
 
     @property
     def track_bytes(self) -> float | None:

@@ -16,7 +16,7 @@ import numpy as np
 from skylight.engines.fio_log import JOB
 from skylight.evidence import F64
 from skylight.findings import UNKNOWN, Finding
-from skylight.infer.fragmented import Marks, within
+from skylight.infer.ordered_reads import Marks, within
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.probe.cache_location.findings import LOCATION
 from skylight.probe.drive_type.findings import DRIVE_TYPE

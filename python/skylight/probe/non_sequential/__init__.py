@@ -21,7 +21,7 @@ from skylight.findings import Finding
 from skylight.infer.priors import CHOSEN
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.infer.stalls import MOST_CHANCE, periodic
-from skylight.infer.zone_writes import PACES, Spell
+from skylight.infer.zone_throughput import PACES, Spell
 from skylight.probe import Cost, Figure
 from skylight.probe.journal.write_through import written_through
 from skylight.probe.non_sequential import measure

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from skylight.evidence import I64, Bools, IoBatch, IoLog, Op, Stop
-from skylight.infer.zone_writes import PACES, Spell, more_often, slow_spells, usual_pace_ns
+from skylight.infer.zone_throughput import PACES, Spell, more_often, slow_spells, usual_pace_ns
 from skylight.probe.durable_writes import LEAST_BLOCK, ROUNDS
 from skylight.probe.journal.write_through import APART_BYTES, Places, Volatile
 from skylight.probe.procedure import Steps

@@ -24,7 +24,7 @@ from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer.priors import DECLARED
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
-from skylight.infer.zone_writes import PAST_EDGE
+from skylight.infer.zone_throughput import PAST_EDGE
 from skylight.probe import Cost, Figure
 from skylight.probe.cleaning.verdict import chance_within
 from skylight.probe.known_state import with_state

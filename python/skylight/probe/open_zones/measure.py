@@ -25,7 +25,7 @@ from typing import Literal
 import numpy as np
 
 from skylight.evidence import F64, I64, Bools, IoBatch, IoLog, Op
-from skylight.infer.zone_writes import PAST_EDGE
+from skylight.infer.zone_throughput import PAST_EDGE
 from skylight.probe.durable_writes import TELLING_TURNS
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps

@@ -4,9 +4,9 @@ Two things are measured. *Throughput*: bursts of sequential 1 MiB reads with loo
 where the paper reads the whole drive. *Track sizes*: a few hundred single-block reads at a place give the
 size of its tracks to about 0.1 % (`skylight.infer.track_phases`), which the speed of a burst, with its
 crossings of tracks and bands, does not. The first change of size is looked for from both ends by doubling
-and halving (`stroke_search.py`), then stroke after stroke until one pattern explains them all: the surfaces
-of a drive whose walk stays on one surface for thousands of tracks, in one order and back (`track_sizes.py`).
-The same sizes and bursts tell recording zones apart (`zone_table.py`).
+and halving (`serpentine_pass_search.py`), then stroke after stroke until one pattern explains them all: the
+surfaces of a drive whose walk stays on one surface for thousands of tracks, in one order and back
+(`track_sizes.py`). The same sizes and bursts tell recording zones apart (`zone_table.py`).
 
 Invariants: reads only, but for the zones of a zoned target, which are filled before they are read. Drives
 whose tracks only become shorter have no plateaus, and no finding of them.
@@ -28,8 +28,8 @@ from skylight.probe import Axis, Cost, Figure
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.recording_zones import figures, zone_table
 from skylight.probe.recording_zones.findings import FINDINGS, PLATEAUS, THROUGHPUT
+from skylight.probe.recording_zones.serpentine_pass_search import Walk, walk
 from skylight.probe.recording_zones.speed import BURST_READS, BURSTS, READ_BYTES, Profile, profile_of
-from skylight.probe.recording_zones.stroke_search import Walk, walk
 from skylight.probe.recording_zones.track_sizes import READS, SPREAD_TRACKS, Size, pattern, size_of
 from skylight.units import format_size
 

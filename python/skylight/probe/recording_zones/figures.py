@@ -14,8 +14,8 @@ import numpy as np
 
 from skylight.probe import Figure
 from skylight.probe.figure_parts import MARKERS, new_axes
+from skylight.probe.recording_zones.serpentine_pass_search import Walk
 from skylight.probe.recording_zones.speed import Profile
-from skylight.probe.recording_zones.stroke_search import Walk
 from skylight.probe.recording_zones.track_sizes import Pattern
 from skylight.probe.recording_zones.zone_table import RecordingZones
 

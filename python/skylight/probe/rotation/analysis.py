@@ -46,8 +46,7 @@ from skylight.probe.rotation.plan_steps import (
     VISITS,
 )
 from skylight.probe.rotation.seeks import Curve
-from skylight.probe.rotation.track_fit import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
-from skylight.probe.rotation.track_pieces import (
+from skylight.probe.rotation.track_consistency import (
     MOST_PARTS,
     are_shuffled,
     as_large,
@@ -58,6 +57,7 @@ from skylight.probe.rotation.track_pieces import (
     parts,
     rows_of,
 )
+from skylight.probe.rotation.track_fit import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
 
 FEWEST_PLACES = 8
 HUB_PIECES = 3

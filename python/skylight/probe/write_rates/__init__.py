@@ -23,10 +23,10 @@ from skylight.findings import Finding, Property
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, share
 from skylight.probe import Cost, Figure
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
-from skylight.probe.write_rates import cliff, cliff_verdict
-from skylight.probe.write_rates.cliff import Cliff
+from skylight.probe.write_rates import sustained_verdict, sustained_writes
 from skylight.probe.write_rates.figures import draw
 from skylight.probe.write_rates.findings import FINDINGS, RANDOM_RATE, SEQUENTIAL_RATE
+from skylight.probe.write_rates.sustained_writes import Cliff
 from skylight.probe.zoned import ZonesSeen
 
 BLOCK_BYTES = 4096
@@ -124,10 +124,10 @@ class WriteRates(ProcedureTest[Runs]):
             steps.erase("erase-cliff")
             with steps.settings("settings-cliff", write_cache=False, look_ahead=False) as report:
                 if report.write_cache is not True:
-                    cliff.measure(steps, past)
+                    sustained_writes.measure(steps, past)
         with steps.settings("settings-stream", write_cache=True, look_ahead=False) as report:
             past.stream_cached = report.write_cache is True
-            cliff.stream(steps, past, zones)
+            sustained_writes.stream(steps, past, zones)
 
     @staticmethod
     def _pieces(steps: Steps, name: str, io: IoBatch) -> IoLog:
@@ -150,7 +150,7 @@ class WriteRates(ProcedureTest[Runs]):
     def _stream(steps: Steps, zones: ZonesSeen | None, count: int) -> IoBatch:
         places = min(count, steps.size // STREAM_BYTES)
         io = IoBatch.writes(np.arange(places, dtype=np.uint64) * np.uint64(STREAM_BYTES), STREAM_BYTES)
-        cliff.empty_zones(steps, zones, io)
+        sustained_writes.empty_zones(steps, zones, io)
         return io
 
     def verdict(self, seen: Runs, steps: Replay) -> list[Finding]:
@@ -162,7 +162,7 @@ class WriteRates(ProcedureTest[Runs]):
         ]
         if seen.cliff is None:
             return rates
-        return [*rates, *cliff_verdict.judge(seen.cliff, steps.known, steps.size)]
+        return [*rates, *sustained_verdict.judge(seen.cliff, steps.known, steps.size)]
 
     @staticmethod
     def _finding(seen: dict[str, IoLog], found: Property, runs: dict[str, str], scale: int) -> list[Finding]:

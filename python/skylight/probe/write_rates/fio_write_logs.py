@@ -18,9 +18,9 @@ import numpy as np
 from skylight.evidence import Evidence, IoLog, Op, Step
 from skylight.findings import Finding, Known, Property
 from skylight.probe import Axis, Figure, LogTest
-from skylight.probe.write_rates import cliff_verdict
-from skylight.probe.write_rates.cliff import PIECE_S, Cliff
+from skylight.probe.write_rates import sustained_verdict
 from skylight.probe.write_rates.findings import FULL_RATES, STALL
+from skylight.probe.write_rates.sustained_writes import PIECE_S, Cliff
 from skylight.units import format_count, format_seconds, format_size
 
 FEWEST, LEAST_PIECES = 512, 6
@@ -52,7 +52,7 @@ class LoggedWrites(LogTest):
         written = f" Of {step.name}: writes of {_sizes(step.rows)}, as somebody else made them."
         return [
             Finding(f.name, f.value, f.unit, f.interval, f.confidence, f.why + written, (step.name,))
-            for f in cliff_verdict.of_past(seen, seen.past())
+            for f in sustained_verdict.of_past(seen, seen.past())
         ]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:

@@ -18,7 +18,7 @@ from skylight.errors import SkylightError
 from skylight.evidence import I64
 from skylight.findings import Known
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES
-from skylight.infer.zone_writes import falls
+from skylight.infer.zone_throughput import falls
 from skylight.probe.suite import SuiteOptions, run_suite
 from skylight.reproduce.hasmr import real_drive
 from skylight.reproduce.hasmr.drawing import box_figure, recorded_figure

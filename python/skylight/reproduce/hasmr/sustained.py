@@ -13,7 +13,7 @@ import numpy as np
 
 from skylight.evidence import F64, I64
 from skylight.infer.stalls import periodic
-from skylight.infer.zone_writes import Spell, slow_spells
+from skylight.infer.zone_throughput import Spell, slow_spells
 from skylight.reproduce.hasmr import real_drive
 from skylight.reproduce.hasmr.drawing import course_figure, writes_figure
 from skylight.reproduce.hasmr.drive import KIB, Bench, ZonedDrive, rng

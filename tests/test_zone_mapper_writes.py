@@ -13,7 +13,7 @@ from devices.arrays import Concatenated
 from devices.base import MIB, SECOND, WRITE, Device, Disk
 from devices.mappers import ZoneMapper
 from skylight.findings import Finding
-from skylight.probe.drive_type import scattered_writes
+from skylight.probe.drive_type import zone_mapper_writes
 from skylight.probe.suite import SuiteOptions, run_suite
 
 
@@ -79,30 +79,30 @@ def drive_type(device: Device, out: Path) -> tuple[Finding, set[str]]:
 @pytest.mark.parametrize("make", [ZoneMapper, ManyZones])
 def test_a_mapper_of_zones_is_shingled(make: type[ZoneMapper], tmp_path: Path) -> None:
     finding, _ = drive_type(make("zone-mapper", Disk(CMR, 1)), tmp_path)
-    assert finding.value == "smr" and scattered_writes.CONTROL in finding.rows
+    assert finding.value == "smr" and zone_mapper_writes.CONTROL in finding.rows
 
 
 @pytest.mark.parametrize("make", [Waiting, Zeroing, HalfZeroed])
 def test_other_waits_are_not(make: type[OneDisk], tmp_path: Path) -> None:
     finding, steps = drive_type(make("waits", Disk(CMR, 1), 1), tmp_path)
-    assert scattered_writes.CONTROL in steps, "the writes must wait in the step"
-    assert finding.value != "smr" and scattered_writes.CONTROL not in finding.rows
+    assert zone_mapper_writes.CONTROL in steps, "the writes must wait in the step"
+    assert finding.value != "smr" and zone_mapper_writes.CONTROL not in finding.rows
 
 
 def test_too_few_places_say_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(scattered_writes, "MOST_WRITES", 512)  # fewer than the share of this disk
+    monkeypatch.setattr(zone_mapper_writes, "MOST_WRITES", 512)  # fewer than the share of this disk
     finding, steps = drive_type(Concatenated("plain", [Disk(CMR, 1)]), tmp_path)
     assert (
         finding.value == "cmr"
-        and scattered_writes.NAME in steps
-        and scattered_writes.NAME not in finding.rows
+        and zone_mapper_writes.NAME in steps
+        and zone_mapper_writes.NAME not in finding.rows
     )
 
 
 def test_places_grow_with_the_target_and_none_says_no_beyond_the_most() -> None:
     assert (
-        scattered_writes.writes_for(8_000 * 10**9) * scattered_writes.ZONE_BYTES
-        >= scattered_writes.SHARE * 8_000 * 10**9
+        zone_mapper_writes.writes_for(8_000 * 10**9) * zone_mapper_writes.ZONE_BYTES
+        >= zone_mapper_writes.SHARE * 8_000 * 10**9
     )
-    assert scattered_writes.covers(8_000 * 10**9) and not scattered_writes.covers(20_000 * 10**9)
-    assert scattered_writes.writes_for(20_000 * 10**9) == scattered_writes.MOST_WRITES
+    assert zone_mapper_writes.covers(8_000 * 10**9) and not zone_mapper_writes.covers(20_000 * 10**9)
+    assert zone_mapper_writes.writes_for(20_000 * 10**9) == zone_mapper_writes.MOST_WRITES

@@ -15,11 +15,11 @@ from skylight.findings import Finding
 from skylight.infer.phase import NONE, Coherence
 from skylight.infer.priors import CHOSEN
 from skylight.infer.tail_probability import hypergeometric_tail
-from skylight.probe.drive_type import full_cache
-from skylight.probe.drive_type.full_cache import Looked, _beside
+from skylight.probe.drive_type import full_cache_medium
+from skylight.probe.drive_type.full_cache_medium import Looked, _beside
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.verdict import judge
-from skylight.probe.drive_type.writes import Writes
+from skylight.probe.drive_type.write_latencies import Writes
 from skylight.probe.suite import SuiteOptions, accounts, run_suite
 
 FULL = '[conditions]\nerase = "none"\nprior_use = "full"\nvolatile_cache = "{}"\n'
@@ -35,7 +35,7 @@ def probed(seed: int, volatile: str, out: Path) -> tuple[dict[str, Finding], boo
     facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
     result = run_suite(engine_over(drive, facts), out / "r", SuiteOptions(only=("drive_type",)))
     names = {step.name for evidence in result.evidence for step in evidence.steps}
-    return {finding.name: finding for finding in result.findings}, full_cache.NAME in names
+    return {finding.name: finding for finding in result.findings}, full_cache_medium.NAME in names
 
 
 @VOLATILE
@@ -207,11 +207,13 @@ def test_a_full_cache_behind_a_volatile_one_shows_by_what_each_flush_waits_for(t
 
 def test_writes_with_a_flush_wait_for_bands_only_if_many_take_longer_than_any_disk() -> None:
     quick, band, retry = 15 * 10**6, 160 * 10**6, 40 * 10**9
-    assert full_cache.waits_for_bands(np.array([quick, band, band] * 85))
-    assert not full_cache.waits_for_bands(np.array([quick] * 256))
-    assert not full_cache.waits_for_bands(np.array([quick] * 255 + [retry]))
-    assert not full_cache.waits_for_bands(np.array(([quick] * 15 + [band]) * 16)), "all together are not slow"
-    assert not full_cache.waits_for_bands(np.array([6 * quick] * 256)), "none is as long as a band"
+    assert full_cache_medium.waits_for_bands(np.array([quick, band, band] * 85))
+    assert not full_cache_medium.waits_for_bands(np.array([quick] * 256))
+    assert not full_cache_medium.waits_for_bands(np.array([quick] * 255 + [retry]))
+    assert not full_cache_medium.waits_for_bands(np.array(([quick] * 15 + [band]) * 16)), (
+        "all together are not slow"
+    )
+    assert not full_cache_medium.waits_for_bands(np.array([6 * quick] * 256)), "none is as long as a band"
 
 
 def test_what_a_full_cache_showed_stands_where_the_bound_ends_what_came_after_it_was_emptied() -> None:

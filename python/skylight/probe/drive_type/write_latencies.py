@@ -19,7 +19,7 @@ from skylight.infer.host_clock import TICK_DEVIATION
 from skylight.infer.phase import Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread, tick_of
 from skylight.infer.tail_probability import binomial_tail
-from skylight.probe.drive_type.write_after_read import STALL_NS, Mixed
+from skylight.probe.drive_type.writes_after_random_reads import STALL_NS, Mixed
 from skylight.units import format_size
 
 FAST_NS = 1_000_000  # "sub-millisecond" writes, section 4.3

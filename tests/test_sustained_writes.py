@@ -16,9 +16,9 @@ from skylight.engines.sim import SimEngine
 from skylight.evidence import Evidence, IoBatch, IoLog, Step
 from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.suite import SuiteOptions, infer_suite, run_suite
-from skylight.probe.write_rates.cliff import Cliff, Region
-from skylight.probe.write_rates.cliff_verdict import judge
 from skylight.probe.write_rates.fio_write_logs import LoggedWrites
+from skylight.probe.write_rates.sustained_verdict import judge
+from skylight.probe.write_rates.sustained_writes import Cliff, Region
 from skylight.report.what_to_expect import lasting, limits
 from skylight.report.words import verdict
 

@@ -20,8 +20,8 @@ from skylight.evidence import I64, U64, IoLog, Op, Stop
 from skylight.infer import cached_or_native
 from skylight.infer.tail_probability import hypergeometric_tail
 from skylight.probe.drive_type.plan import STALLING, Plan
-from skylight.probe.drive_type.write_after_read import STALL_NS
-from skylight.probe.drive_type.writes import LONGEST_RETRY_NS, took_too_long
+from skylight.probe.drive_type.write_latencies import LONGEST_RETRY_NS, took_too_long
+from skylight.probe.drive_type.writes_after_random_reads import STALL_NS
 
 NAME = "written-looked-at"
 MOST_LOOKS, CONTROLS = 24, 32

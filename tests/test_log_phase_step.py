@@ -11,10 +11,10 @@ import pytest
 from skylight import _native
 from skylight.engines.sim import SimEngine
 from skylight.evidence import TargetFacts
+from skylight.infer.log_phase_step import NO_ADVANCE, advance
 from skylight.infer.phase import Coherence
-from skylight.infer.phase_step import NO_ADVANCE, advance
 from skylight.infer.tail_probability import binomial_tail
-from skylight.probe.drive_type.write_after_read import PAIRS, Mixed
+from skylight.probe.drive_type.writes_after_random_reads import PAIRS, Mixed
 from skylight.probe.suite import SuiteOptions, run_suite
 
 MS = 1_000_000

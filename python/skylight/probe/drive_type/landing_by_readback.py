@@ -43,7 +43,7 @@ from skylight.probe.drive_type.plan import (
     SUSTAINED_REGION_BYTES,
     Plan,
 )
-from skylight.probe.drive_type.writes import LARGE_BYTES
+from skylight.probe.drive_type.write_latencies import LARGE_BYTES
 
 UNIT_BLOCKS = 4  # of a place; the first is written early, the third late
 RESTS, REST_S = 100, 0.15

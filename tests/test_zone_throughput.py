@@ -7,7 +7,7 @@ import pytest
 
 from skylight.evidence import I64
 from skylight.infer.stalls import periodic
-from skylight.infer.zone_writes import Spell, edge, falls, slow_spells
+from skylight.infer.zone_throughput import Spell, edge, falls, slow_spells
 from skylight.reproduce.hasmr import real_drive
 from skylight.reproduce.hasmr.bursts import median_mbps
 from skylight.reproduce.hasmr.sustained import blocking

@@ -3,9 +3,9 @@ no head has to go?
 
 The read takes the arm away and lets a random part of a revolution pass. A log on a platter is written where
 it ended: from one write's completion to the next it advances by the same part of a revolution, or by one of a
-few, whatever came between (`skylight.infer.phase_step`). Writes to flash take as long as ever, so that their
-latencies pile up: they wait neither for the arm nor for an angle. Writes in place do neither. A write that
-stalled, because a band was cleaned or a sector retried, tells of none of these and is left out.
+few, whatever came between (`skylight.infer.log_phase_step`). Writes to flash take as long as ever, so that
+their latencies pile up: they wait neither for the arm nor for an angle. Writes in place do neither. A write
+that stalled, because a band was cleaned or a sector retried, tells of none of these and is left out.
 
 A pile is at least half of the writes within a tenth of a revolution. A wait for an angle is even over a
 revolution, or more even still after seeks, so that hardly ever so many fall together; the chance is that of
@@ -25,8 +25,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import I64, U64
+from skylight.infer.log_phase_step import LARGEST_P, NO_ADVANCE, Advance, advance
 from skylight.infer.phase import Coherence
-from skylight.infer.phase_step import LARGEST_P, NO_ADVANCE, Advance, advance
 from skylight.infer.robust import Spread, confidence_that, within_tick
 from skylight.infer.tail_probability import binomial_tail
 

@@ -17,8 +17,8 @@ import numpy as np
 from skylight.evidence import IoLog
 from skylight.findings import Finding, Known
 from skylight.infer.priors import follows
-from skylight.probe.write_rates.cliff import SLOW_NS, STREAM_BYTES, Cliff, counted_stream
 from skylight.probe.write_rates.findings import DRAIN, FILL_DRIVE, FULL_RATES, STALL
+from skylight.probe.write_rates.sustained_writes import SLOW_NS, STREAM_BYTES, Cliff, counted_stream
 from skylight.units import format_count, format_duration, format_rate, format_size
 
 PARTS = 10
