@@ -16,8 +16,8 @@ from skylight.evidence import IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import MOST_S, CacheSize
-from skylight.probe.cache_size.fill import MOST_OF_ASKED, Check, Fill, Places
-from skylight.probe.cache_size.filling import MAP_WRITES, MOST_SMALL_S, SMALL_WRITES, Pace, filled
+from skylight.probe.cache_size.fill_check import MOST_OF_ASKED, Check, Fill, Places
+from skylight.probe.cache_size.fill_procedure import MAP_WRITES, MOST_SMALL_S, SMALL_WRITES, Pace, filled
 from skylight.probe.cache_size.journal import Journal
 from skylight.probe.cache_size.verdict import of_journal
 from skylight.probe.cache_size.which_limit import limits, places_in_time, told_apart

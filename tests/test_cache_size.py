@@ -18,8 +18,8 @@ from skylight.infer.stalls import change_of_pace, change_point
 from skylight.probe import scoring
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import CacheSize, log_advance
-from skylight.probe.cache_size.fill import Check, Fill, ZoneWaits, out_of_order, waits
-from skylight.probe.cache_size.filling import slowed
+from skylight.probe.cache_size.fill_check import Check, Fill, ZoneWaits, out_of_order, waits
+from skylight.probe.cache_size.fill_procedure import slowed
 from skylight.probe.cache_size.journal import Journal, _least_ns
 from skylight.probe.cache_size.map_fill import Blocks, cycles, held, most_places
 from skylight.probe.cache_size.verdict import USUAL_WATERMARK, all_used, behind, free_bands, of_journal

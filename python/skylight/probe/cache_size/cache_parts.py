@@ -5,7 +5,7 @@ how many there are.
   band behind it: the first that stalls is band n, and n cache bands are the cache.
 * A zone takes so much before its first stall. With it full, addresses further on are asked for: the first
   that does not stall is in the next zone; the capacity has so many zones. What it takes is not seen where it
-  may hold what another host wrote: then its logs are counted (`older_zones`).
+  may hold what another host wrote: then its logs are counted (`used_zone_logs`).
 
 Random writes over the whole drive fill cache parts unevenly, so the first stalls when some 95 % of the cache
 are used (Skylight, Table 2: 9,175,056 writes, a day at depth 1). No finding needs that.
@@ -22,8 +22,8 @@ import numpy as np
 
 from skylight.evidence import IoBatch, Stop
 from skylight.probe.band_size.cache_parts import INTO_BAND, CachePart, first_edge, logged, spread
-from skylight.probe.cache_size import older_zones
-from skylight.probe.cache_size.older_zones import AGAIN_INTO_BAND, SPARE_BYTES, TRIES, Unsettled
+from skylight.probe.cache_size import used_zone_logs
+from skylight.probe.cache_size.used_zone_logs import AGAIN_INTO_BAND, SPARE_BYTES, TRIES, Unsettled
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 
@@ -38,7 +38,7 @@ of a tenth of all writes, three of five do in one case of a hundred."""
 class CacheParts:
     """`count` cache parts that each take `part_bytes` until they stall and are `whole_bytes` large, if that
     shows; `band` is what one stall gives back. `checks` is how often the count was seen. Of zones that held
-    `older` data their logs were counted (`older_zones`)."""
+    `older` data their logs were counted (`used_zone_logs`)."""
 
     count: int
     part_bytes: int
@@ -135,10 +135,10 @@ def _zones(steps: Steps) -> CacheParts | None:
     older = steps.reset("zone-erase", slow=not lazy) is State.UNKNOWN
     if older and not lazy:
         return None
-    cache_part, logs = older_zones.counted(steps) if older else (logged(steps, 0, steps.size, "zone"), 0)
+    cache_part, logs = used_zone_logs.counted(steps) if older else (logged(steps, 0, steps.size, "zone"), 0)
     if cache_part is None:
         return None
-    first_within = older_zones.first_within if older else _first_within
+    first_within = used_zone_logs.first_within if older else _first_within
     band, filled = cache_part.band_writes * cache_part.size, cache_part.found.first * cache_part.size
     last = steps.size // band - 1
     halves = [last // 2**power for power in range(1, last.bit_length())]
@@ -153,7 +153,7 @@ def _zones(steps: Steps) -> CacheParts | None:
             low, high = inside // band, inside // band + step
         else:
             high = low + step
-    if not (older_zones.is_bound if older else _is_bound)(cache_part, high * band):
+    if not (used_zone_logs.is_bound if older else _is_bound)(cache_part, high * band):
         return None
     count, taken = -(-steps.size // (high * band)), logs * band if older else filled
     return CacheParts(count, taken, None, band, cache_part.found.count, 1, older)

@@ -30,8 +30,8 @@ from skylight.infer.host_clock import tick_ns
 from skylight.infer.stalls import entries
 from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.cache_size import entry_time
-from skylight.probe.cache_size.fill import BLOCK, Fill, Places, told_bytes, turn_ns
-from skylight.probe.cache_size.filling import (
+from skylight.probe.cache_size.fill_check import BLOCK, Fill, Places, told_bytes, turn_ns
+from skylight.probe.cache_size.fill_procedure import (
     CALIBRATION,
     MAP_WRITES,
     MOST_WRITES,

@@ -24,7 +24,7 @@ import numpy as np
 
 from skylight.evidence import F64, I64, U64, IoBatch, IoLog, Op, Stop
 from skylight.probe.band_size.cache_parts import DEPTH, spread
-from skylight.probe.cache_size.fill import ABOVE, BLOCK, MOST_GONE, Clean, Fill, limit_ns, out_of_order
+from skylight.probe.cache_size.fill_check import ABOVE, BLOCK, MOST_GONE, Clean, Fill, limit_ns, out_of_order
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skylight.probe.band_size.cache_parts import DEPTH
-from skylight.probe.cache_size.fill import BLOCK, Fill
+from skylight.probe.cache_size.fill_check import BLOCK, Fill
 
 SAME = 0.03
 """As many, give or take: two counts of one limit differ by an entry's writes at most."""

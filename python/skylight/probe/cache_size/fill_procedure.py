@@ -24,7 +24,7 @@ from skylight.infer.stalls import (
     usual,
 )
 from skylight.probe.band_size.cache_parts import DEPTH
-from skylight.probe.cache_size.fill import (
+from skylight.probe.cache_size.fill_check import (
     ABOVE,
     BLOCK,
     Check,

@@ -17,7 +17,7 @@ from skylight.evidence import I64, IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import stalls
 from skylight.probe.band_size import BandSize, cache_parts
-from skylight.probe.cache_size import CacheSize, older_zones
+from skylight.probe.cache_size import CacheSize, used_zone_logs
 from skylight.probe.cleaning import cache_bands, half_band, zone_log_stalls
 from skylight.probe.cleaning.trials import Ground
 from skylight.probe.known_state import State
@@ -207,7 +207,7 @@ def test_a_row_behind_older_data_is_seen_at_once() -> None:
     row = np.tile(np.array([10] * 33 + [600, 600]), 7) * MS
     latency_ns = np.concatenate([latency_ns, row])
     assert stalls.periodic(latency_ns) is None
-    found = older_zones.behind_older(latency_ns)
+    found = used_zone_logs.behind_older(latency_ns)
     assert found is not None and (found.period, found.run, found.first) == (35, 2, 1533)
 
 
@@ -235,7 +235,7 @@ def test_a_delay_does_not_bring_an_address_into_the_zone(
 ) -> None:
     """Of drive 98675 drawn another client's delays ended logs of ten pieces five too soon, as pieces in the
     zone would have, so two zones were taken for one."""
-    monkeypatch.setattr(older_zones, "_opened", lambda _: True)
+    monkeypatch.setattr(used_zone_logs, "_opened", lambda _: True)
     left = list(before)
     steps = SimpleNamespace(run=lambda _name, io: io)
     found = stalls.Stalls(0, 11, 9, 100 * MS, 10 * MS, 2)
@@ -250,4 +250,4 @@ def test_a_delay_does_not_bring_an_address_into_the_zone(
         return IoLog.of(io, done - took, done)
 
     monkeypatch.setattr(cache_parts.CachePart, "put", put)
-    assert older_zones._takes_of(cache_part, 1 << 30) is inside
+    assert used_zone_logs._takes_of(cache_part, 1 << 30) is inside
