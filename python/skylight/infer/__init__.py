@@ -21,6 +21,7 @@
 | `host_clock` | what a host adds to times: the tick of its clock, its gap between commands |
 | `ordered_reads` | revolution, tracks, way to a cache: from latencies of reads in address order alone |
 | `wait_edges` | the shortest of times that hold a wait for a place to come round |
+| `whole_looks` | the same of what was written in one go, of which neighbours were written too |
 | `zone_throughput` | how many zones a zoned drive serves at full speed, and when it blocks |
 
 Every random draw in here comes from a fixed seed: the same evidence gives the same finding to the last digit.

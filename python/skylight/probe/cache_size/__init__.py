@@ -122,6 +122,7 @@ class CacheSize(ProcedureTest[Seen]):
             seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
         elif steps.reset("lone-erase") is not State.UNKNOWN:
             seen.kind, seen.journal = kind, journal.measured(steps)
+            seen.journal = journal.told_by_mixed(steps, seen.journal)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """The sizes of a shingled drive; nothing for one without a persistent cache."""
@@ -132,8 +133,10 @@ class CacheSize(ProcedureTest[Seen]):
         return no_surer_than_medium(conclude(seen, steps.known, steps.names), steps.known)
 
     def unfinished(self, seen: Seen, steps: Replay) -> list[Finding]:
-        """No size is known; that there is a map at all was not seen."""
-        del seen
+        """No size is known, unless but one thing was left to be found; that there is a map at all was not
+        seen."""
+        if seen.journal is not None:
+            return self.verdict(seen, steps)
         return verdict.nothing(steps.why_cut, steps.names)
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:

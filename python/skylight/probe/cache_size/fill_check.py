@@ -21,6 +21,7 @@ import numpy as np
 from skylight.evidence import U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import MISSED_TURNS, SLOW
+from skylight.infer.whole_looks import Platter, whole_looks
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.durable_writes import FlushedSteps
 from skylight.probe.known_state import State
@@ -42,6 +43,7 @@ eight did by chance once in fifty thousand times."""
 ASIDE = 0.5
 """Where writes begin that belong to no fill, as a part of the target."""
 SLOWEST_TURN_NS = 60e9 / 3_600
+USUAL_SWITCH = 0.15  # of a revolution: a switch of track where it was not measured
 ABOVE = 1.1
 """Times the longest latency so far from which on a write may wait for cleaning. Chosen: what takes as long,
 give or take jitter, is the same again."""
@@ -195,9 +197,10 @@ class Check:
             return clean.zones >= SOME_GONE
         first = self.places.where(ASKED + 1, self.size)[1:]  # address 0 has no block before it
         newest = self.places.where(max(done - waiting, ASKED), size)[-ASKED:]
-        home = _home(self.steps, f"{self.name}-begun", np.concatenate([first, newest]))
         least = MOST_OF_ASKED if self.state is State.REWRITTEN else SOME_GONE
-        return max(int(np.count_nonzero(half)) for half in (home[:ASKED], home[ASKED:])) >= least
+        asked = ((first, self.size, "begun"), (newest, size, "newest"))
+        homes = [_home(self.steps, f"{self.name}-{name}", at, each) for at, each, name in asked]
+        return max(int(np.count_nonzero(home)) for home in homes) >= least
 
     def most_stayed(self, fills: list[Fill]) -> bool:
         """Whether cleaning had only just begun: of the earlier writes hardly more are home than were written
@@ -217,24 +220,32 @@ class Check:
 
         The control: before that nearly all were home. Else older data was left, and what is written again
         takes its own place in the cache."""
-        if {fill.size for fill in fills} != {self.size} or self.steps.reset(f"{self.name}-again-erase") is (
-            State.UNKNOWN
-        ):
+        if self.steps.reset(f"{self.name}-again-erase") is State.UNKNOWN:
             return False
-        count = sum(fill.writes for fill in fills)
-        if not self.zone_bytes and self._gone(count, "emptied") < ALL_GONE * STAYED:
+        counts = {
+            size: sum(each.writes for each in fills if each.size == size) for size in self._sizes(fills)
+        }
+        if not self.zone_bytes and self._gone(counts[self.size], "emptied") < ALL_GONE * STAYED:
             return False
-        short = self.written[self.size] = max(count - SHORT_GROUPS * DEPTH, 0)
-        self.steps.run(f"{self.name}-again", self.places.writes(0, short, self.size), depth=DEPTH)
+        last = fills[-1].size
+        counts[last] = max(counts[last] - SHORT_GROUPS * DEPTH, 0)
+        for size, count in counts.items():
+            self.written[size] = count
+            self.steps.run(f"{self.name}-again", self.places.writes(0, count, size), depth=DEPTH)
         if (clean := self.clean(f"{self.name}-stayed")) is not None:
             return clean.zones <= MOST_GONE * clean.of
-        return self._gone(short) <= MOST_GONE * STAYED
+        return self._gone(counts[self.size]) <= MOST_GONE * STAYED
+
+    @staticmethod
+    def _sizes(fills: list[Fill]) -> list[int]:
+        """The sizes of writes, in the order in which they came."""
+        return list(dict.fromkeys(fill.size for fill in fills))
 
     def _gone(self, count: int, looked: str = "stayed") -> int:
         """How many of some of the earlier of this number of writes are home, in a step of that name."""
         early, late = (round(share * count) for share in STAYED_BETWEEN)
         where = self.places.where(late + 1, self.size)[np.linspace(early, late, STAYED, dtype=np.int64)]
-        return int(np.count_nonzero(_home(self.steps, f"{self.name}-{looked}", where[where > 0])))
+        return int(np.count_nonzero(_home(self.steps, f"{self.name}-{looked}", where[where > 0], self.size)))
 
     def clean(self, name: str) -> Clean | None:
         """How many of the zones that were written to are clean; None where the drive does not tell."""
@@ -271,11 +282,26 @@ def told_bytes(steps: Steps, name: str) -> int:
     return report.zone_bytes if report is not None and report.model == HOST_AWARE else 0
 
 
-def _home(steps: Steps, name: str, blocks: U64) -> Bools:
-    """Which blocks are at their native place; all where the rotation is not known."""
+def _home(steps: Steps, name: str, starts: U64, size: int) -> Bools:
+    """Which writes of `size` bytes are at their native place; all where the rotation is not known."""
     rotation_ns, flash = steps.known.number("rotation_ns"), steps.known.word("cache_medium") == "flash"
     if rotation_ns is None:
-        return np.ones(len(blocks), np.bool_)
-    looks = cached_or_native.looks(blocks, max(BLOCK, steps.block_bytes), flash=flash, backwards=True)
+        return np.ones(len(starts), np.bool_)
+    block = max(BLOCK, steps.block_bytes)
+    platter = None if flash or size <= block else _platter(steps, rotation_ns)
+    whole = whole_looks(starts, size, block, platter) if platter is not None else None
+    if whole is not None:
+        return whole.home(steps.run(name, whole.io))
+    looks = cached_or_native.looks(starts, block, flash=flash, backwards=True)
     looked_ns = cached_or_native.look_ns(steps.run(name, looks))
     return cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)
+
+
+def _platter(steps: Steps, rotation_ns: float) -> Platter | None:
+    """The tracks of the target, as far as they are known."""
+    known = steps.known
+    outer, middle, inner = (known.part("track_bytes", place) for place in ("od", "md", "id"))
+    if outer is None or middle is None or inner is None:
+        return None
+    switch = (known.part("seek_ns", "track") or USUAL_SWITCH * rotation_ns) / rotation_ns
+    return Platter(rotation_ns, (outer, middle, inner), switch, steps.size)

@@ -49,7 +49,7 @@ MAP_WRITES = 2_600_000
 MOST_SMALL_S = 9_000.0
 """Device time of the writes of one quantum that come before large ones, and of those of a block. Chosen: a
 third of the bound of the test, so that a fill with large writes, twice if need be, is within it too."""
-PHASES = {"fill": 0.0, "map": 0.25, "large": 0.375}
+PHASES = {"fill": 0.0, "map": 0.25, "large": 0.375, "mixed": 0.75}
 """Where fills begin, as a part of the target: where one left data, no other writes first, or looks at its
 first writes would see older ones cleaned."""
 CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)
@@ -61,6 +61,10 @@ SURE_WRITES, SURE_NS = 8 * DEPTH, 5_000_000_000
 """Writes that have to be slow too, unless those before them have been for so long. Chosen: of blocks that
 wait together two queues pass in a tenth of a second, and wait for two outliers or for a merge and one;
 neither lasts a second."""
+MOST_UNSEEN = 5
+"""Parts in a row that stay slow on a drive that was clean, though looks do not show what was cleaned, from
+which on cleaning has begun. Chosen: six hundred writes wait for no outliers, and no older data is left; a
+drive that cleans any band next takes few of those home that are looked at."""
 MOST_PARTS = 200
 """Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
 
@@ -124,7 +128,7 @@ def filled(
         for fill in fills:
             check.written[fill.size] = sum(each.writes for each in fills if each.size == fill.size)
         fills.append(_deep_fill(check, f"{name}-{number}", size, quanta, (done, count), pace))
-        if fills[-1].ended:
+        if fills[-1].ended or fills[-1].slow:
             break
     if fills[-1].ended and not (check.most_stayed(fills) or check.again(fills)):
         fills[-1] = replace(fills[-1], ended=False)
@@ -159,6 +163,7 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
     logs: list[IoLog] = []
     at, count = between
     slow_after: int | None = None
+    unseen = 0
     while at < count and len(logs) < MOST_PARTS:
         io = check.places.writes(at, count - at, size)
         log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
@@ -176,7 +181,7 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
             logs.append(steps.run(f"{name}-deep-sure", io, depth=DEPTH))
             at += len(io)
             if len(io) and np.median(logs[-1].latency_ns) < until.latency_ns:
-                slow_after = None
+                slow_after, unseen = None, 0
                 continue
         found = None
         if not is_quick or slowed(logs):
@@ -188,18 +193,19 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
                 else change_point(submit_ns, complete_ns, pace.entry_ns, turn_ns(steps))
             )
         if is_quick and found is None:
-            slow_after = None
+            slow_after, unseen = None, 0
             continue
         slow_after = max(stopped - whole_groups, 0) if slow_after is None else slow_after
         an_entry = found.writes_an_entry if found else 0.0
-        stays_slow = check.new and not is_quick
+        unseen = 0 if is_quick else unseen + 1
+        stays_slow = not is_quick and (check.new or (check.state >= State.CLEAN and unseen >= MOST_UNSEEN))
         if check.plain(an_entry) or stays_slow or check.begun(size, at, waiting=DEPTH):
             written = at - between[0]
             ended = _fill(name, size, quanta, (written, found.writes if found else written), found)
             took_ns = _took_ns(IoLog.joined(logs), ended.writes)
             return replace(ended, slow_after=slow_after, group=_group(steps), took_ns=took_ns)
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
-    return replace(unended, slow=len(logs) >= MOST_PARTS)
+    return replace(unended, slow=len(logs) >= MOST_PARTS or unseen > 0)
 
 
 def _took_ns(log: IoLog, writes: int) -> int:

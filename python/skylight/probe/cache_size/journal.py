@@ -41,6 +41,7 @@ from skylight.probe.cache_size.fill_procedure import (
 )
 from skylight.probe.cache_size.map_fill import HeldFill
 from skylight.probe.cache_size.which_limit import (
+    left_places,
     limits,
     limits_by_larger,
     lone_writes,
@@ -66,6 +67,9 @@ LONE_ENTRIES, READ_BACK = 200, 48
 LONG_ENTRIES, LONG_QUANTA, ENTRY_SURE = 80, (2, 4), 0.95
 RATE_QUANTA, WRITES_AN_ENTRY, FEWEST_ENTRIES = 64, 10, 3
 
+LEAST_MORE = 1.3
+"""Times as many blocks as there are places that ended a fill, for half of them to say which limit did.
+Chosen: the map then has entries for more whole quanta than half of the blocks would leave places to."""
 SHARED = 1.5
 """Blocks that wait and are done together, from which on they share entries. Chosen: lone entries that a
 coarse clock shows at one time are few, and of a queue a drive that packs takes many."""
@@ -111,6 +115,8 @@ class Journal:
     entries: Entries | None = None
     alone: int | None = None
     """Writes after which a fill of lone places and one of blocks both ended, whichever limit that was."""
+    mixed: tuple[Fill, ...] = ()
+    """Blocks and then whole quanta, where it took both to see which limit blocks meet."""
 
     @property
     def open_part(self) -> float:
@@ -255,6 +261,24 @@ def measured(steps: Steps) -> Journal:
     return Journal(
         quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, alone
     )
+
+
+def told_by_mixed(steps: Steps, seen: Journal) -> Journal:
+    """The same, once the places or the map are seen to have ended a fill of blocks behind a volatile cache,
+    which does not show how it packs them: half as many blocks leave half of the places to whole quanta, or
+    more, if these had run out."""
+    blocks = next((fill for fill in seen.fills if not fill.quanta), None)
+    open_limit = seen.places is not None and seen.map_entries is None and isinstance(steps, FlushedSteps)
+    if not open_limit or blocks is None or not blocks.ended or seen.quantum is None or not seen.places:
+        return seen
+    places = Places(steps.size, told_bytes(steps, "mixed-zones"))
+    if places.zone_bytes or blocks.writes < LEAST_MORE * seen.places:
+        return seen
+    parts = ((BLOCK, 0, blocks.writes // 2), (seen.quantum, 1, MOST_WRITES))
+    mixed = filled(steps, places, "mixed", parts)
+    if not left_places(mixed, blocks.writes, seen.places):
+        return replace(seen, mixed=tuple(mixed))
+    return replace(seen, mixed=tuple(mixed), map_entries=blocks.writes)
 
 
 def _map_fill(steps: Steps, places: Places, quantum: int, quantum_ns: float, alone: int) -> list[Fill] | None:

@@ -221,14 +221,19 @@ def _out_of_band_ns(known: Known) -> Interval | None:
     return max(time_ns - TIME_TO * rotation_ns, 0.0), time_ns + TIME_TO * rotation_ns
 
 
-def _on_flash(journal: Journal, time_ns: Interval) -> Interval | None:
+def _on_flash(journal: Journal, known: Known, time_ns: Interval) -> Interval | None:
     """Bytes of an entry on flash: each of its two commands waits before the first byte, and how long is not
-    seen apart from the transfer."""
-    rate, quantum = journal.rate, journal.quantum
-    if rate is None or quantum is None or rate.quantum_ns <= 0:
+    seen apart from the transfer. Where no writes wait together, the second quantum of a lone one says what a
+    quantum takes, if an entry holds as many."""
+    quantum, quantum_ns = journal.quantum, 0.0
+    if journal.rate is not None:
+        quantum_ns = journal.rate.quantum_ns
+    elif quantum is not None and (known.number("journal_entry_max_bytes") or 0.0) >= 2 * quantum:
+        quantum_ns = journal.quantum_ns
+    if quantum is None or quantum_ns <= 0:
         return None
     least, most = (max(each - wait, 0.0) for each, wait in zip(time_ns, FLASH_COMMAND_NS, strict=True))
-    return quantum * (1 + least / rate.quantum_ns), quantum * (1 + most / rate.quantum_ns)
+    return quantum * (1 + least / quantum_ns), quantum * (1 + most / quantum_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,7 +375,9 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     if data is not None and data.interval is not None:
         entry = quantum + data.interval[0], quantum + data.interval[1]
     elif time_ns is not None:
-        entry = _on_flash(journal, time_ns) if on_flash else _on_disk(journal, known, time_ns, whole=whole)
+        entry = (
+            _on_flash(journal, known, time_ns) if on_flash else _on_disk(journal, known, time_ns, whole=whole)
+        )
     if entry is None:
         return RAW.unknown(
             f"Lone writes take {format_count(writes)} slots of {format_size(quantum)}, but what"

@@ -72,6 +72,23 @@ def share_places(blocks: Fill, quantum: int, *, flushed: bool) -> bool:
     return places_used(blocks, quantum, flushed=flushed) < (1 - 2 * SAME) * blocks.writes
 
 
+def left_places(mixed: Sequence[Fill], blocks: int, places: int) -> bool | None:
+    """Whether a part of the blocks that ended a fill leaves more places to whole quanta than if all of them
+    had used up the places: then another limit ended it, the map's. A volatile cache may leave the part above
+    a watermark to others than what it hands on. None where the fill of both says nothing.
+
+    >>> half = Fill("mixed-0", 4096, 0, 5_000, 5_000, False, 0.0, 0.0, 1.0)
+    >>> quanta = Fill("mixed-1", 1 << 20, 1, 4_500, 4_500, True, 8.0, 0.0, 1.0)
+    >>> left_places((half, quanta), 10_000, 5_200), left_places((half, quanta), 10_000, 8_000)
+    (True, False)
+    """
+    if len(mixed) < 2 or not mixed[-1].ended or not mixed[-1].quanta:
+        return None
+    before, after = sum(fill.writes for fill in mixed if not fill.quanta), mixed[-1].places
+    left = places * (1 - LOWEST_WATERMARK * before / blocks)
+    return after > left * (1 + 2 * SAME) + DEPTH
+
+
 def limits_by_larger(
     larger: list[Fill], deep: list[Fill], quantum: int, in_map: int, *, flushed: bool
 ) -> tuple[int | None, int | None]:
