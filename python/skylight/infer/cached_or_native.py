@@ -29,8 +29,10 @@ from skylight.evidence import I64, IoBatch, IoLog, Op
 
 DISK_TURNS = 1.5
 FLASH_TURNS = 0.5
-SHORTEST = 0.1
-"""The quantile of looks at cached blocks that stands for the shortest of them: some may be at home."""
+SHORTEST = 0.02
+"""The quantile of looks at cached blocks that stands for the shortest of them, without those that look at
+home: a tenth may be two revolutions where all others are three, and each look that is misread counts once and
+for all."""
 
 
 def looks(
@@ -72,13 +74,15 @@ def limit_of(rotation_ns: float, *, flash: bool, cached_ns: I64 | None = None) -
     these. On a disk those may take several revolutions; a look at home now and then takes two, where the way
     to the drive is long, so the limit is half-way between one and what the shortest of those take.
 
-    >>> limit_of(5e6, flash=False, cached_ns=np.array([30, 26, 36]) * 1_000_000) / 1e6
-    15.9
+    >>> limit_of(5e6, flash=False, cached_ns=np.array([26, 26, 36]) * 1_000_000) / 1e6
+    15.5
     """
     limit_ns = (FLASH_TURNS if flash else DISK_TURNS) * rotation_ns
     if flash or cached_ns is None:
         return limit_ns
-    return max(limit_ns, (rotation_ns + float(np.quantile(cached_ns, SHORTEST))) / 2)
+    cached_ns = cached_ns[cached_ns > limit_ns]
+    shortest_ns = float(np.quantile(cached_ns, SHORTEST)) if len(cached_ns) else 0.0
+    return max(limit_ns, (rotation_ns + shortest_ns) / 2)
 
 
 def at_home(

@@ -173,18 +173,31 @@ class Progress:
     @property
     def finished(self) -> list[tuple[int, int]]:
         """The short pauses, counted from 1, in which a band or a part of one was finished, and how many cells
-        it has."""
+        it has. The rest of a band that shows a pause later, since some looks were late, is of that band."""
         short = self.more[: len(self.more) - self.long]
-        least = max(FEWEST_CELLS, SOME_PART * max(short, default=0))
-        return [(number + 1, cells) for number, cells in enumerate(short) if cells > least]
+        most = max(short, default=0)
+        found: list[tuple[int, int]] = []
+        for number, cells in enumerate(short, 1):
+            if cells <= max(FEWEST_CELLS, SOME_PART * most):
+                continue
+            if found and found[-1][0] == number - 1 and found[-1][1] + cells <= most + 1:
+                found[-1] = (number - 1, found[-1][1] + cells)
+            else:
+                found.append((number, cells))
+        return found
 
     @property
     def band_bytes(self) -> int:
-        """Length of a band, from those that were finished one by one; 0 if none but the first was whole."""
-        stepped = [cells for _, cells in self.finished]
-        whole = [cells for cells in stepped if cells + 1 >= WHOLE_PART * max(stepped)]
-        last = max(stepped[1:], default=0)
-        return round(float(np.mean(whole)) * self.cell) if last in whole else 0
+        """Length of a band, from those that were finished one by one; 0 if none but the first was whole. The
+        first may be longer than the others, for bands shrink towards the inner diameter."""
+        first, *others = [cells for _, cells in self.finished] or [0]
+        last = max(others, default=0)
+        whole = [cells for cells in others if cells + 1 >= WHOLE_PART * last]
+        if abs(first - last) <= max((1 - WHOLE_PART) * last, 1):
+            whole.append(first)
+        elif first > last and len(whole) < 2:
+            return 0
+        return round(float(np.mean(whole)) * self.cell) if whole else 0
 
     def spans(self) -> list[Span]:
         """From the first band that was finished to the last, and from that to the end of a long pause; none
