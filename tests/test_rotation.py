@@ -377,7 +377,7 @@ def test_a_middle_among_sizes_that_follow_no_line_is_not_judged() -> None:
 
 @pytest.mark.parametrize(
     ("end", "step", "in_line"),
-    [(555.0, 0.0, True), (468.0, 0.0, False), (640.0, 0.0, False), (500.0, 60.0, True)],
+    [(555.0, 0.0, True), (468.0, 0.0, False), (640.0, 0.0, False), (500.0, 60.0, True), (540.0, 0.0, False)],
 )
 def test_tracks_of_the_end_are_in_line_with_those_from_the_middle_on(
     end: float, step: float, in_line: bool
