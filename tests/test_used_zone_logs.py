@@ -149,6 +149,22 @@ class _CacheBands(_Target):
         return waits
 
 
+@pytest.mark.parametrize("room", [0, 1, 9])
+@pytest.mark.parametrize(("number", "held"), [(0, True), (1000, True), (1, False), (3, False)])
+def test_a_cache_band_that_had_room_is_filled_before_it_is_asked(room: int, number: int, held: bool) -> None:
+    """Of drives 99691 and 99737 drawn the first data band ended where a write found room. The third cache
+    band is full of older data: a write to it waits as well."""
+    target = _CacheBands()
+    target.left[0] = LOG
+    unit = 256 << 10
+    found = stalls.Stalls(0, LOG // unit, 5, 700 * MS, 12 * MS)
+    cache_part = cache_parts.CachePart(
+        cast(Steps, target), "over", unit, lambda index: index % 4 * unit, found, 0, LOG // unit - room
+    )
+    assert cache_part.holds(number * LOG) is held
+    assert cache_part.holds(number * LOG + unit) is held
+
+
 @pytest.mark.parametrize(("target", "kind"), [(_OlderZone(), "zones"), (_CacheBands(), "cache-bands")])
 def test_a_zone_that_holds_older_data_is_no_cache_band(target: _Target, kind: str) -> None:
     """One place that is written over and over stalls as evenly, once a log, and others far away do not; of

@@ -47,6 +47,10 @@ STALLS_SKIPPED, MOST_RUN = 4, 64
 ASKED_AGAIN = 3
 """How often an address is asked for where outliers left it open. Chosen: where a tenth of all writes are
 outliers, all of these are in one of a thousand."""
+ASKS = 2
+"""Writes of which none stalls, at an address that belongs elsewhere, or to a part that has just been emptied:
+one that was taken for full may have room for one. Chosen: stalls come at an even distance, give or take a
+write."""
 BEHIND, FEWEST_FULL = (1.5, 2.5, 3.5, 4.5, 5.5), 2
 """Where a zone with older data is asked, in what fills its log, and how often it has to stay full. Chosen:
 the second write of two waits as long as a stall by accident once in a hundred at most, as outliers do."""
@@ -130,9 +134,23 @@ class CachePart:
 
     def holds(self, address: int) -> bool:
         """Whether an address belongs to it."""
-        self.fill()
-        slow = self.asked_ns(address) >= self.found.limit_ns
-        return slow and (self._emptied() or self._held_after_all(address))
+        return self.surely_holds(address) is True
+
+    def surely_holds(self, address: int) -> bool | None:
+        """The same. Where no write there stalls, its own next one has to: else it was not full, and all is
+        done again; None where it never was. Where one does, it is filled and asked again, for the first may
+        have met another that is full of older data."""
+        for _ in range(ASKED_AGAIN):
+            self.fill()
+            if self._stalls_at(address):
+                self._emptied()
+                return self._held_after_all(address)
+            if self._stalls():
+                return False
+            if not self.refill():
+                return None
+            self.left = 0
+        return None
 
     def asked_ns(self, address: int) -> int:
         """What a write there takes, ns."""
@@ -140,18 +158,21 @@ class CachePart:
         return int(log.latency_ns[0])
 
     def _held_after_all(self, address: int) -> bool:
-        """The same where that write was slow and the next one to the cache part as well: it stalled, or after
-        a stall was an outlier or waited for another client. An address that is not its own never empties
-        it."""
+        """The same where a write there was slow: it stalled, was an outlier, waited for another client or met
+        another part. An address that is not its own never empties it."""
         for _ in range(ASKED_AGAIN):
             if not self.refill():
                 return False
             self.left = 0
-            if self.asked_ns(address) < self.found.limit_ns:
+            if not self._stalls_at(address):
                 return False
             if self._emptied():
                 return True
         return False
+
+    def _stalls_at(self, address: int) -> bool:
+        """Whether a write there stalls, the second one at least."""
+        return any(self.asked_ns(address) >= self.found.limit_ns for _ in range(ASKS))
 
     def first_held(self, addresses: U64) -> int | None:
         """The index of the first of these that belongs to it, each in a cache part of its own or in this."""
@@ -172,9 +193,15 @@ class CachePart:
     def _emptied(self) -> bool:
         """After a slow write: whether that was its stall, and not an outlier, a merge, another cache
         part's."""
-        stalled = int(self.put(1).latency_ns[0]) >= self.found.limit_ns
-        self.left = self.period - (1 if stalled else 2)
+        stalled = self._stalls()
+        self.left = self.period - (1 if stalled else 1 + ASKS)
         return not stalled
+
+    def _stalls(self) -> bool:
+        """Whether its own next writes stall: it was full, or all but one write."""
+        stalled = any(int(self.put(1).latency_ns[0]) >= self.found.limit_ns for _ in range(ASKS))
+        self.left = self.period - 1
+        return stalled
 
 
 def overwritten(steps: Steps) -> CachePart | None:
@@ -245,13 +272,10 @@ def is_place_bound(cache_part: CachePart, size: int) -> bool:
     part."""
     bound = 0
     for address in spread(size, MOST_ROUNDS, BLOCK_OF_PLACES, phase=0.1):
-        if cache_part.holds(int(address)):
-            continue
-        stalled = int(cache_part.put(1).latency_ns[0]) >= cache_part.found.limit_ns
-        cache_part.left = cache_part.period - 1
-        bound += 1
-        if not stalled:
+        held = cache_part.surely_holds(int(address))
+        if held is None:
             return False
+        bound += not held
         if bound == ROUNDS:
             return True
     return False
