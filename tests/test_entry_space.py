@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -101,3 +103,48 @@ def test_a_quantum_is_found_where_all_long_writes_come_too_late() -> None:
         late = footprints({BLOCK: (6, 0.45), 8 * BLOCK: (6, 1.45), low: (6, 1.45), high: (6, 1.9)}, seed)
         assert not any(late.more_quanta(size) for size in (8 * BLOCK, low)), seed
         assert late.more_quanta(high) and late.sharp(low, high), seed
+
+
+def test_times_that_differ_by_a_revolution_hide_no_step_of_one() -> None:
+    """A host that pauses comes in any phase, so that a write of one block waits up to a revolution: four of
+    120 journals had no quantum, though each write behind it took a revolution longer."""
+    low, high = 32 * BLOCK, 33 * BLOCK
+    for seed in range(6):
+        seen = footprints({BLOCK: (6, 0.3), low: (6, 0.3), high: (6, 1.3)}, seed)
+        rng = np.random.default_rng(seed)
+        for size, runs in seen.runs.items():
+            waits_ns = rng.uniform(0, 8e6, (len(runs), 24)).astype(np.int64)
+            seen.runs[size] = [
+                Run(size, False, run.latency_ns + wait_ns, run.done_ns)
+                for run, wait_ns in zip(runs, waits_ns, strict=True)
+            ]
+        assert replace(seen, by_time=True).more_quanta(high) and not seen.more_quanta(high), seed
+        assert seen.sharp(low, high), seed
+
+
+@pytest.mark.parametrize(("turns", "sharp"), [(0.3, True), (1.3, False)])
+def test_no_step_lies_behind_a_size_that_takes_longer_already(turns: float, sharp: bool) -> None:
+    low, high = 32 * BLOCK, 33 * BLOCK
+    for seed in range(6):
+        seen = footprints({BLOCK: (6, 0.3), low: (6, turns), high: (6, turns + 0.4)}, seed)
+        assert replace(seen, by_time=True).sharp(low, high) == sharp, seed
+
+
+def test_the_first_size_that_takes_more_is_judged_by_all_that_is_known() -> None:
+    seen = footprints({BLOCK: (6, 0.3), 8 * BLOCK: (6, 0.3), 32 * BLOCK: (6, 0.7)}, 1)
+    assert seen.first_longer == 32 * BLOCK
+    assert footprints({BLOCK: (6, 0.3), 8 * BLOCK: (6, 0.3)}, 1).first_longer is None
+
+
+@pytest.mark.parametrize(("step_us", "sharp"), [(7, False), (200, True)])
+def test_no_flash_takes_a_quantum_in_no_time(step_us: int, sharp: bool) -> None:
+    """99737 drawn, which has no journal: from 1 MiB on writes took 7 us longer, as where requests are split;
+    a quantum as large would pass at 150 GB/s."""
+    low, high = 256 * BLOCK, 257 * BLOCK
+    rng = np.random.default_rng(1)
+    took_us = {BLOCK: 2_000, low: 2_000, high: 2_000 + step_us, 2 * low: 2_000 + step_us}
+    runs = {}
+    for size, each_us in took_us.items():
+        took_ns = (rng.normal(each_us, 0.1, (6, 24)) * 1e3).astype(np.int64)
+        runs[size] = [Run(size, True, each, np.cumsum(each + 10_000)) for each in took_ns]
+    assert Footprints("flash", 8e6, runs).sharp(low, high) == sharp

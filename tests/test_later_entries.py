@@ -6,18 +6,29 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from skylight.evidence import F64, IoLog, Op
+from skylight.evidence import F64, IoBatch, IoLog, Op
+from skylight.findings import Known
 from skylight.infer.track_from_entry import tracks
 from skylight.infer.wait_edges import differences, in_tracks
 from skylight.probe.durable_writes import Rounds
+from skylight.probe.journal.entry_space import Footprints, Run
 from skylight.probe.journal.findings import MERGE
-from skylight.probe.journal.unerased_entries import CYCLES, LongEntries, columns, cycles, far_places
+from skylight.probe.journal.measure import Runs
+from skylight.probe.journal.out_of_band import judge_flash
+from skylight.probe.journal.unerased_entries import (
+    CYCLES,
+    LongEntries,
+    columns,
+    cycles,
+    far_places,
+)
 from skylight.probe.journal.unerased_verdict import judge_later
-from skylight.probe.journal.verdict import _either_way
+from skylight.probe.journal.verdict import Quantum, Seen, _either_way, judge, observe
 
 TICKS = (0.0002, 0.2)
 """Of a revolution: clocks of a microsecond and of a millisecond, on a disk of 12,000 rpm."""
 SEED = 20261128
+ZERO = np.zeros(1, np.uint64)
 
 
 def waits(rng: np.random.Generator, shortest: F64, tick: float) -> F64:
@@ -131,3 +142,31 @@ def test_a_revolution_that_may_be_lost_leaves_a_long_merge_known() -> None:
     assert not _either_way(60e6, 2e6, 8e6, 0.9, 20, 0.0).known
     short = _either_way(5e6, 2e6, 8e6, 0.9, 4, 4e6)
     assert not short.known and short.interval is not None and short.interval[0] == 0.0
+
+
+@pytest.mark.parametrize(("own_ns", "known"), [(0.0, True), (20e6, False)])
+def test_a_quantum_in_flash_that_may_be_an_entry_of_its_own_hides_the_data(
+    own_ns: float, known: bool
+) -> None:
+    """99583, journaled: each quantum began an entry, and 18.8 ms of out-of-band data were said to be 0.13."""
+    flushes = IoBatch.make(Op.FLUSH, np.zeros(48), 0)
+    begin = np.arange(48, dtype=np.uint64) * np.uint64(10**7)
+    log = IoLog.of(flushes, begin, begin + np.uint64(10**6))
+    found = judge_flash(log, 1.2e6, 1e4, 8e6, own_ns)
+    assert found.known is known and found.interval is not None
+    assert (found.interval[1] > own_ns) is True
+
+
+def test_a_size_that_a_bound_left_without_runs_is_passed_over() -> None:
+    runs = Runs()
+    runs.footprints.runs[4096] = [Run.of(4096, True, IoLog.of(IoBatch.writes([0], 4096), ZERO, ZERO + 1))]
+    runs.footprints.runs[8192] = []
+    assert set(observe(runs).footprints.runs) == {4096}
+
+
+def test_a_quantum_takes_no_less_than_none() -> None:
+    """99617, journaled: 1.97 MiB ended elsewhere than 1.96 MiB, and sooner, where a quantum has 1.6 MiB."""
+    less = Quantum(2_060_288, 2_064_384, -684e3, 51e3, 0.95)
+    one = Run.of(4096, True, IoLog.of(IoBatch.writes([0], 4096), ZERO, ZERO + 1))
+    found = judge(Seen(Footprints("disk", 7.2e6, {4096: [one]}), quantum=less), Runs(), Known())
+    assert found and not any(each.known for each in found)

@@ -16,7 +16,7 @@ Source: Skylight (FAST '15) section 4.3.1, Figure 7.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 import numpy as np
@@ -39,17 +39,19 @@ SHARP = 0.6  # of the whole difference lies in the step
 SHARP_TURNS = 0.85
 """The same of a step of whole revolutions, at which angles stay. Chosen: a write that is longer on its way
 comes too late for its slot more often, and on a slow host ever more of them lose a revolution so."""
-ALL_LATE, MANY_LATE = 0.95, 0.5
-"""Of writes behind such a step, and before it, the part that loses a revolution. Chosen."""
+FEW_EARLY, MANY_LATE = 0.05, 0.25
+"""Of writes behind such a step the part that is not late as those of one block would be if each were late by
+it, and of those before it the part that is late and more than of those. Chosen."""
 NEARLY_WHOLE = 0.15
 """Of a revolution: how far a write of one block may be from whole revolutions where a quantum takes those.
 Chosen: out-of-band data beside it takes less."""
 LEAST_TURN = 0.1  # of a revolution: the least step of a quantum on a disk
+FASTEST = 16.0  # bytes a nanosecond that flash takes at most: twice what drives of 2026 do
 FLAT_TO = 1.25  # times a quantum: up to there nothing else steps
 LEAST_ALIKE = 0.5  # repeats of one size that agree less tell nothing
 MIDDLE = (25, 75)
 LEAST_STEP_NOISE = 0.005  # of a phase vector's length: a thousandth of a revolution
-LEAST_STEP = 0.5  # length of the mean phase vector from which on steps are of one kind
+LEAST_STEP = 0.4  # length of the mean phase vector from which on steps are of one kind
 QUICK_TURNS = 0.5  # a lone write that takes less of a revolution does not wait for a platter
 
 
@@ -127,8 +129,8 @@ def _alike(run: Run, other: Run, rotation_ns: float) -> float:
 
 def step_of(runs: Sequence[Run], rotation_ns: float) -> complex:
     """The angle from the end of one write to the end of the next, as a phase vector: the mean of all."""
-    phases = np.concatenate([_phases(run, rotation_ns) for run in runs])
-    return complex(phases.mean()) if len(phases) else 0j
+    phases = [_phases(run, rotation_ns) for run in runs]
+    return complex(np.concatenate(phases).mean()) if any(len(each) for each in phases) else 0j
 
 
 @lru_cache(maxsize=4096)
@@ -175,11 +177,13 @@ def _orders(count: int) -> I64:
 
 @dataclass(slots=True)
 class Footprints:
-    """Runs by size, and what they say of the space that a write takes; the smallest size is the reference."""
+    """Runs by size, and what they say of the space that a write takes; the smallest size is the reference.
+    `by_time` is whether longer times alone say that a write takes more quanta, wherever it ends."""
 
     medium: str | None
     rotation_ns: float | None
     runs: dict[int, list[Run]] = field(default_factory=dict)
+    by_time: bool = False
 
     @property
     def flash(self) -> bool:
@@ -224,7 +228,7 @@ class Footprints:
     def beside(self, size: int, runs: Sequence[Run]) -> Footprints:
         """The smallest size, and other runs as those of a size: both compare as two sizes do."""
         drawn = {self.block: self.runs[self.block], size: list(runs)}
-        return Footprints(self.medium, self.rotation_ns, drawn)
+        return replace(self, runs=drawn)
 
     def fastest_ns(self, size: int) -> float:
         """Latency of the fastest writes of a size, ns."""
@@ -282,12 +286,20 @@ class Footprints:
 
         Where a quantum is no whole number of revolutions, another one moves the angle on as the first does.
         There longer times alone are no sign: a write that is long on its way comes too late for its slot and
-        waits for it to come round.
+        waits for it to come round. They may be one all the same (`by_time`), for out-of-band data moves the
+        angle on as well, and a quantum may be as long as a track: if all writes from one size on take longer
+        and none of the next smaller one (`sharp`).
         """
-        return self._elsewhere(size) or (not self._moves_on and self._longer(size))
+        return self._elsewhere(size) or ((self.by_time or not self.moves_on) and self._longer(size))
 
     @property
-    def _moves_on(self) -> bool:
+    def first_longer(self) -> int | None:
+        """The smallest size that takes more quanta than one block; None if none does."""
+        longer = (size for size in sorted(self.runs)[1:] if self.runs[size] and self.more_quanta(size))
+        return next(longer, None)
+
+    @property
+    def moves_on(self) -> bool:
         """Whether a write of one block takes space that is plainly no whole number of revolutions."""
         if not self.angled:
             return False
@@ -311,9 +323,12 @@ class Footprints:
         """Whether more repeats are needed to tell: where a step may hardly exceed the noise."""
         if self.aligned:
             return False
-        if self.stepping:
-            return DOUBT[0] < self.step_apart(size, self.block) / self.step_noise(size) < DOUBT[1]
-        return DOUBT[0] < self.shift_ns(size) / self.shift_noise_ns(size) < DOUBT[1]
+        if not self.stepping:
+            return DOUBT[0] < self.shift_ns(size) / self.shift_noise_ns(size) < DOUBT[1]
+        beyond_ns = self.shift_ns(size) - (self.rotation_ns or 0.0) / 2
+        if self.by_time and abs(beyond_ns) <= SURE * self.shift_noise_ns(size):
+            return True
+        return DOUBT[0] < self.step_apart(size, self.block) / self.step_noise(size) < DOUBT[1]
 
     def smooth(self, low: int, high: int) -> bool:
         """Whether sizes around the first difference differ by degrees."""
@@ -330,7 +345,13 @@ class Footprints:
         """Whether space grows in a step between two neighbouring sizes, and not with every block."""
         if low < FEWEST_BLOCKS * self.block:
             return False
+        if self.by_time and self._late(low) > self._late(self.block) + MANY_LATE:
+            return False  # a smaller size takes longer than one block already
         step = self.shift_ns(high) - self.shift_ns(low)
+        if self.flash and step < low / FASTEST:
+            return (
+                False  # what takes no longer is no quantum: a host's or a link's longest request ends there
+            )
         if self.aligned and self.rotation_ns is not None:
             # a block more would end a little later, not a good part of a revolution
             parted = self.likeness(low) >= ALIKE and self.likeness(high) <= UNLIKE
@@ -345,18 +366,25 @@ class Footprints:
         return sure and self._flat_behind(low, high, step)
 
     def _lost_by_some(self, low: int, high: int, step_ns: float) -> bool:
-        """Whether a step of whole revolutions is one that some of the longer writes do not take, or many of
-        the shorter ones do: they come too late for their slot, which they are on a slow host the more often
-        the longer they are."""
+        """Whether a step of whole revolutions is one that some of the longer writes do not take: these come
+        too late for their slot, which on a slow host they do the more often the longer they are."""
         turn_ns = self.rotation_ns
         if self.flash or turn_ns is None:
             return False
         turns = step_ns / turn_ns
         if round(turns) < 1 or abs(turns - round(turns)) > LEAST_TURN:
             return False
+        # On a host that pauses those of one block alone may differ by a revolution.
+        return self._late(high) < self._late(self.block, round(turns)) - FEW_EARLY
+
+    def _late(self, size: int, turns: int = 0) -> float:
+        """The share of writes of a size that would be late by half a revolution, against the quick ones of
+        one block, if each took so many revolutions more; 0 where the cache has none."""
+        turn_ns = self.rotation_ns
+        if self.flash or turn_ns is None:
+            return 0.0
         level_ns = float(np.quantile(_rows(self.runs[self.block]), 1 - NEARLY_ALL)) + turn_ns / 2
-        early, late = (float(np.mean(_rows(self.runs[size]) > level_ns)) for size in (low, high))
-        return late < ALL_LATE or early > MANY_LATE
+        return float(np.mean(_rows(self.runs[size]) + turns * turn_ns > level_ns))
 
     def _parted(self, low: int, high: int, step_ns: float) -> bool:
         """Whether the angle from write to write jumps between two neighbouring sizes: by a good part of a

@@ -38,13 +38,16 @@ from skylight.probe.journal.out_of_band import (
     CYCLES,
     FAST_CYCLES,
     FAST_TURN_NS,
+    FIRST_ROUNDS,
     FLUSHES,
     batches,
+    too_open,
 )
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.unerased_entries import CYCLES as CYCLES_LATER
 from skylight.probe.journal.unerased_entries import (
     MOST_QUANTA,
+    MOST_ROUNDS,
     PLACES,
     LongEntries,
     cycles,
@@ -54,6 +57,7 @@ from skylight.probe.journal.unerased_entries import (
     written_long,
 )
 from skylight.probe.journal.unerased_entries import ROUNDS as LATER_ROUNDS
+from skylight.probe.journal.unerased_verdict import is_open, judge_later
 from skylight.probe.journal.write_through import Volatile
 from skylight.probe.procedure import Steps, bisected
 
@@ -62,8 +66,15 @@ SLOTS = 6
 WRITES = {"disk": 24, "flash": 96}
 REPEATS = {"disk": 3, "flash": 4}
 REFERENCE_REPEATS = 6
-MORE_ROUNDS = 5
+MORE_ROUNDS, MOST_REFERENCE = 5, 96
+"""Rounds of runs of a size in doubt, and how many runs of one block there are: more are no surer than those
+of that size, and every look at all of them takes longer."""
 LARGEST_QUANTUM_BYTES = 16 << 20
+WAYS = (True, False, True)
+"""Whether times alone tell, in turns: by angles more sizes become known, some of which were misjudged."""
+SEARCHES = 4
+"""How often the edge of a quantum is looked for. Chosen: each size is judged again with all that is known by
+then, and one in dozens is misjudged at first."""
 DEPTH = 31
 QUEUE_RUNS = 16
 LARGEST_QUEUED_BYTES = 32 << 20
@@ -198,7 +209,8 @@ class Bench:
             if not self.footprints.doubtful(size):
                 break
             self.lone(size)
-            self.lone(self.block)
+            if len(self.footprints.runs[self.block]) < MOST_REFERENCE:
+                self.lone(self.block)
         return self.footprints.more_quanta(size)
 
     def scattered(self, count: int) -> U64:
@@ -250,22 +262,44 @@ def measure(bench: Bench) -> None:
 def find_quantum(bench: Bench) -> int | None:
     """Doubles the size of lone writes until they take more space, then halves the distance to the largest
     that does not; the largest size of one quantum, or None where the first step is none."""
-    block = bench.block
-    bench.lone(block)
-    low, high, size = block, 0, 2 * block
+    bench.lone(bench.block)
+    for by_time in WAYS:
+        bench.footprints.by_time = by_time
+        edge = _edge(bench)
+        if edge is not None or not bench.footprints.moves_on:
+            return edge
+    return None
+
+
+def _edge(bench: Bench) -> int | None:
+    """The same by one way of telling what takes more."""
+    for _ in range(SEARCHES):
+        high = _first_longer(bench)
+        if not high:
+            return None
+        low = max(size for size in bench.footprints.runs if size < high)
+        low, high = bisected(low, high, lambda size: not bench.takes_more(size), bench.block)
+        if low < FEWEST_BLOCKS * bench.block:
+            return None
+        quarters = (low * quarters // 4 // bench.block * bench.block for quarters in PLATEAU_QUARTERS)
+        for size in (low, high, *quarters):
+            bench.lone(size)
+        if bench.footprints.first_longer == high:  # else a size was misjudged before all these were known
+            return low if bench.footprints.sharp(low, high) else None
+    return None
+
+
+def _first_longer(bench: Bench) -> int:
+    """The smallest size of those measured that takes more space than one block, or if there is none the first
+    of sizes that are doubled; 0 where none does."""
+    if (known := bench.footprints.first_longer) is not None:
+        return known
+    size = 2 * max(bench.footprints.runs)
     while size <= min(LARGEST_QUANTUM_BYTES, bench.steps.size // 16):
         if bench.takes_more(size):
-            high = size
-            break
-        low, size = size, 2 * size
-    if not high:
-        return None
-    low, high = bisected(low, high, lambda size: not bench.takes_more(size), block)
-    if low < FEWEST_BLOCKS * block:
-        return None
-    for size in (low, high, *(low * quarters // 4 // block * block for quarters in PLATEAU_QUARTERS)):
-        bench.lone(size)
-    return low if bench.footprints.sharp(low, high) else None
+            return size
+        size *= 2
+    return 0
 
 
 def find_bound(bench: Bench, quantum: int) -> None:
@@ -358,18 +392,22 @@ def find_out_of_band(bench: Bench, quantum: int) -> None:
     tick = tick_ns(lone[0].latency_ns) / bench.rotation_ns if lone else 0.0
     if tick > COARSE_TURNS:
         cycles = max(cycles, min(COARSE_CYCLES, round(COARSE_EACH * tick)))
-    phases = steps.rng("phases").permutation(cycles) / cycles
-    for number, phase in enumerate(phases, 1):
-        if not steps.erase(f"first-erase-{number}"):
-            find_by_later_entries(bench, quantum)
+    phases, number = steps.rng("phases"), 0
+    for more in range(FIRST_ROUNDS):  # those of a round lie between those of the rounds before
+        for phase in (phases.permutation(cycles) + more / FIRST_ROUNDS) / cycles:
+            number += 1
+            if not steps.erase(f"first-erase-{number}"):
+                find_by_later_entries(bench, quantum)
+                return
+            # Zones filled between the far read and the write would leave the head elsewhere.
+            if not steps.written(np.array([far.offset[0], write.offset[0]], np.uint64), bench.block):
+                return
+            for name, io in (("write", write), ("read", read)):
+                steps.run(f"first-far-{name}-{number}", far)
+                steps.pause(f"first-pause-{name}-{number}", float(phase * bench.rotation_ns / 1e9))
+                bench.seen.first[name].append(steps.run(f"first-{name}-{number}", io))
+        if not too_open(bench.seen.first["write"], bench.seen.first["read"], bench.rotation_ns):
             return
-        # Zones filled between the far read and the write would leave the head elsewhere.
-        if not steps.written(np.array([far.offset[0], write.offset[0]], np.uint64), bench.block):
-            return
-        for name, io in (("write", write), ("read", read)):
-            steps.run(f"first-far-{name}-{number}", far)
-            steps.pause(f"first-pause-{name}-{number}", float(phase * bench.rotation_ns / 1e9))
-            bench.seen.first[name].append(steps.run(f"first-{name}-{number}", io))
 
 
 def find_by_later_entries(bench: Bench, quantum: int) -> None:
@@ -378,17 +416,21 @@ def find_by_later_entries(bench: Bench, quantum: int) -> None:
     if steps.zones("later-zones") is not None:
         return  # far reads all over would have to fill zones first
     far = far_places(steps.size, block, steps.rng("later"))
-    for number in range(LATER_ROUNDS):
-        part = far[2 * CYCLES_LATER * number : 2 * CYCLES_LATER * (number + 1)]
-        io = cycles(part, block, flushed=seen.volatile == "flushed")
-        seen.later.append(steps.run(f"later-{number + 1}", io))
+    track = {at: size for at in ("od", "md", "id") if (size := steps.known.part("track_bytes", at))}
     length = quantum * min(max(seen.entry_bytes // quantum, 1), MOST_QUANTA)
-    longest_track = max(steps.known.part("track_bytes", at) or 0.0 for at in ("od", "md", "id"))
-    begin = bench.offsets(long_entries(length, longest_track), length)
+    begin = bench.offsets(long_entries(length, max(track.values(), default=0.0)), length)
     io = written_long(begin, length, flushed=seen.volatile == "flushed")
     written = steps.run("long-entry", io)
-    read = steps.run("long-entry-read", read_back(far[-PLACES:], begin, length, block))
+    read = steps.run("long-entry-read", read_back(far[:PLACES], begin, length, block))
     seen.long_entries = LongEntries(written, read)
+    for number in range(MOST_ROUNDS):
+        part = far[PLACES:][2 * CYCLES_LATER * number : 2 * CYCLES_LATER * (number + 1)]
+        io = cycles(part, block, flushed=seen.volatile == "flushed")
+        seen.later.append(steps.run(f"later-{number + 1}", io))
+        if number + 1 >= LATER_ROUNDS and bench.rotation_ns is not None:
+            found = judge_later(seen.later, seen.long_entries, quantum, bench.rotation_ns, track)
+            if not is_open(found):
+                return
 
 
 def apart(bench: Bench) -> None:

@@ -24,7 +24,8 @@ On flash there are no angles: what lone writes take beyond the overhead (that of
 and the transfer of a quantum is the out-of-band data, with a latency of the medium, and another latency for
 the quantum. That other one is not seen apart: `FLASH_NS` bounds it, and half of it is taken off.
 
-Invariant: a value is given only if its interval is no wider than a twentieth of a revolution to each side.
+Invariant: a value is given only if its interval is no wider than a twentieth of a revolution to each side;
+or, where the weight of each time is known, if `SURE_ENOUGH` of it lies so near the value.
 Source: Skylight (FAST '15) section 4.3, first writes of 41 to 52 ms, and 4.3.1, Figure 6.
 """
 
@@ -50,6 +51,9 @@ COARSE_CYCLES, COARSE_TURNS, COARSE_EACH = 640, 0.02, 4_000
 """The same where the tick of the clock is more of a revolution than that: so many for each revolution of the
 tick, and at most. Edges that are smeared over a tick are known the better the more phases fall into it.
 Chosen: a fortieth of a revolution is known then, which leaves as much for the settling of the head."""
+FIRST_ROUNDS = 4
+"""How often as many phases again are tried at most, where the time is not known well enough. Chosen: what is
+open halves with four times as many."""
 SUBMITTED_TICK = 0.5**0.5
 """Of a tick, the half width of a triangle that deviates as much as the rounding of a submission alone; the
 end is known from all commands together."""
@@ -60,6 +64,9 @@ SETTLE_NS = (
 NOISE_ERRORS = 2.0  # standard errors that times by a coarse clock, or of a busy host, may be off
 FLASH_NS = 500_000.0  # more than a flash write waits for its first page
 RIGHT_TURNS = OUT_OF_BAND_RIGHT.part  # how near a value must be known to be given
+SURE_ENOUGH = 0.9
+"""Weight of times near the value from which on it is given. Chosen: a time that is right nine times in ten is
+worth saying, and its confidence says so."""
 LEAST_TURNS = 0.2  # no time is less than none, but for what the edges of the saws leave open
 STEADY = 0.7  # how far completions of one place must agree in phase
 FASTEST_PART = 0.06
@@ -205,10 +212,10 @@ def judge_disk(
         return OUT_OF_BAND.unknown(
             f"writes of the first entry end at no one angle (agreement {steady:.2f})", rows
         )
-    half = SETTLE_NS / 2 + open_ns / 2 + _tick_ns(write, read)
-    if coarse := _coarse(write, read, rotation_ns, quantum):
-        time, confidence = coarse.time_ns, coarse.sure
-        open_ns, half = coarse.half_ns, SETTLE_NS / 2 + coarse.half_ns
+    coarse = _coarse(write, read, rotation_ns, quantum)
+    half = _half_ns(write, read, open_ns, coarse)
+    if coarse is not None:
+        time, confidence, open_ns = coarse.time_ns, coarse.sure, coarse.half_ns
     else:
         confidence = _confidence(write, read, rotation_ns, quantum, time)
     value = time - SETTLE_NS / 2
@@ -222,7 +229,7 @@ def judge_disk(
         most = format_duration(time) if time >= 1 else "a time too short to be seen"
         why = f"no more than {most} is written before an entry"
         return OUT_OF_BAND.unknown(why, rows, within)
-    if half > RIGHT_TURNS * rotation_ns:
+    if _is_open(half, coarse, rotation_ns):
         words = f"{format_duration(int(value))} to within {format_duration(int(half))}"
         return OUT_OF_BAND.unknown(f"{words}, more than a twentieth of a revolution", rows, within)
     why = (
@@ -233,14 +240,38 @@ def judge_disk(
     return OUT_OF_BAND.found(round(value), confidence, why, rows, (value - half, value + half))
 
 
+def too_open(writes: Sequence[IoLog], reads: Sequence[IoLog], rotation_ns: float) -> bool:
+    """Whether the time of the first entry is open by more than may be, whatever a quantum takes: more phases
+    of arrival leave less of it open."""
+    begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
+    write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
+    if not len(write[0]) or not len(read[0]):
+        return False
+    rotation_ns, any_time = refined_turn([write[1], read[1]], rotation_ns), QuantumTime(0.0)
+    found = disk_time(write, read, rotation_ns, any_time)
+    open_ns = found[1] if found is not None else 0.0
+    coarse = _coarse(write, read, rotation_ns, any_time)
+    return _is_open(_half_ns(write, read, open_ns, coarse), coarse, rotation_ns)
+
+
+def _is_open(half_ns: float, coarse: Coarse | None, rotation_ns: float) -> bool:
+    """Whether the time is not known well enough to be given."""
+    return coarse.sure < SURE_ENOUGH if coarse is not None else half_ns > RIGHT_TURNS * rotation_ns
+
+
 @dataclass(frozen=True, slots=True)
 class Coarse:
     """The time by a coarse clock, with the settling in it: the most likely, half of the interval of 95 %
-    (ns), and the weight of what lies within a twentieth of a revolution."""
+    (ns), and the weight of what lies within a twentieth of a revolution, whatever the settling is."""
 
     time_ns: float
     half_ns: float
     sure: float
+
+
+def _half_ns(write: Columns, read: Columns, open_ns: float, coarse: Coarse | None) -> float:
+    """Half of the interval of the time, with what the head may settle."""
+    return SETTLE_NS / 2 + (coarse.half_ns if coarse else open_ns / 2 + _tick_ns(write, read))
 
 
 def _coarse(write: Columns, read: Columns, rotation_ns: float, quantum: QuantumTime) -> Coarse | None:
@@ -259,7 +290,9 @@ def _coarse(write: Columns, read: Columns, rotation_ns: float, quantum: QuantumT
     apart = differences(wrote, found, SUBMITTED_TICK * tick, 0.0, 0.0)
     drawn = np.cumsum(apart.weight)
     low, value, high = (float(np.interp(each, drawn, apart.at)) for each in (0.025, 0.5, 0.975))
-    sure = float(apart.weight[np.abs(apart.at - value) <= RIGHT_TURNS].sum())
+    settle = SETTLE_NS / 2 / rotation_ns
+    above, below = (np.minimum(RIGHT_TURNS + side * (apart.at - value), settle) for side in (-1, 1))
+    sure = float(apart.weight @ np.clip((above + below) / (2 * settle), 0.0, 1.0))
     return Coarse(value * rotation_ns - max(behind, 0.0), (high - low) / 2 * rotation_ns, sure)
 
 
@@ -292,9 +325,12 @@ def _confidence(
     return share(hits, RESAMPLES)
 
 
-def judge_flash(timed: IoLog, rest_ns: float, noise_ns: float, rotation_ns: float) -> Finding:
+def judge_flash(
+    timed: IoLog, rest_ns: float, noise_ns: float, rotation_ns: float, own_ns: float = 0.0
+) -> Finding:
     """The finding for a cache on flash; `rest_ns` is what a lone write takes beyond the transfer of a
-    quantum, give or take `noise_ns`."""
+    quantum, give or take `noise_ns`; `own_ns` is what a second quantum takes if it may begin an entry of its
+    own, and so hold out-of-band data too."""
     flushes = timed.only(Op.FLUSH)
     if not len(flushes):
         return OUT_OF_BAND.unknown("no FLUSH was timed", ())
@@ -305,9 +341,13 @@ def judge_flash(timed: IoLog, rest_ns: float, noise_ns: float, rotation_ns: floa
     most = max(rest_ns - overhead + noise_ns, 0.0)
     least = max(rest_ns - overhead - noise_ns - FLASH_NS, 0.0)
     value, half = (most + least) / 2, (most - least) / 2
+    if not least and own_ns:
+        why = "a second quantum takes as long as the first, so each may be an entry with out-of-band data"
+        return OUT_OF_BAND.unknown(why, ("flushes",), (least, most + own_ns))
     words = f"a lone write takes {format_duration(int(most))} beyond overhead and the transfer of a quantum"
-    if half > RIGHT_TURNS * rotation_ns:
+    right = min(RIGHT_TURNS * rotation_ns / half, 1.0)
+    if right < SURE_ENOUGH:
         why = f"{words}, and how much of it is the medium's own latency is not seen"
         return OUT_OF_BAND.unknown(why, ("flushes",), (least, most))
     sure = float(np.mean(flushes.latency_ns < overhead + most + RIGHT_TURNS * rotation_ns))
-    return OUT_OF_BAND.found(round(value), sure, words, ("flushes",), (least, most), way="flash")
+    return OUT_OF_BAND.found(round(value), sure * right, words, ("flushes",), (least, most), way="flash")

@@ -1,11 +1,11 @@
 """The commands that show the out-of-band data where the target cannot be erased: later entries of the log.
 
-Each cycle is a read far away, a write of one block, another read far away, and a read of that block. Then
-entries as long as they come are written, one or more, to have ends of tracks under them, and blocks of them
-are read back, each behind a read far away. The far
-reads go backwards through a part of the target, at random distances, so that each command comes in another
-phase of the revolution, the arm's way stays the same, and nothing that was read ahead is asked for; nor is it
-in the long entries, which are read backwards as well.
+Entries as long as they come are written, one or more, to have ends of tracks under them, and blocks of them
+are read back, each behind a read far away. Then there are rounds of cycles: each cycle is a read far away, a
+write of one block, another read far away, and a read of that block. The far reads go backwards through a part
+of the target, at random distances, so that each command comes in another phase of the revolution, the arm's
+way stays the same, and nothing that was read ahead is asked for; nor is it in the long entries, which are
+read backwards as well.
 
 Invariant: no far place is read twice, so that no cache answers it.
 Source: `skylight.probe.journal.unerased_verdict` says what the times show.
@@ -20,15 +20,16 @@ import numpy as np
 
 from skylight.evidence import EMPTY_LOG, F64, U64, IoBatch, IoLog, Op
 
-CYCLES, ROUNDS = 250, 4
-"""Cycles of a round, and rounds: chosen. The shortest write is then known to a hundredth of a revolution,
-or with a clock of a millisecond to a fortieth."""
+CYCLES, ROUNDS, MOST_ROUNDS = 250, 4, 16
+"""Cycles of a round, and rounds: chosen. The shortest write is known to a hundredth of a revolution after
+these, or with a clock of a millisecond to a fortieth. Where that leaves the time open, as under other clients
+or on a busy host, there are more rounds, which take minutes: what is open falls with their number."""
 PLACES, MOST_QUANTA = 192, 6
 """Blocks of the long entries that are read, and the quanta of one at most: a few tracks."""
 MOST_ENTRIES, WANTED_TRACKS = 12, 3.0
 """Long entries at most, and how many tracks they fill together, if that suffices. Chosen: where a host sends
 a mebibyte at a time an entry is half a track, and half of them have an end of a track under them."""
-MOST_IOS = ROUNDS * CYCLES * 5 + 2 * PLACES + 2 * MOST_ENTRIES
+MOST_IOS = MOST_ROUNDS * CYCLES * 5 + 2 * PLACES + 2 * MOST_ENTRIES
 NEAREST, FARTHEST = 1 << 20, 3 << 20
 """From one far read to the next, bytes: more than is read ahead of one, and tracks of any length between."""
 FAR_FROM, FAR_PART = 0.4, 0.15
@@ -36,8 +37,8 @@ FAR_FROM, FAR_PART = 0.4, 0.15
 
 
 def far_places(size: int, block: int, rng: np.random.Generator) -> U64:
-    """Blocks to read far away, backwards: two for each cycle, then one for each block of the long entries."""
-    count = 2 * CYCLES * ROUNDS + PLACES
+    """Blocks to read far away, backwards: one for each block of the long entries, then two for each cycle."""
+    count = PLACES + 2 * CYCLES * MOST_ROUNDS
     span = min(1.0, FAR_PART * size / (count * FARTHEST))
     steps = rng.integers(int(NEAREST * span), int(FARTHEST * span) + 1, count)
     places = int(FAR_FROM * size) - np.cumsum(steps)

@@ -11,8 +11,8 @@ block, show how long tracks are where the log is, and what a switch takes
 mean of entries, which begin anywhere on a track: that of its bytes, and a switch for each track that these
 fill.
 
-Invariant: a value is given only if its 95 % interval is no wider than a twentieth of a revolution to each
-side; the confidence is the weight of what lies so near the value.
+Invariant: a value is given only if `SURE_ENOUGH` of the weight lies within a twentieth of a revolution of it;
+the confidence is that weight.
 Source: Skylight (FAST '15) section 4.3.1; docs/tests/journal.md.
 """
 
@@ -29,7 +29,7 @@ from skylight.infer.robust import BOOTSTRAP_SEED
 from skylight.infer.track_from_entry import Tracks, tracks
 from skylight.infer.wait_edges import STEP, Weighed, differences, in_tracks
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_BYTES
-from skylight.probe.journal.out_of_band import LEAST_TURNS, RIGHT_TURNS, SETTLE_NS
+from skylight.probe.journal.out_of_band import LEAST_TURNS, RIGHT_TURNS, SETTLE_NS, SURE_ENOUGH
 from skylight.probe.journal.unerased_entries import CYCLES, LongEntries, columns
 from skylight.units import format_duration, format_size
 
@@ -63,6 +63,11 @@ def judge_later(
     parts, rng = _parts(apart, here, rotation_ns)
     times = parts * np.where(parts > 0, 1 + here.switch, 1.0)
     return [_finding(times, len(wrote), here, rotation_ns), _bytes(parts, here, rng)]
+
+
+def is_open(found: Sequence[Finding]) -> bool:
+    """Whether more cycles may show what `judge_later` found no value for: its bounds are too wide."""
+    return any(not each.known and each.interval is not None for each in found)
 
 
 def _unknown(why: str) -> list[Finding]:
@@ -113,11 +118,11 @@ def _finding(times: F64, cycles: int, here: Tracks, rotation_ns: float) -> Findi
     if low <= 0:
         most = format_duration(int(within[1])) if within[1] >= 1 else "a time too short to be seen"
         return OUT_OF_BAND.unknown(f"no more than {most} is written before an entry", ROWS, within)
-    if max(high - value, value - low) > RIGHT_TURNS:
+    sure = float(np.mean(np.abs(times - value) <= RIGHT_TURNS))
+    if sure < SURE_ENOUGH:
         half = format_duration(int((high - low) / 2 * rotation_ns))
         why = f"{words} to within {half}, more than a twentieth of a revolution"
         return OUT_OF_BAND.unknown(why, ROWS, within)
-    sure = float(np.mean(np.abs(times - value) <= RIGHT_TURNS))
     settle = format_duration(int(SETTLE_NS))
     why = (
         f"the shortest of {cycles} writes takes longer than the shortest read of what it wrote, as if {words}"

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -87,7 +87,8 @@ class Seen:
 
 def observe(runs: Runs) -> Seen:
     """Quantum, bound, packing and stalls that the runs show."""
-    seen = Seen(runs.footprints, runs.queues)
+    measured = {size: of for size, of in runs.footprints.runs.items() if of}  # a bound may cut the last one
+    seen = Seen(replace(runs.footprints, runs=measured), runs.queues)
     for size, log in runs.ladder:
         later = log.latency_ns[DEPTH:]  # the first find the head anywhere
         if len(later):
@@ -111,10 +112,9 @@ def observe(runs: Runs) -> Seen:
 def _quantum(footprints: Footprints) -> tuple[Quantum | None, bool]:
     """The first step, and whether there is plainly none: space grows smoothly with size."""
     block, sizes = footprints.block, sorted(footprints.runs)
-    more = [size for size in sizes[1:] if footprints.more_quanta(size)]
-    if not more or len(footprints.runs[block]) < 2:
+    high = footprints.first_longer
+    if high is None or len(footprints.runs[block]) < 2:
         return None, False
-    high = more[0]
     low = max(size for size in sizes if size < high)
     if high - low > block:
         return None, False
@@ -131,7 +131,7 @@ def _confidence(footprints: Footprints, low: int, high: int) -> float:
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     hits = 0
     for _ in range(RESAMPLES):
-        drawn = Footprints("flash" if footprints.flash else "disk", footprints.rotation_ns)
+        drawn = replace(footprints, medium="flash" if footprints.flash else "disk", runs={})
         for size in (footprints.block, low, high):
             runs = footprints.runs[size]
             drawn.runs[size] = [runs[index] for index in rng.integers(0, len(runs), size=len(runs))]
@@ -172,10 +172,19 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
         rows = tuple(f"lone-{size}-1" for size in (seen.quantum.low, seen.quantum.high))
         unknown = [each.unknown(why, rows) for each in (QUANTUM, ENTRY_MAX, OUT_OF_BAND)]
         return [*unknown, *_merge_findings(seen)]
-    findings = [_quantum_finding(seen, seen.quantum), _entry_finding(seen, runs.splits)]
+    if seen.quantum.step_ns < 0:
+        why = (
+            f"lone writes of more than {format_size(seen.quantum.low)} end at another angle, as with a"
+            " quantum more, but take less, a contradiction"
+        )
+        rows = tuple(f"lone-{size}-1" for size in (seen.quantum.low, seen.quantum.high))
+        return [each.unknown(why, rows) for each in (QUANTUM, ENTRY_MAX, OUT_OF_BAND)]
+    entry = _entry_finding(seen, runs.splits)
+    findings = [_quantum_finding(seen, seen.quantum), entry]
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
-    return [*findings, *_out_of_band(seen, seen.quantum, runs, known), *_merge_findings(seen)]
+    out_of_band = _out_of_band(seen, seen.quantum, runs, known, ends_known=entry.known)
+    return [*findings, *out_of_band, *_merge_findings(seen)]
 
 
 def _may_be_a_stripe(low: int, footprints: Footprints, shifted: Sequence[Run]) -> bool:
@@ -196,7 +205,10 @@ def _too_long(quantum: Quantum, footprints: Footprints, known: Known) -> float |
     return turns[1] if quantum.step_ns > (LONGER * turns[1] + LOST) * footprints.rotation_ns else None
 
 
-def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> list[Finding]:
+def _out_of_band(
+    seen: Seen, quantum: Quantum, runs: Runs, known: Known, *, ends_known: bool
+) -> list[Finding]:
+    """The findings; `ends_known` where it was seen how many quanta an entry holds."""
     rotation_ns = seen.footprints.rotation_ns
     if rotation_ns is None:
         return [OUT_OF_BAND.unknown("the rotation is not known")]
@@ -209,7 +221,8 @@ def _out_of_band(seen: Seen, quantum: Quantum, runs: Runs, known: Known) -> list
         time = QuantumTime(quantum.step_ns, by_tracks)
         return [judge_disk(runs.first["write"], runs.first["read"], rotation_ns, time)]
     lone_ns = seen.footprints.fastest_ns(seen.footprints.block)
-    return [judge_flash(runs.flushes, lone_ns - quantum.step_ns, quantum.noise_ns, rotation_ns)]
+    own_ns = 0.0 if ends_known else quantum.step_ns
+    return [judge_flash(runs.flushes, lone_ns - quantum.step_ns, quantum.noise_ns, rotation_ns, own_ns)]
 
 
 def _quantum_finding(seen: Seen, quantum: Quantum) -> Finding:
