@@ -165,6 +165,33 @@ def test_a_cache_band_that_had_room_is_filled_before_it_is_asked(room: int, numb
     assert cache_part.holds(number * LOG + unit) is held
 
 
+class _Busy(_CacheBands):
+    """The same, empty but for the first, with other clients that delay one write in thirty as long as a
+    stall takes."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.rng = np.random.default_rng(seed)
+        self.left = dict.fromkeys(self.left, LOG)
+
+    def waits(self, address: int, size: int) -> bool:
+        return super().waits(address, size) or bool(self.rng.uniform() < 1 / 30)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_delays_make_no_address_one_that_shares_the_cache_band(seed: int) -> None:
+    """Of drives 99858 and 99936 drawn a delayed write to another cache band was taken for a stall of this
+    one, so how many there are was not seen."""
+    print("seed", seed)
+    unit = 256 << 10
+    found = stalls.Stalls(0, LOG // unit, 5, 700 * MS, 12 * MS)
+    cache_part = cache_parts.CachePart(
+        cast(Steps, _Busy(seed)), "over", unit, lambda index: index % 4 * unit, found, 0, LOG // unit
+    )
+    where = np.arange(1, 1200, dtype=np.uint64) * np.uint64(LOG)
+    assert cache_part.first_held(where) == 999
+
+
 @pytest.mark.parametrize(("target", "kind"), [(_OlderZone(), "zones"), (_CacheBands(), "cache-bands")])
 def test_a_zone_that_holds_older_data_is_no_cache_band(target: _Target, kind: str) -> None:
     """One place that is written over and over stalls as evenly, once a log, and others far away do not; of

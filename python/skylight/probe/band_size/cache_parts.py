@@ -137,38 +137,28 @@ class CachePart:
         return self.surely_holds(address) is True
 
     def surely_holds(self, address: int) -> bool | None:
-        """The same. Where no write there stalls, its own next one has to: else it was not full, and all is
-        done again; None where it never was. Where one does, it is filled and asked again, for the first may
-        have met another that is full of older data."""
-        for _ in range(ASKED_AGAIN):
+        """The same. A write there that stalls has to empty it, twice: the first may be an outlier, or have
+        met another part that is full of older data. Where none stalls, its own next one has to: else it was
+        not full, and all is done again; None where that was never seen."""
+        emptied = 0
+        for _ in range(2 * ASKED_AGAIN):
             self.fill()
             if self._stalls_at(address):
-                self._emptied()
-                return self._held_after_all(address)
-            if self._stalls():
+                emptied += self._emptied()
+                if emptied == 2:
+                    return True
+            elif self._stalls():
                 return False
-            if not self.refill():
+            elif self.refill():
+                self.left = 0
+            else:
                 return None
-            self.left = 0
         return None
 
     def asked_ns(self, address: int) -> int:
         """What a write there takes, ns."""
         log = self.steps.run(f"{self.name}-ask", IoBatch.writes([address], self.size))
         return int(log.latency_ns[0])
-
-    def _held_after_all(self, address: int) -> bool:
-        """The same where a write there was slow: it stalled, was an outlier, waited for another client or met
-        another part. An address that is not its own never empties it."""
-        for _ in range(ASKED_AGAIN):
-            if not self.refill():
-                return False
-            self.left = 0
-            if not self._stalls_at(address):
-                return False
-            if self._emptied():
-                return True
-        return False
 
     def _stalls_at(self, address: int) -> bool:
         """Whether a write there stalls, the second one at least."""
@@ -186,7 +176,8 @@ class CachePart:
             done += len(log)
             if not len(log) or int(log.latency_ns[-1]) < self.found.limit_ns:
                 continue
-            if self._emptied() or self._held_after_all(int(addresses[done - 1])):
+            self._emptied()
+            if self.surely_holds(int(addresses[done - 1])):
                 return done - 1
         return None
 
