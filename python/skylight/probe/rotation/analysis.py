@@ -70,10 +70,10 @@ the start is at the outer diameter."""
 LEAST_SHRINKING = 1.08
 """How much more a track in the middle of the addresses holds than the last, where sizes fall from the first
 to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
-FURTHER_IN = 0.4
+FURTHER_IN = 0.3
 """Of what tracks of the end may be off the line that leads there, as far as they are smaller. Chosen: on 64
-drives at home they were 0.23 at most, on two where they lay in a cache further in 0.56 and 0.81; where
-surfaces differ that line is known to a tenth only."""
+drives at home they were 0.23 at most, on three where they lay in a cache further in 0.30, 0.56 and 0.81;
+where surfaces differ that line is known to a tenth only."""
 MOST_MOVED = 0.01
 """How much larger tracks may be where the end is measured than at the last address, as sizes fall from the
 middle on: half of what is right."""
