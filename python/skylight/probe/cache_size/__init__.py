@@ -122,7 +122,7 @@ class CacheSize(ProcedureTest[Seen]):
             seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
         elif steps.reset("lone-erase") is not State.UNKNOWN:
             seen.kind, seen.journal = kind, journal.measured(steps)
-            seen.journal = journal.told_by_mixed(steps, seen.journal)
+            seen.journal = journal.with_mixed_fill(steps, seen.journal)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """The sizes of a shingled drive; nothing for one without a persistent cache."""

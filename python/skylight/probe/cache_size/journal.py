@@ -115,8 +115,6 @@ class Journal:
     entries: Entries | None = None
     alone: int | None = None
     """Writes after which a fill of lone places and one of blocks both ended, whichever limit that was."""
-    mixed: tuple[Fill, ...] = ()
-    """Blocks and then whole quanta, where it took both to see which limit blocks meet."""
 
     @property
     def open_part(self) -> float:
@@ -263,7 +261,7 @@ def measured(steps: Steps) -> Journal:
     )
 
 
-def told_by_mixed(steps: Steps, seen: Journal) -> Journal:
+def with_mixed_fill(steps: Steps, seen: Journal) -> Journal:
     """The same, once the places or the map are seen to have ended a fill of blocks behind a volatile cache,
     which does not show how it packs them: half as many blocks leave half of the places to whole quanta, or
     more, if these had run out."""
@@ -275,10 +273,8 @@ def told_by_mixed(steps: Steps, seen: Journal) -> Journal:
     if places.zone_bytes or blocks.writes < LEAST_MORE * seen.places:
         return seen
     parts = ((BLOCK, 0, blocks.writes // 2), (seen.quantum, 1, MOST_WRITES))
-    mixed = filled(steps, places, "mixed", parts)
-    if not left_places(mixed, blocks.writes, seen.places):
-        return replace(seen, mixed=tuple(mixed))
-    return replace(seen, mixed=tuple(mixed), map_entries=blocks.writes)
+    left = left_places(filled(steps, places, "mixed", parts), blocks.writes, seen.places)
+    return replace(seen, map_entries=blocks.writes) if left else seen
 
 
 def _map_fill(steps: Steps, places: Places, quantum: int, quantum_ns: float, alone: int) -> list[Fill] | None:

@@ -349,9 +349,7 @@ class Footprints:
             return False  # a smaller size takes longer than one block already
         step = self.shift_ns(high) - self.shift_ns(low)
         if self.flash and step < low / FASTEST:
-            return (
-                False  # what takes no longer is no quantum: a host's or a link's longest request ends there
-            )
+            return False  # no flash is so quick: a host's or a link's longest request ends there
         if self.aligned and self.rotation_ns is not None:
             # a block more would end a little later, not a good part of a revolution
             parted = self.likeness(low) >= ALIKE and self.likeness(high) <= UNLIKE
