@@ -14,7 +14,7 @@ from one_test import few, known_of
 from skylight import _native
 from skylight.engines.sim import SimEngine
 from skylight.engines.sim_under_conditions import engine_over
-from skylight.evidence import U64, IoBatch, IoLog, Op, Stop, TargetFacts
+from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.infer.stalls import before_stalls, slow_ones
 from skylight.probe import fua_writes
@@ -174,8 +174,9 @@ class OrderOfSteps:
     def pause(self, name: str, seconds: float) -> None:
         self.asked.append("pause")
 
-    def run(self, name: str, io: IoBatch) -> None:
+    def run(self, name: str, io: IoBatch) -> IoLog:
         self.asked.append(name.rsplit("-", 1)[0])
+        return EMPTY_LOG
 
 
 def test_zones_are_filled_before_the_head_is_brought_to_the_far_block() -> None:

@@ -52,6 +52,7 @@ from skylight.probe.rotation.track_consistency import (
     as_large,
     first_pieces,
     is_between,
+    is_in_line,
     is_mostly_whole,
     off_line,
     parts,
@@ -70,10 +71,6 @@ the start is at the outer diameter."""
 LEAST_SHRINKING = 1.08
 """How much more a track in the middle of the addresses holds than the last, where sizes fall from the first
 to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
-FURTHER_IN = 0.3
-"""Of what tracks of the end may be off the line that leads there, as far as they are smaller. Chosen: on 64
-drives at home they were 0.23 at most, on three where they lay in a cache further in 0.30, 0.56 and 0.81;
-where surfaces differ that line is known to a tenth only."""
 MOST_MOVED = 0.01
 """How much larger tracks may be where the end is measured than at the last address, as sizes fall from the
 middle on: half of what is right."""
@@ -272,7 +269,7 @@ class Analysis:
 
         At one density along the track its size goes with the radius, and what lies further in with the square
         of that: squares of sizes fall evenly with the address."""
-        return -FURTHER_IN <= self._off_line <= 1.0
+        return is_in_line(self._off_line)
 
     @property
     def lies_further_out(self) -> bool:
