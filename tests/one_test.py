@@ -10,6 +10,7 @@ import pytest
 
 from skylight import _native, probe
 from skylight.engines.sim import SimEngine
+from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.session import Session
@@ -70,3 +71,26 @@ def run(
     evidence = recording.evidence(test.name)
     assert evidence is not None
     return test.infer(evidence, known), evidence
+
+
+def run_drawn(
+    test: probe.Test, seed: int, kind: str | None, known: Known, path: Path
+) -> tuple[list[Finding], Evidence]:
+    """The same on a random drive, under the conditions that its seed draws."""
+    drive = _native.SimDrive(_native.random_profile(seed, kind), "drive", 1, conditions_text(DRAWN, seed))
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    recording = Recording.create(path, facts, {"writes": True}, 1)
+    with recording.part(test.name) as writer:
+        test.measure(Session(engine_over(drive, facts), writer, test=test.name, seed=1, known=known))
+        writer.complete()
+    evidence = recording.evidence(test.name)
+    assert evidence is not None
+    return test.infer(evidence, known), evidence
+
+
+def drawn_truth(seed: int, kind: str | None = None) -> dict[str, dict[str, object]]:
+    """What is true of a random drive under the conditions that its seed draws, by name."""
+    found: dict[str, dict[str, object]] = true_findings(
+        _native.random_profile(seed, kind), "x", conditions_text(DRAWN, seed)
+    )
+    return found

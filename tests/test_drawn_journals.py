@@ -6,16 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from one_test import known_of
-from skylight import _native
-from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
-from skylight.evidence import Evidence, TargetFacts
+from one_test import drawn_truth, known_of, run_drawn
+from skylight.evidence import Evidence
 from skylight.probe.journal import Journal
 from skylight.probe.journal.unerased_entries import MOST_ROUNDS, ROUNDS
 from skylight.probe.scoring import score
-from skylight.probe.session import Session
-from skylight.recording import Recording
-from skylight.truth import true_findings
 
 NAMES = ("journal_quantum_bytes", "journal_entry_max_bytes", "out_of_band_ns")
 
@@ -23,18 +18,9 @@ NAMES = ("journal_quantum_bytes", "journal_entry_max_bytes", "out_of_band_ns")
 def measured(seed: int, kind: str | None, path: Path) -> tuple[Evidence, dict[str, str]]:
     """The evidence of the test under drawn conditions, as if those before it had found the truth, and which
     of its findings are right."""
-    text, given = _native.random_profile(seed, kind), conditions_text(DRAWN, seed)
-    drive = _native.SimDrive(text, "drive.toml", 1, given)
-    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
-    truth = true_findings(text, "drive.toml", given)
-    known = known_of(truth, without=NAMES)
-    recording, test = Recording.create(path, facts, {"writes": True}, 1), Journal()
-    with recording.part(test.name) as writer:
-        test.measure(Session(engine_over(drive, facts), writer, test=test.name, seed=1, known=known))
-        writer.complete()
-    evidence = recording.evidence(test.name)
-    assert evidence is not None
-    found = [each for each in test.infer(evidence, known) if each.name in NAMES]
+    truth = drawn_truth(seed, kind)
+    findings, evidence = run_drawn(Journal(), seed, kind, known_of(truth, without=NAMES), path)
+    found = [each for each in findings if each.name in NAMES]
     marks = score(found, {name: truth[name] for name in NAMES})
     return evidence, {mark.name: mark.outcome for mark in marks}
 

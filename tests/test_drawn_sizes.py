@@ -7,18 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from one_test import known_of
+from one_test import drawn_truth, known_of, run_drawn
 from skylight import _native
 from skylight.engines.sim import SimEngine
-from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import IoBatch, IoLog, TargetFacts
 from skylight.findings import Finding
 from skylight.infer.cached_or_native import at_home, look_ns, looks
 from skylight.infer.whole_looks import MOST_TURNS, Platter, whole_looks
 from skylight.probe import scoring
 from skylight.probe.cache_size import CacheSize
-from skylight.probe.session import Session
-from skylight.recording import Recording
 from skylight.truth import true_findings
 
 SIZES = ("cache_bytes", "cache_fill_bytes")
@@ -42,19 +39,11 @@ def test_sizes_are_right_under_drawn_conditions(seed: int, names: tuple[str, ...
     places, but a volatile cache does not show how many of these blocks take. 99722 has one command wait at a
     time, so lone writes alone say how fast its flash is; and 99856 cleans any band next, of which looks at a
     few writes show none."""
-    text, given = _native.random_profile(seed), conditions_text(DRAWN, seed)
-    drive = _native.SimDrive(text, "drive.toml", 1, given)
-    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
-    truth = true_findings(text, "drive.toml", given)
-    seek = Finding("seek_ns", truth["seek_ns"]["value"], "ns", None, 1.0, "")
+    truth = drawn_truth(seed)
+    seek = Finding("seek_ns", truth["seek_ns"]["value"], "ns", None, 1.0, "")  # type: ignore[arg-type]  # from JSON
     known = known_of(truth, without=("cache_fill_bytes", "band_bytes")).with_more([seek])
-    recording, test = Recording.create(tmp_path / "r", facts, {"writes": True}, 1), CacheSize()
-    with recording.part(test.name) as writer:
-        test.measure(Session(engine_over(drive, facts), writer, test=test.name, seed=1, known=known))
-        writer.complete()
-    evidence = recording.evidence(test.name)
-    assert evidence is not None
-    findings = [each for each in test.infer(evidence, known) if each.name in names]
+    found, _ = run_drawn(CacheSize(), seed, None, known, tmp_path / "r")
+    findings = [each for each in found if each.name in names]
     marks = scoring.score(findings, {name: truth[name] for name in names})
     assert {mark.name: mark.outcome for mark in marks} == dict.fromkeys(names, "right")
 

@@ -57,7 +57,7 @@ from skylight.probe.journal.unerased_entries import (
     written_long,
 )
 from skylight.probe.journal.unerased_entries import ROUNDS as LATER_ROUNDS
-from skylight.probe.journal.unerased_verdict import is_open, judge_later
+from skylight.probe.journal.unerased_verdict import is_open, judge_later, known_tracks
 from skylight.probe.journal.write_through import Volatile
 from skylight.probe.procedure import Steps, bisected
 
@@ -416,7 +416,7 @@ def find_by_later_entries(bench: Bench, quantum: int) -> None:
     if steps.zones("later-zones") is not None:
         return  # far reads all over would have to fill zones first
     far = far_places(steps.size, block, steps.rng("later"))
-    track = {at: size for at in ("od", "md", "id") if (size := steps.known.part("track_bytes", at))}
+    track = known_tracks(steps.known)
     length = quantum * min(max(seen.entry_bytes // quantum, 1), MOST_QUANTA)
     begin = bench.offsets(long_entries(length, max(track.values(), default=0.0)), length)
     io = written_long(begin, length, flushed=seen.volatile == "flushed")

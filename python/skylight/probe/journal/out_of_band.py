@@ -148,6 +148,12 @@ def _columns(logs: Sequence[IoLog], begin_ns: int) -> tuple[F64, F64]:
     return submit, done
 
 
+def _both(writes: Sequence[IoLog], reads: Sequence[IoLog]) -> tuple[Columns, Columns]:
+    """Those of the writes and of the reads, from the first write on."""
+    begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
+    return _columns(writes, begin_ns), _columns(reads, begin_ns)
+
+
 def with_switches(tracks_ns: tuple[float, float], rotation_ns: float) -> tuple[float, float]:
     """The least and the most that a quantum may take, with the switches of track in it, revolutions."""
     least, most = (ns / rotation_ns for ns in tracks_ns)
@@ -197,8 +203,7 @@ def judge_disk(
 ) -> Finding:
     """The finding for a cache on disk, from the first entry and its reads."""
     rows = ("first-write-1", "first-read-1")
-    begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
-    write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
+    write, read = _both(writes, reads)
     if len(write[0]) < CYCLES // 2 or len(read[0]) < CYCLES // 2:
         return OUT_OF_BAND.unknown(
             "the target cannot be erased, so its first entry cannot be written again and again", rows
@@ -243,8 +248,7 @@ def judge_disk(
 def too_open(writes: Sequence[IoLog], reads: Sequence[IoLog], rotation_ns: float) -> bool:
     """Whether the time of the first entry is open by more than may be, whatever a quantum takes: more phases
     of arrival leave less of it open."""
-    begin_ns = int(writes[0].submit_ns[0]) if writes and len(writes[0]) else 0
-    write, read = _columns(writes, begin_ns), _columns(reads, begin_ns)
+    write, read = _both(writes, reads)
     if not len(write[0]) or not len(read[0]):
         return False
     rotation_ns, any_time = refined_turn([write[1], read[1]], rotation_ns), QuantumTime(0.0)

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from skylight.evidence import F64, IoLog
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 from skylight.infer.host_clock import tick_ns
 from skylight.infer.robust import BOOTSTRAP_SEED
 from skylight.infer.track_from_entry import Tracks, tracks
@@ -63,6 +63,11 @@ def judge_later(
     parts, rng = _parts(apart, here, rotation_ns)
     times = parts * np.where(parts > 0, 1 + here.switch, 1.0)
     return [_finding(times, len(wrote), here, rotation_ns), _bytes(parts, here, rng)]
+
+
+def known_tracks(known: Known) -> dict[str, float]:
+    """The bytes on a track at the outer, middle and inner diameter, as far as they are known."""
+    return {at: size for at in ("od", "md", "id") if (size := known.part("track_bytes", at))}
 
 
 def is_open(found: Sequence[Finding]) -> bool:

@@ -42,7 +42,7 @@ from skylight.probe.journal.merges import (
 )
 from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash
 from skylight.probe.journal.splits import Splits
-from skylight.probe.journal.unerased_verdict import judge_later
+from skylight.probe.journal.unerased_verdict import judge_later, known_tracks
 from skylight.units import format_duration, format_size
 
 SAME = 0.13  # of their mean that merges may differ by, one standard deviation: else no number stands for all
@@ -213,8 +213,8 @@ def _out_of_band(
     if rotation_ns is None:
         return [OUT_OF_BAND.unknown("the rotation is not known")]
     if runs.later:
-        track = {at: size for at in ("od", "md", "id") if (size := known.part("track_bytes", at))}
-        return judge_later(runs.later, runs.long_entries, quantum.low, rotation_ns, track)
+        tracks = known_tracks(known)
+        return judge_later(runs.later, runs.long_entries, quantum.low, rotation_ns, tracks)
     if not seen.footprints.flash:
         turns = _quantum_turns(quantum.low, known)
         by_tracks = None if turns is None else (turns[0] * rotation_ns, turns[1] * rotation_ns)
