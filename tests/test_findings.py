@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,27 @@ def test_each_property_is_declared_by_one_package() -> None:
     for found in [*(one for test in ALL_TESTS for one in test.findings), *film_findings.FINDINGS]:
         assert by_name.setdefault(found.name, found) is found, f"{found.name} is declared twice"
     assert list(by_name) == list(PROPERTIES)
+
+
+def test_a_package_judges_only_what_its_tests_declare() -> None:
+    """Also of properties that belong to another test, which a run may meet seldom."""
+    declared: dict[str, set[str]] = {}
+    for test in ALL_TESTS:
+        package = ".".join(type(test).__module__.split(".")[:3])
+        declared.setdefault(package, set()).update(found.name for found in test.findings)
+    judged = 0
+    for package, names in declared.items():
+        folder = ROOT / "python" / package.replace(".", "/")
+        for path in sorted(folder.glob("*.py")):
+            module = import_module(package if path.stem == "__init__" else f"{package}.{path.stem}")
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not (isinstance(node, ast.Attribute) and node.attr in ("found", "unknown")):
+                    continue
+                found = vars(module).get(node.value.id) if isinstance(node.value, ast.Name) else None
+                if isinstance(found, Property):
+                    judged += 1
+                    assert found.name in names, f"{path.relative_to(ROOT)}:{node.lineno}: {found.name}"
+    assert judged > len(PROPERTIES)
 
 
 def test_all_that_is_true_of_a_profile_is_declared() -> None:

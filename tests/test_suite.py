@@ -11,14 +11,16 @@ import pytest
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import UsageError
-from skylight.evidence import IoBatch, IoLog, SettingsReport, Stop, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, SettingsReport, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known, Value
+from skylight.probe.fragmented_reads import FragmentedReads
 from skylight.probe.scoring import Mark, score
 from skylight.probe.suite import (
     RESTS_ON_TYPE,
     TESTS,
     SuiteOptions,
     SuiteResult,
+    _inferred,
     chosen,
     infer_suite,
     no_surer_than_type,
@@ -101,6 +103,19 @@ def test_what_measures_and_infers_never_sees_the_model(folder: str) -> None:
     for path in sorted((SOURCES / folder).rglob("*.py")):
         seen = banned.findall(path.read_text(encoding="utf-8"))
         assert seen == [], path.name
+
+
+class Undeclared(FragmentedReads):
+    """Reports a property that its findings lack."""
+
+    def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
+        return [finding(4096)]
+
+
+def test_what_a_test_does_not_declare_is_no_finding_of_it(tmp_path: Path) -> None:
+    evidence = Evidence("fragmented_reads", TargetFacts("file", "x", 1 << 30, 512), [])
+    with pytest.raises(AssertionError, match=r"fragmented_reads reports .*'band_bytes'"):
+        _inferred(Undeclared(), evidence, Known(), tmp_path)
 
 
 class TestChosen:

@@ -517,6 +517,8 @@ def _inferred(test: Test, evidence: Evidence, known: Known, path: Path) -> list[
         findings = test.infer(evidence, known)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from error
+    undeclared = {finding.name for finding in findings} - {found.name for found in test.findings}
+    assert not undeclared, f"{test.name} reports what its findings do not declare: {sorted(undeclared)}"
     if evidence.target.declared.get("scratch") is True:
         findings = [_in_a_file(finding, evidence.target) for finding in findings]
     if evidence.complete:

@@ -32,7 +32,7 @@ from skylight.probe.known_state import with_state
 from skylight.probe.procedure import ProcedureTest, Replay, Steps
 from skylight.probe.zone_cleaning import measure
 from skylight.probe.zone_cleaning.figures import draw
-from skylight.probe.zone_cleaning.findings import EACH_IO, FINDINGS, FIRST_CLEAN, UNIT, ZONE
+from skylight.probe.zone_cleaning.findings import EACH_IO, FINDINGS, FIRST_CLEAN, OWN, UNIT, ZONE
 from skylight.probe.zone_cleaning.measure import EIGHTHS, GROWTH, POLL_S, Seen, zones_of_a_trial
 from skylight.probe.zoned import HOST_AWARE, ZonesSeen
 
@@ -86,7 +86,7 @@ class ZoneCleaning(ProcedureTest[Seen]):
             return []
         if seen.begun_by_s is None:
             why = "No zone was cleaned while the drive was left alone, or all were before it was."
-            return with_state([each.unknown(why, steps.names) for each in FINDINGS], seen.state)
+            return with_state([each.unknown(why, steps.names) for each in OWN], seen.state)
         rows = steps.names
         unit = _unit(seen, rows)
         found = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from skylight.findings import Property
+from skylight.probe.band_size.findings import BAND_SIZE
+from skylight.probe.cleaning.findings import START, TYPE
 
 ZONE = Property("zone_cleaning_ns", "Time to clean a zone", "ns")
 EACH_IO = Property("zone_cleaning_io_ns", "Time that each write adds to cleaning its zone", "ns")
@@ -11,4 +13,8 @@ UNIT = Property(
     words={"zone": "a whole zone"},
 )  # fmt: skip
 FIRST_CLEAN = Property("first_zone_clean_ns", "Idle time until a first zone is clean", "ns")
-FINDINGS: tuple[Property, ...] = (ZONE, EACH_IO, UNIT, FIRST_CLEAN)
+OWN: tuple[Property, ...] = (ZONE, EACH_IO, UNIT, FIRST_CLEAN)
+"""What no other test finds."""
+
+FINDINGS: tuple[Property, ...] = (*OWN, TYPE, START, BAND_SIZE)
+"""The rest belongs to earlier tests, and is found here only where they could not determine it."""
