@@ -15,7 +15,7 @@ from skylight.engines.sim import profile_names, read_profile
 from skylight.findings import Finding, Property
 from skylight.probe import film_findings
 from skylight.probe.scoring import SCORED, holds, score
-from skylight.probe.suite import ALL_TESTS, PROPERTIES
+from skylight.probe.suite import _NOT_DECLARED_YET, ALL_TESTS, PROPERTIES, SCOPES
 from skylight.report.findings_page import findings_page
 from skylight.truth import true_findings
 
@@ -44,6 +44,12 @@ def test_each_property_is_declared_by_one_package() -> None:
     for found in [*(one for test in ALL_TESTS for one in test.findings), *film_findings.FINDINGS]:
         assert by_name.setdefault(found.name, found) is found, f"{found.name} is declared twice"
     assert list(by_name) == list(PROPERTIES)
+
+
+def test_each_property_says_which_part_of_a_drive_shows_it() -> None:
+    """But for those of one package, which the suite names."""
+    assert {found.name for found in PROPERTIES.values() if found.scope is None} == set(_NOT_DECLARED_YET)
+    assert list(SCOPES) == list(PROPERTIES)
 
 
 def test_a_package_judges_only_what_its_tests_declare() -> None:

@@ -32,7 +32,7 @@ from skylight.probe.drive_type.hypotheses import MODELS, Clue
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.write_latencies import is_fixed
 from skylight.probe.procedure import Replay
-from skylight.probe.suite import SuiteOptions, run_suite, typed_again
+from skylight.probe.suite import SuiteOptions, judged_again, run_suite
 
 TURN_NS = 10_000_000
 SPREAD = 0.01  # revolutions that completions scatter
@@ -222,11 +222,11 @@ class TestLater:
         result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
         known = Known(result.findings)
         before = known.get("drive_type")
-        again = typed_again(result.evidence, known.with_more([cleaned_in(700_000_000)])).get("drive_type")
+        again = judged_again(result.evidence, known.with_more([cleaned_in(700_000_000)])).get("drive_type")
         assert before is not None and before.value == "smr" and before.confidence < 0.9
         assert again is not None and again.value == "smr" and again.confidence > 0.97
         assert "takes 700 ms to go home" in again.why and "bands-21-look" in again.rows
-        same = typed_again(result.evidence, known.with_more([cleaned_in(40_000_000)])).get("drive_type")
+        same = judged_again(result.evidence, known.with_more([cleaned_in(40_000_000)])).get("drive_type")
         assert same == before
 
     @pytest.mark.long

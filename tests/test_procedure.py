@@ -12,7 +12,7 @@ import pytest
 import one_test
 from skylight.engines.sim import read_profile
 from skylight.evidence import Evidence, IoBatch, TargetFacts
-from skylight.findings import UNKNOWN, Finding, Known, Property
+from skylight.findings import UNKNOWN, Finding, Known, Property, Scope
 from skylight.probe import Cost, Figure
 from skylight.probe.procedure import (
     MEDIUM_TAKEN,
@@ -23,7 +23,7 @@ from skylight.probe.procedure import (
 )
 from skylight.probe.suite import TESTS
 
-SLOWEST = Property("slowest_ns", "Slowest read", "ns")
+SLOWEST = Property("slowest_ns", "Slowest read", "ns", scope=Scope.LOCAL)
 
 
 @dataclass(slots=True)
@@ -39,6 +39,7 @@ class Twice(ProcedureTest[Seen]):
     title = "Two reads"
     summary = "Reads twice."
     findings: tuple[Property, ...] = (SLOWEST,)
+    rests_on_type = False
     begin = Seen
     slow_ns = 1
 

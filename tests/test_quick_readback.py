@@ -15,9 +15,9 @@ from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.phase import Coherence
-from skylight.probe.drive_type import writes_of
 from skylight.probe.drive_type.landing_by_readback import REST_S
 from skylight.probe.drive_type.quick_readback import BACK, BLOCKS, CONTROLS, FILLS, RESTS, Kept
+from skylight.probe.drive_type.step_logs import writes_of
 from skylight.probe.drive_type.write_latencies import KEEPS_UP_NS
 from skylight.probe.suite import QUICK_SECONDS, SuiteOptions, SuiteResult, infer_suite, run_suite
 

@@ -20,7 +20,7 @@ from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding
-from skylight.probe.suite import OF_THE_WHOLE, SuiteOptions, SuiteResult, run_suite
+from skylight.probe.suite import SCOPES, SuiteOptions, SuiteResult, _relative, run_suite
 from skylight.recording import Recording
 from skylight.report.declared import _is_comparable, claims_of
 from skylight.report.words import verdict
@@ -151,7 +151,8 @@ def test_the_whole_suite_stays_in_the_range(tmp_path: Path) -> None:
     (first, last), result = suite_in(AskedRange.parsed("1TB-1.2TB"), tmp_path / "kept", (), "st5000as0011")
     assert 10**12 <= first < last <= 1_200_000_000_000
     known = {finding.name for finding in result.findings if finding.known}
-    assert {"drive_type", "cleaning_type", "cache_fill_bytes"} <= known and known.isdisjoint(OF_THE_WHOLE)
+    assert {"drive_type", "cleaning_type", "cache_fill_bytes"} <= known
+    assert all(SCOPES[name].is_shown_by_range for name in known)
 
 
 def test_what_stays_known_in_a_range_agrees_with_the_drive(tmp_path: Path) -> None:
@@ -170,6 +171,22 @@ def test_what_stays_known_in_a_range_agrees_with_the_drive(tmp_path: Path) -> No
         else:
             assert isinstance(value, int | float)
             assert finding.interval[0] <= value <= finding.interval[1], finding.name
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        ("cleaning_type", "lazy", "As seen."),
+        ("band_bytes", 1 << 20, "As seen. This is within 1 TiB to 2 TiB (--range)."),
+        ("cache_bytes", UNKNOWN, "Only 1 TiB to 2 TiB was looked at"),
+        ("track_bytes", UNKNOWN, "Only 1 TiB to 2 TiB was looked at"),
+    ],
+)
+def test_what_a_range_shows_is_what_its_scope_says(name: str, value: str | int, why: str) -> None:
+    found = Finding(name, "lazy" if name == "cleaning_type" else 1 << 20, None, None, 0.9, "As seen.")
+    seen = _relative(found, ByteRange(1 << 40, 2 << 40, 4 << 40))
+    assert seen.value == value and seen.why.startswith(why)
+    assert (seen == found) == (name == "cleaning_type")
 
 
 def test_places_in_a_range_are_not_compared_with_those_of_the_drive() -> None:

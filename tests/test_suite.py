@@ -16,7 +16,6 @@ from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.probe.fragmented_reads import FragmentedReads
 from skylight.probe.scoring import Mark, score
 from skylight.probe.suite import (
-    RESTS_ON_TYPE,
     TESTS,
     SuiteOptions,
     SuiteResult,
@@ -24,6 +23,7 @@ from skylight.probe.suite import (
     chosen,
     infer_suite,
     no_surer_than_type,
+    resets,
     run_suite,
 )
 from skylight.truth import true_findings
@@ -130,8 +130,19 @@ class TestChosen:
             assert set(test.needs) <= seen, test.name
             seen.add(test.name)
 
-    def test_quick_is_the_drive_type(self) -> None:
-        assert [test.name for test in chosen([], quick=True)] == ["drive_type"]
+    @pytest.mark.parametrize(
+        ("model", "answer"),
+        [(None, "drive_type"), ("host-aware", "drive_type"), ("host-managed", "open_zones")],
+    )
+    def test_quick_is_the_drive_type_or_whether_zones_behave_as_declared(
+        self, model: str | None, answer: str
+    ) -> None:
+        tests = chosen([], quick=True, model=model)
+        assert [test.name for test in tests] == [answer]
+        assert resets(tests, quick=True) == (answer == "open_zones") and resets(tests, quick=False)
+
+    def test_a_host_managed_target_is_asked_what_writes_in_order(self) -> None:
+        assert [test.name for test in chosen([], model="host-managed")] == ["rotation", "open_zones"]
 
     def test_a_name_that_is_none_is_refused_with_a_near_one(self) -> None:
         with pytest.raises(UsageError, match="did you mean mapping"):
@@ -182,5 +193,5 @@ def test_no_finding_is_surer_than_what_the_drive_was_taken_for(kind: str | None,
 
 
 def test_what_is_measured_of_any_drive_does_not_rest_on_its_type() -> None:
-    free = [test.name for test in TESTS if test.name not in RESTS_ON_TYPE]
+    free = [test.name for test in TESTS if not test.rests_on_type]
     assert free == ["drive_type", "rotation", "zones", "write_rates"]

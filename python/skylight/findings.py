@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from types import MappingProxyType
 
 from skylight.evidence import TargetFacts
@@ -100,19 +101,39 @@ EXACTLY = Right()
 """Only an equal answer is right."""
 
 
+class Scope(Enum):
+    """Which part of a drive shows a property: what is said of it where only a range of the drive was looked
+    at (`--range`), or a file on it (`--scratch`)."""
+
+    ANYWHERE = "any part shows it of the whole drive"
+    LOCAL = "a part shows it of itself; elsewhere on the drive it may be another number"
+    WHOLE = "no range shows it"
+    """How large a cache is of which the range may have a share; how fast random writes are, for which the arm
+    moves over the range alone and which leave in each band more to clean at once."""
+
+    PLACES = "neither a range nor a file shows it: it holds of places of the whole drive"
+
+    @property
+    def is_shown_by_range(self) -> bool:
+        """Whether a range of the drive shows it."""
+        return self in (Scope.ANYWHERE, Scope.LOCAL)
+
+
 @dataclass(frozen=True, slots=True)
 class Property:
     """A property of a target that a test can find, declared once.
 
     `title` heads it in the report; `unit` is that of its numbers, None for words; `right` is how near the
     truth an answer must come, None for what is not scored, because the truth of a profile does not hold it;
-    `words` says in the report what a value means that does not speak for itself."""
+    `words` says in the report what a value means that does not speak for itself; `scope` is which part of a
+    drive shows it, which each property of the suite must say."""
 
     name: str
     title: str
     unit: str | None = None
     right: Right | None = None
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    scope: Scope | None = field(default=None, kw_only=True)
 
     def found(
         self,

@@ -14,7 +14,7 @@ from skylight.cli.console import line, paragraph, table
 from skylight.engines.erase import Offer
 from skylight.engines.preserve import MOST_BYTES
 from skylight.evidence import TargetFacts
-from skylight.probe import Cost, Test
+from skylight.probe import Cost, LiveTest
 from skylight.probe.known_state import words
 from skylight.probe.suite import SuiteOptions, cost_of, left_out, resets
 from skylight.probe.zoned import MOST_FILLED_BY_TEST_BYTES, MOST_FILLING_S
@@ -34,11 +34,11 @@ _FILLED = (
 def print_plan(
     facts: TargetFacts,
     can_write: bool,
-    tests: Sequence[Test],
+    tests: Sequence[LiveTest],
     options: SuiteOptions,
     model: str | None,
     offer: Offer | None = None,
-    unkept: Sequence[Test] = (),
+    unkept: Sequence[LiveTest] = (),
 ) -> None:
     """Prints what will be done to a live target; ``model`` is its zone model, None where it has no zones,
     ``offer`` the command that erases it, if one was chosen, ``unkept`` tests that --preserve leaves out."""
@@ -77,7 +77,9 @@ def print_plan(
     paragraph(f"risk: {_risk(facts, can_write, whole.bytes_written, beside)}", indent=2)
 
 
-def print_ranges(facts: TargetFacts, can_write: bool, tests: Sequence[Test], options: SuiteOptions) -> None:
+def print_ranges(
+    facts: TargetFacts, can_write: bool, tests: Sequence[LiveTest], options: SuiteOptions
+) -> None:
     """Prints, for each test of the plan, the bytes that it may read and write. A test chooses addresses by
     what it measures, so this is the bound that the engine keeps, not a forecast."""
     part = ByteRange.declared_by(facts.declared)

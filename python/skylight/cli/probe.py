@@ -32,12 +32,10 @@ from skylight.engines.ranged import confined
 from skylight.engines.scratch import ScratchFile
 from skylight.engines.sim import SimEngine
 from skylight.errors import Interrupted, UsageError
-from skylight.probe import Test
+from skylight.probe import LiveTest
 from skylight.probe.fragmented_reads.fio_log_recording import keep_logs
 from skylight.probe.known_state import MEANS, QUICK, Means
 from skylight.probe.suite import (
-    IN_A_FILE,
-    IN_ORDER,
     TESTS,
     ZONED_TESTS,
     SuiteOptions,
@@ -157,10 +155,11 @@ def _for_scratch(targets: Sequence[str], names: tuple[str, ...], more: bool) -> 
             "--scratch makes a file and removes it: it goes without --resume, --destroy-data, --quick and"
             " --engine fio"
         )
+    fit = tuple(test.name for test in TESTS if test.runs_in_a_file)
     for name in names:
-        if name not in IN_A_FILE:
-            raise UsageError(f"--only {name} needs a whole drive; with --scratch: {', '.join(IN_A_FILE)}")
-    return names or IN_A_FILE
+        if name not in fit:
+            raise UsageError(f"--only {name} needs a whole drive; with --scratch: {', '.join(fit)}")
+    return names or fit
 
 
 def _opened_scratch(folder: Path, stack: ExitStack, *, quiet: bool) -> Engine:
@@ -180,7 +179,7 @@ def _opened_scratch(folder: Path, stack: ExitStack, *, quiet: bool) -> Engine:
 
 
 def _not_in_a_file() -> list[str]:
-    return [test.title for test in TESTS if test.name not in IN_A_FILE]
+    return [test.title for test in TESTS if not test.runs_in_a_file]
 
 
 def _forget(job: Job, made: Sequence[Path]) -> None:
@@ -232,14 +231,15 @@ def _measure(job: Job, engine: Engine, options: SuiteOptions, quiet: bool) -> Su
     """Measures one live target: plan, progress, findings."""
     facts, model = engine.describe(), model_of(engine)
     tests = chosen(options.only, quick=options.quick, model=model)
-    unkept: tuple[Test, ...] = ()
+    unkept: tuple[LiveTest, ...] = ()
     if facts.declared.get("preserved") is True:
         tests, unkept = within_journal(tests, facts, quick=options.quick)
         options = replace(options, only=tuple(test.name for test in tests)) if unkept else options
     if not tests:
+        others = ", ".join(test.name for test in chosen((), model=model))
         raise UsageError(
             f"{facts.name}: a {model} drive refuses the writes of the tests that were asked for; ask for"
-            f" others with --only (tests: {', '.join(IN_ORDER)})"
+            f" others with --only (tests: {others})"
         )
     done = False
     if options.resume:

@@ -58,7 +58,8 @@ class Figure:
 class Test(Protocol):
     """One test of the suite. `name` is the recording's file stem and the word for `--only`; `needs` names the
     tests whose findings it builds on; `findings` declares all that it can find. `axis` is what the report's
-    plot of its requests runs along."""
+    plot of its requests runs along. `rests_on_type`: it looks for what drives of one type have, so whatever
+    it finds, the drive may be of another."""
 
     name: str
     title: str
@@ -66,6 +67,7 @@ class Test(Protocol):
     needs: tuple[str, ...]
     findings: tuple[Property, ...]
     axis: Axis
+    rests_on_type: bool
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """What `measure` costs on such a target, with or without leave to write."""
@@ -86,11 +88,36 @@ class Test(Protocol):
         """Figures from evidence and all findings alone; deterministic. None where there is no evidence."""
         ...
 
+    def again(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """Those of its findings that are judged anew once all tests have run, by what these found."""
+        ...
+
+
+class LiveTest(Test, Protocol):
+    """A test that measures a target, and which targets it is for."""
+
+    answers_quickly: bool
+    """Whether it is the quick answer (`--quick`) of a target that has no such test before it."""
+
+    resets_when_quick: bool
+    """Whether it brings the target to a known state in a quick answer too."""
+
+    runs_in_a_file: bool
+    """Whether it is run in a scratch file; the others need addresses all over the drive."""
+
+    writes_in_order: bool
+    """Whether a host-managed target can be asked: what it writes, if anything, is in order."""
+
+    sees_all_zones: bool
+    """Whether it looks at the whole of a host-aware target. The others look for a persistent cache, which
+    such a drive has for its zones with a write pointer: these stand for the whole."""
+
 
 class LogTest:
     """A test of logs of other tools: it measures nothing."""
 
     needs: tuple[str, ...] = ()
+    rests_on_type = False
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """Nothing: logs are read, not a target."""
@@ -100,3 +127,8 @@ class LogTest:
     def measure(self, session: Session) -> None:
         """Nothing is done to a live target."""
         del session
+
+    def again(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """None: it is judged once."""
+        del evidence, known
+        return []

@@ -331,8 +331,8 @@ def is_not_shingled(known: Known) -> bool:
 
 
 class ProcedureTest(ABC, Generic[Seen]):
-    """A test of the suite that is a procedure and the verdict on what it saw; see `skylight.probe.Test` for
-    the attributes."""
+    """A test of the suite that is a procedure and the verdict on what it saw; see `skylight.probe.LiveTest`
+    for the attributes. Each says whether it `rests_on_type`: no default is safe."""
 
     name: str
     title: str
@@ -342,6 +342,12 @@ class ProcedureTest(ABC, Generic[Seen]):
     axis: Axis = "number"
     begin: Callable[[], Seen]
     """Makes what is seen before the first step."""
+    rests_on_type: bool
+    answers_quickly: bool = False
+    resets_when_quick: bool = True
+    runs_in_a_file: bool = False
+    writes_in_order: bool = False
+    sees_all_zones: bool = False
     judges_part: bool = False
     """Whether the verdict can judge evidence that ends before the procedure does."""
 
@@ -393,6 +399,11 @@ class ProcedureTest(ABC, Generic[Seen]):
         seen, steps = self._replayed(evidence, known)
         evidence.shown = seen
         return self.unfinished(seen, steps) if steps.cut else self.verdict(seen, steps)
+
+    def again(self, evidence: Evidence, known: Known) -> list[Finding]:
+        """None: most tests are judged once."""
+        del evidence, known
+        return []
 
     def seen(self, evidence: Evidence, findings: Sequence[Finding]) -> Seen:
         """What the findings were inferred from, for figures."""

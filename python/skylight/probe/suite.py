@@ -24,10 +24,10 @@ from skylight.engines import Engine
 from skylight.engines.preserve import MOST_BYTES as MOST_KEPT_BYTES
 from skylight.errors import KeepError, UsageError
 from skylight.evidence import Evidence, JsonScalar, Step, TargetFacts
-from skylight.findings import UNKNOWN, Finding, Known, Property
+from skylight.findings import UNKNOWN, Finding, Known, Property, Scope
 from skylight.infer.host_clock import host_notes
 from skylight.infer.priors import most_sure, rests_on
-from skylight.probe import Cost, Figure, Test, film_findings
+from skylight.probe import Cost, Figure, LiveTest, Test, film_findings
 from skylight.probe.band_size import BandSize
 from skylight.probe.cache_location import CacheLocation
 from skylight.probe.cache_size import CacheSize
@@ -66,9 +66,18 @@ from skylight.probe.zoned import (
 from skylight.recording import PartWriter, Recording, SpentPart
 from skylight.units import format_size
 
-TESTS: tuple[Test, ...] = (
+
+def _rotation() -> Rotation:
+    """The test of rotation, with what its class does not declare yet."""
+    test = Rotation()
+    test.rests_on_type = False
+    test.runs_in_a_file = test.writes_in_order = test.sees_all_zones = True
+    return test
+
+
+TESTS: tuple[LiveTest, ...] = (
     DriveType(),
-    Rotation(),
+    _rotation(),
     Journal(),
     CacheLocation(),
     CleaningTest(),
@@ -81,13 +90,13 @@ TESTS: tuple[Test, ...] = (
 )
 """In the order they run: each may use what earlier ones found."""
 
-ZONED_TESTS: tuple[Test, ...] = (OpenZones(), NonSequential(), ZoneCleaning())
+ZONED_TESTS: tuple[LiveTest, ...] = (OpenZones(), NonSequential(), ZoneCleaning())
 """What a zoned target is asked besides, as far as it takes their writes (`left_out`)."""
 
 LOG_TESTS: tuple[Test, ...] = (FragmentedReads(), LoggedWrites())
 """Tests that read logs of other tools (`skylight.engines.fio_log`) and measure nothing."""
 
-ALL_TESTS = (*TESTS, *ZONED_TESTS, *LOG_TESTS)
+ALL_TESTS: tuple[Test, ...] = (*TESTS, *ZONED_TESTS, *LOG_TESTS)
 """What a recording may hold."""
 
 PROPERTIES: Mapping[str, Property] = MappingProxyType(
@@ -96,42 +105,18 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
 )
 """All that can be found, by name, in the order of the tests that find it; then by films."""
 
-QUICK = ("drive_type",)
-"""What is run for a quick answer."""
+_NOT_DECLARED_YET = {
+    "rotation_ns": Scope.ANYWHERE, "track_bytes": Scope.PLACES, "seek_ns": Scope.PLACES,
+}  # fmt: skip
+"""Scopes of the properties that the package of rotation declares without."""
 
-QUICK_IN_ORDER = ("open_zones",)
-"""What is run for one of a host-managed target: its kind follows from the zones that it declares, and that it
-behaves as it declares shows when its zones are written."""
-
-IN_A_FILE = ("drive_type", "rotation", "journal", "cleaning", "cleaning_order")
-"""What is run in a scratch file: the other tests need addresses all over the drive."""
-
-OF_PLACES = ("track_bytes", "seek_ns", "cache_location")
-"""What these find that holds of places of the whole drive."""
-
-OF_THE_WHOLE = (
-    *OF_PLACES, "cache_bands", "cache_bytes", "cache_raw_bytes", "cache_map_entries", "plateaus",
-    "recording_zones", "fill_drive_ns", "random_write_rate", "full_cache_rates", "stall_ns", "drain_ns",
-)  # fmt: skip
-"""What no range of a drive shows: what differs from place to place, how large a cache is of which the range
-may have a share, and how fast random writes are, for which the arm moves over the range alone and which leave
-in each band more to clean at once."""
-
-WITHIN_THE_RANGE = (
-    "sequential_write_rate", "cache_fill_bytes", "cleaning_band_ns", "out_of_band_ns", "band_bytes",
-    "throughput_bytes_per_s",
-)  # fmt: skip
-"""What a range shows of itself: elsewhere on the drive it may be another number."""
-
-RESTS_ON_TYPE = (
-    "journal", "cache_location", "cleaning", "cache_size", "band_size", "mapping", "cleaning_order",
-)  # fmt: skip
-"""Tests that look for what drives of one type have: whatever they find, the drive may be of another."""
-
-FOUND_BY_TYPE = frozenset(
-    found.name for test in TESTS if test.name in RESTS_ON_TYPE for found in test.findings
+SCOPES: Mapping[str, Scope] = MappingProxyType(
+    {name: found.scope or _NOT_DECLARED_YET[name] for name, found in PROPERTIES.items()}
 )
-"""What these tests find."""
+"""Which part of a drive shows each; one that declares none is an error."""
+
+FOUND_BY_TYPE = frozenset(found.name for test in ALL_TESTS if test.rests_on_type for found in test.findings)
+"""What tests find that look for what drives of one type have."""
 
 IN_THE_RANGE = {"od": "range_start", "md": "range_middle", "id": "range_end"}
 """What places along the drive are called that lie in a range of it."""
@@ -206,7 +191,7 @@ class SuiteResult:
     notes: list[str] = field(default_factory=list)
 
 
-def chosen(only: Sequence[str], *, quick: bool = False, model: str | None = None) -> tuple[Test, ...]:
+def chosen(only: Sequence[str], *, quick: bool = False, model: str | None = None) -> tuple[LiveTest, ...]:
     """The tests of those names and all that they build on, in the suite's order.
 
     With no names all that a target of this zone model can be asked (None: it has no zones), or those of a
@@ -217,22 +202,22 @@ def chosen(only: Sequence[str], *, quick: bool = False, model: str | None = None
             close = difflib.get_close_matches(name, by_name, n=1, cutoff=0.5)
             meant = f"; did you mean {close[0]}?" if close else ""
             raise UsageError(f"no test is called {name!r}{meant} (tests: {', '.join(by_name)})")
-    answers = QUICK_IN_ORDER if model == HOST_MANAGED else QUICK
-    wanted, ahead = set[str](), list(only or (answers if quick else ()))
+    whole = not only and not quick
+    tests = (*TESTS, *(ZONED_TESTS if model is not None or only else ()))
+    asked = [test for test in tests if test not in left_out(model)]
+    answers = next(test.name for test in asked if test.answers_quickly)
+    wanted, ahead = set[str](), list(only or ((answers,) if quick else ()))
     while ahead:
         name = ahead.pop()
         if name not in wanted:
             wanted.add(name)
             ahead.extend(by_name[name].needs)
-    whole = not only and not quick
-    tests = (*TESTS, *(ZONED_TESTS if model is not None or only else ()))
-    asked = tuple(test for test in tests if whole or test.name in wanted)
-    return tuple(test for test in asked if test not in left_out(model))
+    return tuple(test for test in asked if whole or test.name in wanted)
 
 
 def within_journal(
-    tests: Sequence[Test], facts: TargetFacts, *, quick: bool
-) -> tuple[tuple[Test, ...], tuple[Test, ...]]:
+    tests: Sequence[LiveTest], facts: TargetFacts, *, quick: bool
+) -> tuple[tuple[LiveTest, ...], tuple[LiveTest, ...]]:
     """Those of some tests that write no more than a journal of kept data holds, and build on such tests
     alone; and the others."""
     left = set[str]()
@@ -250,24 +235,16 @@ def within_journal(
     return kept, tuple(test for test in tests if test.name in left)
 
 
-WHOLE = ("rotation", "cache_location", "zones")
-"""Tests that look at the whole of a zoned target. The others look for a persistent cache, which a host-aware
-drive has for its zones with a write pointer: these stand for the whole."""
-
-IN_ORDER = ("rotation", "open_zones")
-"""Tests that a host-managed target can be asked: what they write is in order."""
-
-
-def left_out(model: str | None) -> tuple[Test, ...]:
+def left_out(model: str | None) -> tuple[LiveTest, ...]:
     """The tests that a target of this zone model cannot be asked: a host-managed one refuses writes that are
     not at a write pointer."""
     every = (*TESTS, *ZONED_TESTS) if model == HOST_MANAGED else ()
-    return tuple(test for test in every if test.name not in IN_ORDER)
+    return tuple(test for test in every if not test.writes_in_order)
 
 
-def part_of(test: Test, engine: Engine) -> ZonesSeen | None:
+def part_of(test: LiveTest, engine: Engine) -> ZonesSeen | None:
     """The zones that stand for the whole target in a test; None where it looks at all of it."""
-    if test not in TESTS or test.name in WHOLE or model_of(engine) != HOST_AWARE:
+    if test.sees_all_zones or model_of(engine) != HOST_AWARE:
         return None
     seen = zones_of(engine)
     return seen if seen is not None and seen.usable else None
@@ -313,7 +290,7 @@ def run_suite(
 
 
 def _measured(
-    test: Test,
+    test: LiveTest,
     engine: Engine,
     recording: Recording,
     before: Evidence | None,
@@ -371,9 +348,10 @@ def _likely_ns(cost: Cost, known: Known) -> int:
     return round((cost.unshingled_seconds if other else cost.likely_seconds) * 1e9)
 
 
-def resets(tests: Sequence[Test], *, quick: bool) -> bool:
-    """Whether some tests may bring the target to a known state: a quick answer has no time for it."""
-    return not quick or any(test.name not in QUICK for test in tests)
+def resets(tests: Sequence[LiveTest], *, quick: bool) -> bool:
+    """Whether some tests may bring the target to a known state, which takes time that a quick answer may not
+    have."""
+    return not quick or any(test.resets_when_quick for test in tests)
 
 
 def _bound(cost: Cost, *, quick: bool) -> Bound:
@@ -471,19 +449,19 @@ def _result(recording: Recording, gathered: list[Evidence], known: Known) -> Sui
             f"No test read or wrote outside {part.words} of {target.name}, and nothing is known of the rest."
             f" Addresses count from {format_size(part.start)} (--range)."
         )
-    known = typed_again(gathered, known)
+    known = judged_again(gathered, known)
     findings = _of_a_part(as_sure_as_right(list(known), known), target)
     return SuiteResult(target, gathered, findings, recording.seed, recording.options, notes)
 
 
-def typed_again(gathered: list[Evidence], known: Known) -> Known:
-    """What is known, with the type of a shingled drive as sure as all tests together make it."""
-    test = TESTS[0]
-    kept = next((each for each in gathered if each.test == test.name), None)
-    if kept is None or not isinstance(test, DriveType) or known.word("drive_type") != "smr":
-        return known
+def judged_again(gathered: list[Evidence], known: Known) -> Known:
+    """What is known, with those findings judged anew that all tests together make surer (`Test.again`)."""
     said = {each.name for each in known if each.known}  # what is unknown keeps its reason
-    return known.with_more(each for each in test.again(kept, known) if each.name in said)
+    by_name = {kept.test: kept for kept in gathered}
+    again = [
+        each for test in ALL_TESTS if test.name in by_name for each in test.again(by_name[test.name], known)
+    ]
+    return known.with_more(each for each in again if each.name in said)
 
 
 def _of_a_part(findings: list[Finding], target: TargetFacts) -> list[Finding]:
@@ -498,11 +476,12 @@ def _relative(finding: Finding, part: ByteRange) -> Finding:
     value = finding.value
     if not finding.known:
         return finding
-    if finding.name in OF_THE_WHOLE:
+    scope = SCOPES[finding.name]
+    if not scope.is_shown_by_range:
         why = f"Only {part.words} was looked at (--range), which does not show it of the whole drive."
         return replace(finding, value=UNKNOWN, interval=None, confidence=0.0, why=why)
     why = finding.why
-    if finding.name in WITHIN_THE_RANGE:
+    if scope is Scope.LOCAL:
         why = f"{why.removesuffix('.')}. This is within {part.words} (--range)."
     if isinstance(value, dict) and value.keys() & IN_THE_RANGE.keys():
         value = {IN_THE_RANGE.get(key, key): number for key, number in value.items()}
@@ -562,7 +541,7 @@ def _no_surer_than_basis(finding: Finding, sure: Known) -> Finding:
 
 def _in_a_file(finding: Finding, target: TargetFacts) -> Finding:
     """Of a scratch file, what holds of places of the whole drive is unknown."""
-    if finding.name not in OF_PLACES:
+    if SCOPES[finding.name] is not Scope.PLACES:
         return finding
     why = f"A file of {format_size(target.size_bytes)} lies in one part of the drive; probe the whole drive."
     return replace(finding, value=UNKNOWN, interval=None, confidence=0.0, why=why)

@@ -56,6 +56,7 @@ class BandSize(ProcedureTest[Seen]):
         " together; or finds after how many bytes a part of the cache stalls for cleaning. At the first, the"
         " middle and the last address."
     )
+    rests_on_type = True
     begin = Seen
 
     def cost(self, facts: TargetFacts) -> Cost:

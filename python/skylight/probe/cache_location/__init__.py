@@ -64,6 +64,8 @@ class CacheLocation(ProcedureTest[Seen]):
         "Blocks in the persistent cache are read in turn with blocks at their native places, at low to high"
         " addresses: the arm's travel time shows at which diameter the cache lies."
     )
+    rests_on_type = True
+    sees_all_zones = True
     judges_part = True
     begin = Seen
 

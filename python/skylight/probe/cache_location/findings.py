@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skylight.findings import EXACTLY, Property
+from skylight.findings import EXACTLY, Property, Scope
 
 LOCATION = Property(
     "cache_location",
@@ -15,5 +15,6 @@ LOCATION = Property(
         "md": "at the middle diameter",
         "od": "at the outer diameter",
     },
+    scope=Scope.PLACES,
 )
 FINDINGS: tuple[Property, ...] = (LOCATION,)

@@ -88,6 +88,7 @@ class CacheSize(ProcedureTest[Seen]):
         " writes that wait together for its map; where the cache has parts that fill on their own, fills one"
         " and counts them."
     )
+    rests_on_type = True
     begin = Seen
 
     def cost(self, facts: TargetFacts) -> Cost:

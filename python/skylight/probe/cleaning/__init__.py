@@ -56,6 +56,8 @@ class CleaningTest(ProcedureTest[Seen]):
         "Writes a few blocks, leaves the drive alone for longer and longer, and looks whether they were moved"
         " from the persistent cache to their place, since when, and how long a band takes."
     )
+    rests_on_type = True
+    runs_in_a_file = True
     judges_part = True
     begin = Seen
 

@@ -51,6 +51,8 @@ class CleaningOrder(ProcedureTest[Seen]):
         "Writes blocks into bands far apart, leaves the drive alone until about half of them are cleaned, and"
         " looks whether these are the ones that were written first."
     )
+    rests_on_type = True
+    runs_in_a_file = True
     judges_part = True
     begin = Seen
 

@@ -36,9 +36,7 @@ import numpy as np
 from skylight.errors import UsageError
 from skylight.evidence import I64, U64, Evidence, IoBatch, IoLog, Op, Params, Stop, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.infer import phase
 from skylight.infer.phase import Coherence
-from skylight.infer.robust import tick_of
 from skylight.probe import Cost, Figure, fua_writes
 from skylight.probe.drive_type import (
     cleaning_cost,
@@ -72,6 +70,7 @@ from skylight.probe.drive_type.plan import (
     WIDE_WRITES,
     Plan,
 )
+from skylight.probe.drive_type.step_logs import mixed_of, read_signs, writes_of
 from skylight.probe.drive_type.verdict import Verdict, in_log, in_place, judge
 from skylight.probe.drive_type.write_latencies import (
     FEWEST_SHARE,
@@ -103,73 +102,6 @@ NARROW = ("writes-narrow", "writes-narrowest")
 FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
 
 
-def writes_of(
-    name: str,
-    log: IoLog,
-    region: int,
-    *,
-    flushed: bool,
-    place_bytes: int = 0,
-    turning: Coherence | None = None,
-) -> Writes:
-    """Latency of a step of writes; with `flushed`, of each write together with its FLUSH. With `place_bytes`
-    also how completions follow the address; of a quick answer, which may be given on a busy host, around the
-    rotation `turning` that reads follow."""
-    writes = log.only(Op.WRITE)
-    complete_ns = writes.complete_ns
-    if flushed:
-        flushes = log.only(Op.FLUSH)
-        count = min(len(writes), len(flushes))
-        writes, complete_ns = writes.rows(slice(count)), flushes.complete_ns[:count]
-    latency_ns = complete_ns.astype(np.int64) - writes.submit_ns.astype(np.int64)
-    tied = phase.NONE
-    if place_bytes:
-        if turning is None:
-            tied = phase.coherence(complete_ns, writes.offset // np.uint64(place_bytes), ROUND_IOS)
-        else:
-            tied = _tied(writes, complete_ns if flushed else None, place_bytes, turning.period_ns)
-    tick_ns = tick_of(log.submit_ns, log.complete_ns)
-    paces_ns = np.diff(writes.submit_ns.astype(np.int64))
-    pace_ns = float(np.median(paces_ns)) if len(paces_ns) else 0.0
-    return Writes(name, region, flushed, latency_ns, tied, tick_ns, pace_ns)
-
-
-def _tied(writes: IoLog, flushed_ns: U64 | None, place_bytes: int, near_ns: float) -> Coherence:
-    """How completions follow the address on a host that may be busy. Where a FLUSH follows each write either
-    may be what waits for the platter; the other adds what the host and the way to the drive take, and a FLUSH
-    by fio has no time of its own. So that counts which follows it better, at twice the chance."""
-    place = writes.offset // np.uint64(place_bytes)
-    alone = phase.undelayed(writes.complete_ns, writes.latency_ns, place, ROUND_IOS, near_ns=near_ns)
-    if flushed_ns is None:
-        return alone
-    pair_ns = flushed_ns.astype(np.int64) - writes.submit_ns.astype(np.int64)
-    flushed = phase.undelayed(flushed_ns, pair_ns, place, ROUND_IOS, near_ns=near_ns)
-    better = max(flushed, alone, key=lambda each: each.share)
-    return replace(better, p_value=min(1.0, 2 * better.p_value))
-
-
-def read_signs(plan: Plan, log: IoLog) -> tuple[I64, Coherence]:
-    """Latency of the first read at each place, which no cache of the drive can hold, whatever look-ahead
-    does; and how completions follow the places."""
-    place = log.offset // np.uint64(plan.place_bytes)
-    _, first = np.unique(place, return_index=True)
-    if plan.quick:
-        signs = phase.undelayed(log.complete_ns, log.latency_ns, place, ROUND_IOS)
-    else:
-        signs = phase.coherence(log.complete_ns, place, ROUND_IOS)
-    return log.latency_ns[np.sort(first)], signs
-
-
-def mixed_of(name: str, log: IoLog, turning: Coherence, *, flushed: bool) -> Mixed:
-    """The writes of a step with a random read before each; with `flushed`, each with its FLUSH."""
-    writes = log.only(Op.WRITE)
-    done_ns = log.only(Op.FLUSH).complete_ns if flushed else writes.complete_ns
-    count = min(len(writes), len(done_ns))
-    latency_ns = done_ns[:count].astype(np.int64) - writes.submit_ns[:count].astype(np.int64)
-    tick_ns = tick_of(log.submit_ns, log.complete_ns)
-    return Mixed(name, log.only(Op.READ).latency_ns, latency_ns, done_ns[:count], turning, tick_ns)
-
-
 class DriveType(ProcedureTest[Observed]):
     """Test 1 of the suite; see the module's page."""
 
@@ -181,6 +113,10 @@ class DriveType(ProcedureTest[Observed]):
         " platter rotates; random 4 KiB writes in its first 1 GiB, one at a time with the volatile write"
         " cache off, show whether they are written in place or to a persistent cache."
     )
+    rests_on_type = False
+    answers_quickly = True
+    resets_when_quick = False
+    runs_in_a_file = True
     judges_part = True
     begin = Observed
 
@@ -580,7 +516,10 @@ class DriveType(ProcedureTest[Observed]):
 
     def again(self, evidence: Evidence, known: Known) -> list[Finding]:
         """The same once other tests have looked for bands: the clue that test 1 lacks most often, for it
-        leaves a drive alone for minutes, and not for as long as earlier work may take."""
+        leaves a drive alone for minutes, and not for as long as earlier work may take. Nothing of what is not
+        taken for a shingled drive."""
+        if known.word(DRIVE_TYPE.name) != "smr":
+            return []
         return self._findings(
             judge(self.seen(evidence, list(known)), evidence.target.kind, bands_seen(known))
         )

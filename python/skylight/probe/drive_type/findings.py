@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skylight.findings import EXACTLY, Property
+from skylight.findings import EXACTLY, Property, Scope
 
 DRIVE_TYPE = Property(
     "drive_type",
@@ -13,11 +13,13 @@ DRIVE_TYPE = Property(
         "smr": "shingled (SMR)",
         "not-rotating": "not a rotating disk",
     },
+    scope=Scope.ANYWHERE,
 )
 CACHE_MEDIUM = Property(
     "cache_medium",
     "Persistent cache",
     right=EXACTLY,
     words={"disk": "on the disk", "flash": "in flash", "none": "none"},
+    scope=Scope.ANYWHERE,
 )
 FINDINGS: tuple[Property, ...] = (DRIVE_TYPE, CACHE_MEDIUM)

@@ -69,6 +69,8 @@ class Journal(ProcedureTest[Runs]):
         " journal; thousands of lone writes show how often its map is merged and what that costs; the first"
         " entry, written in many phases, the time of its out-of-band data."
     )
+    rests_on_type = True
+    runs_in_a_file = True
     judges_part = True
     begin = Runs
 

@@ -80,6 +80,7 @@ class Mapping(ProcedureTest[Trial]):
         "Has a dozen bands cleaned and compares, by the angle at which they pass under the head, where"
         " they lie before and after."
     )
+    rests_on_type = True
     begin = Trial
 
     def cost(self, facts: TargetFacts) -> Cost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skylight.findings import EXACTLY, Property
+from skylight.findings import EXACTLY, Property, Scope
 
-MAPPING = Property("mapping", "Mapping", right=EXACTLY)
+MAPPING = Property("mapping", "Mapping", right=EXACTLY, scope=Scope.ANYWHERE)
 FINDINGS: tuple[Property, ...] = (MAPPING,)

@@ -45,6 +45,8 @@ class NonSequential(ProcedureTest[Seen]):
         "Writes 512 KiB to random places of 32 zones until the drive has to clean before it takes more: how"
         " much it takes at full speed, how slow it is then, and for how long."
     )
+    rests_on_type = False
+    sees_all_zones = True
     judges_part = True
     begin = Seen
 

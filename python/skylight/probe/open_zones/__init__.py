@@ -58,6 +58,10 @@ class OpenZones(ProcedureTest[Seen]):
         "Writes bursts to growing numbers of zones in turn: how many the drive serves at full speed, and what"
         " sequential and non-sequential writes cost past that."
     )
+    rests_on_type = False
+    answers_quickly = True
+    writes_in_order = True
+    sees_all_zones = True
     judges_part = True
     begin = Seen
 

@@ -69,6 +69,8 @@ class Zones(ProcedureTest[Seen]):
         "Bursts of sequential reads along the drive show its throughput; the size of tracks at many places"
         " shows whether surfaces differ and how long the drive stays on one."
     )
+    rests_on_type = False
+    sees_all_zones = True
     judges_part = True
     begin = Seen
 

@@ -95,6 +95,7 @@ class WriteRates(ProcedureTest[Runs]):
         " full."
     )
     needs: tuple[str, ...] = ("drive_type",)
+    rests_on_type = False
     judges_part = True
     begin = Runs
 

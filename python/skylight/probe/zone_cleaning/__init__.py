@@ -59,6 +59,8 @@ class ZoneCleaning(ProcedureTest[Seen]):
         "Updates zones to different ratios, at different places and with writes of different sizes, and"
         " watches how long the drive takes to clean them."
     )
+    rests_on_type = False
+    sees_all_zones = True
     judges_part = True
     begin = Seen
 
