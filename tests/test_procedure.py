@@ -2,65 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+import re
+import sys
+from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 import one_test
-from skylight.engines.sim import read_profile
-from skylight.evidence import Evidence, IoBatch, TargetFacts
-from skylight.findings import UNKNOWN, Finding, Known, Property, Scope
-from skylight.probe import Cost, Figure
-from skylight.probe.procedure import (
-    MEDIUM_TAKEN,
-    ProcedureTest,
-    Replay,
-    Steps,
-    no_surer_than_medium,
-)
-from skylight.probe.suite import TESTS
+from skylight.engines.sim import SimEngine, read_profile
+from skylight.evidence import Evidence
+from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe import suite
+from skylight.probe.procedure import MEDIUM_TAKEN, ProcedureTest, no_surer_than_medium
+from skylight.probe.suite import TESTS, ZONED_TESTS
 
-SLOWEST = Property("slowest_ns", "Slowest read", "ns", scope=Scope.LOCAL)
+PAGE = Path(__file__).parent.parent / "docs/tests/adding-a-test.md"
 
 
-@dataclass(slots=True)
-class Seen:
-    latencies_ns: list[int] = field(default_factory=list)
-    cache_on: bool | None = None
+def shown_test() -> type[ProcedureTest[Any]]:
+    """The test that the page on adding one shows, run as it stands there."""
+    (block,) = re.findall(
+        r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    )
+    module = ModuleType("adding_a_test")
+    sys.modules[module.__name__] = module  # where a data class looks for the types of its fields
+    exec(compile(block, str(PAGE), "exec"), vars(module))
+    test: type[ProcedureTest[Any]] = vars(module)["Twice"]
+    return test
 
 
-class Twice(ProcedureTest[Seen]):
-    """Reads a block, pauses and reads again, from farther away if the first read was slow."""
-
-    name = "twice"
-    title = "Two reads"
-    summary = "Reads twice."
-    findings: tuple[Property, ...] = (SLOWEST,)
-    rests_on_type = False
-    begin = Seen
-    slow_ns = 1
-
-    def cost(self, facts: TargetFacts) -> Cost:
-        return Cost(2, 1.0, 0)
-
-    def procedure(self, steps: Steps, seen: Seen) -> None:
-        with steps.settings("settings", write_cache=False, look_ahead=False) as report:
-            seen.cache_on = report.write_cache
-            at = steps.rng("at").integers(1, 1000) * 4096
-            seen.latencies_ns.append(int(steps.run("read", IoBatch.reads([at], 4096)).latency_ns[0]))
-            steps.pause("pause", 0.5)
-            far = seen.latencies_ns[0] >= self.slow_ns
-            log = steps.run("read" if far else "near", IoBatch.reads([at + far * (1 << 30)], 4096))
-            seen.latencies_ns.append(int(log.latency_ns[0]))
-
-    def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
-        return [SLOWEST.found(max(seen.latencies_ns), 1.0, "as read", steps.names)]
-
-    def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
-        return []
+Twice = shown_test()
 
 
 @pytest.fixture
@@ -110,7 +85,23 @@ def test_whole_evidence_with_too_few_steps_was_not_cut_short(
 
 
 def test_every_test_of_the_suite_is_written_so() -> None:
-    assert [test.name for test in TESTS if not isinstance(test, ProcedureTest)] == []
+    assert [test.name for test in (*TESTS, *ZONED_TESTS) if not isinstance(test, ProcedureTest)] == []
+
+
+def test_a_line_adds_a_test_to_the_suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suite, "TESTS", (*TESTS, Twice()))
+    monkeypatch.setattr(suite, "ALL_TESTS", (*TESTS, Twice(), *ZONED_TESTS))
+    engine = SimEngine.open("emulated-smr-1")
+    result = suite.run_suite(engine, tmp_path / "r", suite.SuiteOptions(only=("twice",)))
+    assert [(each.name, each.known) for each in result.findings] == [("slowest_ns", True)]
+    assert suite.infer_suite(tmp_path / "r").findings == result.findings
+    assert suite.accounts(result)[0].test == "twice" and suite.draw_suite(result) == []
+
+
+def test_the_page_names_all_that_a_test_declares() -> None:
+    declared = {*ProcedureTest.__annotations__} - {"begin"}
+    table = PAGE.read_text(encoding="utf-8").split("## What it declares of itself")[1].split("\n## ")[0]
+    assert set(re.findall(r"`(\w+)`(?=[^|]*\|[^|]*\|$)", table, re.MULTILINE)) == declared
 
 
 @pytest.mark.parametrize(("medium", "sure"), [("disk", 0.99), (UNKNOWN, MEDIUM_TAKEN), (None, 0.99)])
