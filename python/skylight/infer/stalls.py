@@ -11,7 +11,9 @@ entry that it writes. So a stall is not known by how long it lasts but by the co
 | `periodic` | the row of stalls, at one distance and none missing, with which writes end |
 | `refills` | how many writes go in between one run of stalls and the next, whatever the runs last |
 | `rare_period` | the row of rare stalls that could hardly line up by themselves |
+| `slow_from` | from which position on most take longer than a limit, to the end |
 | `change_point` | from which write on a drive cleans before it takes more |
+| `change_of_pace` | from where on writes are slower on the whole, though a large cache takes many at once |
 | `before_stalls` | how many writes were done before the stalls that ended a run |
 
 Invariant: pure functions of latencies and completions, which name positions of these only.
@@ -28,7 +30,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import I64, Stop
+from skylight.evidence import F64, I64, Stop
 
 Bools = NDArray[np.bool_]
 
@@ -57,7 +59,7 @@ SEEN_PART = 0.3
 AT_ONCE_NS = 5_000
 SLOW_ENTRY = 2.0  # times the usual
 MISSED_TURNS = 1.5
-MOST = 3.0  # times what counts as slow: no single entry may decide
+MOST_TIMES = 3.0  # what counts as slow, which one entry may count: no single one may decide
 LEAST_SUM = 1.5
 FEWEST_ENTRIES = 4
 PACES = 100
@@ -175,14 +177,26 @@ def _row(latency_ns: I64, slow: I64, fewest: int, shortest: int, *, whole: bool)
     return None if best is None else _settled(latency_ns, best[2], -best[1])
 
 
-def _runs(slow: Bools) -> I64:
+def runs_of(slow: Bools) -> tuple[I64, I64]:
+    """Where slow ones begin to follow each other at once, and how many do each time.
+
+    >>> [each.tolist() for each in runs_of(np.array([1, 0, 1, 1, 0, 0, 1, 1, 1], bool))]
+    [[0, 2, 6], [1, 2, 3]]
+    """
+    edges = np.flatnonzero(np.diff(slow, prepend=False, append=False))
+    return edges[::2], edges[1::2] - edges[::2]
+
+
+def _length_of_run(slow: Bools) -> I64:
     """How many slow ones follow each other at once where each of these stands; 0 for one that is not slow.
 
-    >>> _runs(np.array([1, 0, 1, 1, 0, 0, 1, 1, 1], bool)).tolist()
+    >>> _length_of_run(np.array([1, 0, 1, 1, 0, 0, 1, 1, 1], bool)).tolist()
     [1, 0, 2, 2, 0, 0, 3, 3, 3]
     """
-    number = np.cumsum(np.diff(slow, prepend=False) & slow)
-    return np.asarray(np.bincount(number, slow).astype(np.int64)[number] * slow, np.int64)
+    _, counts = runs_of(slow)
+    lengths = np.zeros(len(slow), np.int64)
+    lengths[slow] = np.repeat(counts, counts)
+    return lengths
 
 
 def _settled(latency_ns: I64, first: int, period: int) -> Stalls:
@@ -192,7 +206,7 @@ def _settled(latency_ns: I64, first: int, period: int) -> Stalls:
     rest[row] = False
     usual = float(np.median(latency_ns[rest]))
     slow = latency_ns >= max(ALIKE * stall, SLOW * usual)
-    run = int(np.median(_runs(slow)[row]))
+    run = int(np.median(_length_of_run(slow)[row]))
     before = first
     while before > 0 and first - before < run and slow[before - 1]:
         before -= 1
@@ -382,6 +396,27 @@ def usual(complete_ns: NDArray[np.generic]) -> float | None:
     return float(np.median(np.diff(done))) if len(done) >= FEWEST_ENTRIES else None
 
 
+def beyond(took_ns: NDArray[np.generic], limit_ns: float) -> F64:
+    """What each takes beyond a limit, in parts of it; negative below, and at most `MOST_TIMES` less one."""
+    return np.minimum(took_ns.astype(np.float64) / limit_ns, MOST_TIMES) - 1.0
+
+
+def slow_from(took_ns: NDArray[np.generic], limit_ns: float) -> tuple[int, float]:
+    """From which position on most take longer than `limit_ns` to the end, and how clear that is: the start of
+    the largest sum to the end of what each takes `beyond` it.
+
+    >>> slow_from(np.array([10, 80, 10, 10, 10, 10, 60, 70, 10, 80]), 30)[0]
+    6
+    >>> slow_from(np.zeros(0), 30)
+    (0, 0.0)
+    """
+    if not len(took_ns):
+        return 0, 0.0
+    to_the_end = np.cumsum(beyond(took_ns, limit_ns)[::-1])[::-1]
+    first = int(np.argmax(to_the_end))
+    return first, float(to_the_end[first])
+
+
 def change_point(
     submit_ns: NDArray[np.generic],
     complete_ns: NDArray[np.generic],
@@ -407,14 +442,12 @@ def change_point(
     if usual_ns is not None and base > AGREES * usual_ns:
         base = usual_ns  # most of this is cleaning already
     limit = max(SLOW_ENTRY * base, base + MISSED_TURNS * rotation_ns, 1.0)
-    over = np.minimum(took / limit, MOST) - 1.0
-    suffix = np.cumsum(over[::-1])[::-1]
-    first = int(np.argmax(suffix))
-    if suffix[first] < LEAST_SUM:
+    first, clear = slow_from(took, limit)
+    if clear < LEAST_SUM:
         return None
     before = int(count[first - 1]) if first else 0
     slow = float(np.median(took[first:]))
-    return ChangePoint(before, first, base, slow, float(suffix[first]), before / max(first, 1))
+    return ChangePoint(before, first, base, slow, clear, before / max(first, 1))
 
 
 def change_of_pace(submit_ns: NDArray[np.generic], complete_ns: NDArray[np.generic]) -> ChangePoint | None:
@@ -439,6 +472,6 @@ def change_of_pace(submit_ns: NDArray[np.generic], complete_ns: NDArray[np.gener
     usual_ns, slow_ns, writes = float(usual[first]), float(slow[first]), int(ends[first])
     if slow_ns < SLOW_ENTRY * usual_ns:
         return None
-    clear = (min(slow_ns / (SLOW_ENTRY * usual_ns), MOST) - 1.0) * (len(took) - first - 1)
+    clear = (min(slow_ns / (SLOW_ENTRY * usual_ns), MOST_TIMES) - 1.0) * (len(took) - first - 1)
     each = len(entries(done[:writes])[0])
     return ChangePoint(writes, each, usual_ns * writes / each, slow_ns, clear, writes / each)

@@ -15,9 +15,9 @@ import numpy as np
 
 from skylight.evidence import IoLog, Stop
 from skylight.infer.stalls import (
-    MOST,
     SLOW_ENTRY,
     ChangePoint,
+    beyond,
     change_of_pace,
     change_point,
     entries,
@@ -262,7 +262,7 @@ def _told_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
 
 def _begun(log: IoLog, writes: int, slow_ns: int, pace: Pace) -> ChangePoint:
     """Cleaning that began after `writes` writes of a log, by those that took more than `slow_ns` since."""
-    over = np.minimum(log.latency_ns[writes:] / slow_ns, MOST) - 1.0
+    over = beyond(log.latency_ns[writes:], slow_ns)
     done, _ = entries(log.complete_ns[: max(writes, 1)])
     clear = float(over[over > 0].sum())
     return ChangePoint(writes, len(done), pace.entry_ns or 0.0, 0.0, clear, writes / len(done))

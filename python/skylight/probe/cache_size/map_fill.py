@@ -23,6 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import F64, I64, U64, IoBatch, IoLog, Op, Stop
+from skylight.infer.stalls import beyond, slow_from
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size.fill_check import ABOVE, BLOCK, MOST_GONE, Clean, Fill, limit_ns, out_of_order
 from skylight.probe.known_state import State
@@ -61,8 +62,6 @@ zones."""
 AROUND = 2
 """A group that is slow while the median of it and of as many before as behind it is not met a merge of the
 map or an outlier."""
-MOST_SUM = 3.0
-"""Times what counts as slow that one group may count: no single one may decide."""
 
 
 def held(read_at: U64, read_bytes: int, blocks: U64, group: int, size: int = BLOCK) -> IoBatch:
@@ -124,17 +123,6 @@ def at_once(latency_ns: I64) -> int:
     """
     waits = latency_ns > LATE * np.median(latency_ns)
     return int(np.max(np.where(waits.any(axis=1), waits.argmax(axis=1), latency_ns.shape[1])))
-
-
-def first_slow(cycle_ns: I64, slow_ns: float) -> int:
-    """From which group on most are slow: the start of the largest sum of what they take beyond it.
-
-    >>> first_slow(np.array([10, 80, 10, 10, 10, 10, 60, 70, 10, 80]), 30)
-    6
-    """
-    over = np.minimum(cycle_ns / slow_ns, MOST_SUM) - 1.0
-    behind = np.cumsum(over[::-1])[::-1]
-    return int(np.argmax(behind)) if len(behind) else 0
 
 
 class Blocks:
@@ -213,12 +201,12 @@ class HeldFill:
                 break
             took = cycles(log)
             clean = self._clean()
-            first = first_slow(took, slow_ns) if clean.zones else len(took)
+            first = slow_from(took, slow_ns)[0] if clean.zones else len(took)
             places += most_places(took[:first], slow_ns, pace.one_ns, self._quantum_ns)
             if clean.zones:
                 # Cleaning began for some block of the first slow group.
                 begun = done + first * group + group // 2
-                clear = group * float(np.sum(np.clip(took[first:] / slow_ns - 1.0, 0.0, MOST_SUM - 1.0)))
+                clear = group * float(np.sum(np.maximum(beyond(took[first:], slow_ns), 0.0)))
                 return [_ended(begun, done + count, clear, clean, (group, places, pace.one_ns))]
             done += count
             stop_ns = max(stop_ns, round(ABOVE * int(log.latency_ns.max())))

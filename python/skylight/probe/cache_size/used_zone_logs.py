@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skylight.evidence import I64, U64, IoBatch, Stop
+from skylight.evidence import I64, IoBatch, Stop
 from skylight.infer import stalls
 from skylight.infer.stalls import Stalls
 from skylight.probe.band_size.cache_parts import (
@@ -54,22 +54,10 @@ class Unsettled(Exception):
     """A zone did not stall as it did before, so what is asked of it says nothing."""
 
 
-def _runs(slow: U64) -> list[tuple[int, int]]:
-    """The first of each run of positions, and how many there are in it.
-
-    >>> _runs(np.array([3, 4, 5, 9], np.uint64))
-    [(3, 3), (9, 1)]
-    """
-    if len(slow) == 0:
-        return []
-    parts = np.split(slow, np.flatnonzero(np.diff(slow) > 1) + 1)
-    return [(int(part[0]), len(part)) for part in parts]
-
-
 def behind_older(latency_ns: I64, *, least_ns: float = 0.0) -> Stalls | None:
     """The row of stalls behind the last long run of them, with which older data was cleaned."""
     limit_ns = max(stalls.SLOW * float(np.percentile(latency_ns, 5)), least_ns)
-    long = [first + count for first, count in _runs(_slow(latency_ns, limit_ns)) if count >= LONG_RUN]
+    long = [first + count for first, count in _slow_runs(latency_ns, limit_ns) if count >= LONG_RUN]
     begin = long[-1] if long else 0
     found = stalls.periodic(latency_ns[begin:], least_ns=least_ns)
     if found is None or found.period < 2 * found.run:  # within such a run anything is periodic
@@ -77,8 +65,10 @@ def behind_older(latency_ns: I64, *, least_ns: float = 0.0) -> Stalls | None:
     return replace(found, first=found.first + begin)
 
 
-def _slow(latency_ns: I64, limit_ns: float) -> U64:
-    return np.flatnonzero(latency_ns >= limit_ns).astype(np.uint64)
+def _slow_runs(latency_ns: I64, limit_ns: float) -> list[tuple[int, int]]:
+    """The first of each run of slow ones, and how many there are in it."""
+    first, count = stalls.runs_of(latency_ns >= limit_ns)
+    return list(zip(first.tolist(), count.tolist(), strict=True))
 
 
 def counted(steps: Steps) -> tuple[CachePart | None, int]:
@@ -128,7 +118,7 @@ def _logs(cache_part: CachePart) -> int | None:
             return None
         took.append(cache_part.put(cache_part.period).latency_ns)
         latency_ns = np.concatenate(took)
-        runs = _runs(_slow(latency_ns, cache_part.found.limit_ns))
+        runs = _slow_runs(latency_ns, cache_part.found.limit_ns)
         ended = [run for run in runs if run[0] + run[1] < len(latency_ns)]
         long = next((run for run in ended if run[1] >= usual + marks - MARK_SLACK), None)
         if long is None:

@@ -118,7 +118,11 @@ class Cliff:
 
     @property
     def slow(self) -> list[int]:
-        """The pieces past the cliff."""
+        """The pieces past the cliff.
+
+        Not `stalls.change_point`, which holds entries against the usual of the same run and places one change
+        for good: here the first piece is what others are held against, and slow spells and fast ones may take
+        turns, of which every slow one counts."""
         means_ns = [span_ns / max(count, 1) for span_ns, count in self._measured()]
         return [number for number, mean_ns in enumerate(means_ns) if number and mean_ns >= FELL * means_ns[0]]
 
