@@ -85,7 +85,7 @@ def test_errors_are_one_line_with_an_exit_code(kind: type[SkylightError], code: 
     assert error.exit_code == code
 
 
-def test_json_of_findings_has_the_shape_of_the_design() -> None:
+def test_json_of_findings_has_the_shape_that_the_report_documents() -> None:
     facts = TargetFacts("sim", "sim:x", 1 << 30, 512, {"model": "x"})
     found = [
         Finding("drive_type", "smr", None, None, 0.99512345, "because", ("reads",)),

@@ -138,7 +138,7 @@ def test_a_band_begins_at_or_below_each_byte_of_it() -> None:
     assert emulated_drives.band_start(middle) == middle
 
 
-def test_quick_rows_pass_and_their_json_is_that_of_the_design(tmp_path: Path) -> None:
+def test_quick_rows_pass_and_their_json_has_a_row_with_its_checks_each(tmp_path: Path) -> None:
     ended = call("fast15", "--only", FAST, "--json")
     assert ended.code == 0, ended.out
     assert ended.err == ""

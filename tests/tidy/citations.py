@@ -39,7 +39,8 @@ _ROWS = re.compile(rf"\b[Rr]ows? ({_ROW}(?:(?:, | to | and ){_ROW})*)\b")
 _ROW_OF_PAGE = re.compile(rf"^(?:### |\| |Row )({_ROW})\b", re.MULTILINE)
 # Put together from pieces, so that this file obeys its own rule.
 _NOTES = re.compile(r"\b(?:" + "|".join(["DES" + "IGN", "FA" + "CTS", "STY" + "LE"]) + r")\b(?:\.md)?")
-_ISSUE = re.compile(r"\bissue #?\d+\b", re.IGNORECASE)
+# By number, or by its title in quotes.
+_ISSUE = re.compile(r"\bissue (?:#?\d+\b|[\"'`\u201c])", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

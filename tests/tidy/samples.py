@@ -163,7 +163,10 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
         Sample("crates/disk/src/a.rs", f"//! A.\n//! Source: {_NOTE}, idea 1.\n", 2),
         Sample("tests/a.py", f'"""{_NOTE}.md says so."""\n', 1),
         Sample("docs/a.md", f"Why: {_AN_ISSUE} 4\n", 1),
-        Sample("crates/disk/src/a.rs", "// Source: docs/a.md; this issues 4 commands\n", None),
+        Sample("tests/a.py", f'"""A.\n\nSource: {_AN_ISSUE} "the suite", point 1.\n"""\n', 3),
+        Sample(
+            "crates/disk/src/a.rs", "// Source: docs/a.md; this issues 4 commands, an issue of it\n", None
+        ),
         Sample("tests/a.py", f"_{_NOTE} = 1\n", None),
     ),
     "registry-host": (

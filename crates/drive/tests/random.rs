@@ -375,7 +375,8 @@ fn every_choice_is_drawn() {
 }
 
 #[test]
-fn ranges_are_at_least_those_of_the_design() {
+fn ranges_are_at_least_those_promised() {
+    // docs/random-drives.md, "Ranges".
     let wanted = [
         (&ranges::CAPACITY_BYTES, 100e9, 30e12),
         (&ranges::SPEED_RPM, 4_200.0, 15_000.0),

@@ -10,7 +10,7 @@ Invariants:
   in the recording.
 - Nothing agrees that was not measured. *Differs* is said only where both sides say something.
 
-Source: issue "the suite", point 4; `skylight.probe.scoring` for when a finding is right.
+Source: docs/report.md, "What stands where"; `skylight.probe.scoring` for when a finding is right.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ Invariants:
   2.4e-10 of the longest, addresses of the highest.
 - The same evidence gives the same bytes. Names of steps are text from outside: the page escapes them.
 
-Source: issue "the suite", point 4; the columns are those of ``skylight.evidence``.
+Source: docs/report.md, "Zoomable plots"; the columns are those of ``skylight.evidence``.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ Invariants:
   changes is not only the zone. With a pattern of surfaces (`sizes.mirrored`) a lower bound remains, else
   nothing is said.
 
-Source: Skylight (FAST '15) section 4.9 and issue "the suite", point 1 (recording zones).
+Source: Skylight (FAST '15) section 4.9; docs/tests/zones.md, "How it decides".
 """
 
 from __future__ import annotations
