@@ -54,6 +54,17 @@ def test_help_fits_80_columns_is_not_cut_off_and_has_examples(verb: tuple[str, .
         assert not re.match(r"  [a-z]+ .*\.\.\.$", line), f"cut off: {line}"
 
 
+@pytest.mark.parametrize("path", [*verbs()], ids=lambda path: " ".join(path) or "skylight")
+def test_every_option_that_is_shown_has_help(path: tuple[str, ...]) -> None:
+    verb: click.Command = cli
+    for name in path:
+        below = verb.get_command(click.Context(verb), name) if isinstance(verb, click.Group) else None
+        assert below is not None
+        verb = below
+    options = [each for each in verb.params if isinstance(each, click.Option) and not each.hidden]
+    assert [each.opts for each in options if not each.help] == []
+
+
 def completed(*words: str) -> list[str]:
     """What bash offers for the last of these words."""
     asked = {"_SKYLIGHT_COMPLETE": "bash_complete", "COMP_WORDS": " ".join(("skylight", *words))}

@@ -68,7 +68,7 @@ VERBS = {
     "reproduce": "Repeat a paper's measurements on emulated drives.",
     "restore": "Put back what an interrupted probe --preserve overwrote.",
     "serve": "Serve a drive that keeps its data, over NBD.",
-    "status": "Say how a served drive does.",
+    "status": "Show what a served drive is doing.",
     "control": "Change how a served drive works.",
     "image": "Images of drives: show, check, repair or compact one.",
     "geometry": "Find a disk's tracks by reads alone; make a profile of it.",

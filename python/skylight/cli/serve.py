@@ -300,7 +300,14 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     "--cache-on", type=_FILE, help="Where the flash of the drive lies: a file or device of its own."
 )
 @click.option("--nbd", "places", multiple=True, help="unix:PATH or tcp:HOST:PORT; may be repeated.")
-@click.option("--timing", type=click.Choice(["none", "model", "native"]), default="none", show_default=True)
+@click.option(
+    "--timing",
+    type=click.Choice(["none", "model", "native"]),
+    default="none",
+    show_default=True,
+    help="When a command completes: as fast as possible, when the model of the drive completes it, or as the "
+    "disk of --on does.",
+)
 @click.option(
     "--write-cache", type=click.Choice(["on", "off"]), help="Answer writes before they are durable."
 )

@@ -1,4 +1,4 @@
-"""``skylight status PATH-OR-SOCKET``: how a served drive does.
+"""``skylight status PATH-OR-SOCKET``: what a served drive is doing.
 
 The server is asked over its control socket, whatever the data goes over; a note says where that is.
 """
@@ -67,12 +67,12 @@ def _asked(control: Path, trusted: list[int] | None) -> dict[str, Any]:
 
 @click.command(
     epilog="\b\nExamples:\n  skylight status smr.img\n  skylight status smr.img.serve.sock --json\n",
-    short_help="Say how a served drive does.",
+    short_help="Show what a served drive is doing.",
 )
 @click.argument("where", metavar="PATH-OR-SOCKET", shell_complete=files)
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def status(where: str, as_json: bool) -> None:
-    """Say how a served drive does: rates, cache fill, map, cleaning, zones, queue, lateness, write
+    """Show what a served drive is doing: rates, cache fill, map, cleaning, zones, queue, lateness, write
     amplification."""
     control, trusted = control_socket(where)
     found = _asked(control, trusted)
