@@ -12,7 +12,7 @@ import pytest
 
 from skylight import _native
 from skylight.engines.sim import profile_names, read_profile
-from skylight.findings import Finding, Property
+from skylight.findings import UNKNOWN, Finding, Property, Value
 from skylight.probe import film_findings
 from skylight.probe.scoring import SCORED, holds, score
 from skylight.probe.suite import _NOT_DECLARED_YET, ALL_TESTS, PROPERTIES, SCOPES
@@ -52,6 +52,26 @@ def test_each_property_says_which_part_of_a_drive_shows_it() -> None:
     assert list(SCOPES) == list(PROPERTIES)
 
 
+WORDS = [found for found in PROPERTIES.values() if found.words or found.values]
+
+
+@pytest.mark.parametrize("found", WORDS, ids=lambda found: found.name)
+def test_a_word_that_is_not_declared_is_refused(found: Property) -> None:
+    for value in (*(found.values or found.words), UNKNOWN):
+        assert found.found(value, 1.0, "seen").value == value
+        assert found.found({"od": value}, 1.0, "seen").value == {"od": value}
+    wrongs: tuple[Value, ...] = ("slow", {"od": "slow"})
+    for wrong in wrongs:
+        with pytest.raises(ValueError, match=f"{found.name}: 'slow' is not declared"):
+            found.found(wrong, 1.0, "seen")
+
+
+def test_what_a_value_may_be_is_declared_once() -> None:
+    assert all(bool(found.words) != bool(found.values) for found in WORDS)
+    scored = {found.name for found in SCORED if found.unit is None}
+    assert scored <= {found.name for found in WORDS}, "words that must be equal are known beforehand"
+
+
 def test_a_package_judges_only_what_its_tests_declare() -> None:
     """Also of properties that belong to another test, which a run may meet seldom."""
     declared: dict[str, set[str]] = {}
@@ -78,8 +98,9 @@ def test_all_that_is_true_of_a_profile_is_declared() -> None:
     for drive, truth in truths():
         assert set(truth) <= {found.name for found in SCORED}, drive
         for name, row in truth.items():
-            if isinstance(row["value"], str) and PROPERTIES[name].words:
-                assert row["value"] in PROPERTIES[name].words, f"{drive} {name}"
+            if isinstance(row["value"], str):
+                declared = PROPERTIES[name].values or PROPERTIES[name].words
+                assert row["value"] in declared, f"{drive} {name}"
             seen.add(name)
     assert seen == {found.name for found in SCORED}, "each is true of some drive"
 

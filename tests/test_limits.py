@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.report.what_to_expect import limits
 
@@ -47,6 +51,36 @@ def test_what_is_not_sure_says_so() -> None:
     ]
     wrong = Finding("fill_drive_ns", 16_890_653_332_349_260, "ns", None, 0.38, "as given")
     assert "To fill or rebuild" not in dict(limits(Known([*known(**SMR), wrong])))
+
+
+FULL: Value = {"random_per_s": 3.2, "sequential_bytes_per_s": 30_000_000.0}
+WAITS: Value = {"p50": 1_000_000, "p99": 9_000_000, "longest": 4_000_000_000}
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "more"),
+    [
+        ("random_write_rate", "Past the cliff", {"full_cache_rates": FULL}),
+        ("full_cache_rates", "To fill or rebuild", {"fill_drive_ns": 10**14, "full_cache_rates": FULL}),
+        ("cleaning_band_ns", "Stalls", {}),
+        ("stall_ns", "Stalls", {"stall_ns": WAITS}),
+    ],
+)
+def test_a_sentence_is_as_sure_as_the_least_sure_finding_that_it_shows(
+    name: str, title: str, more: dict[str, Value]
+) -> None:
+    all_sure = known(**SMR, **more)
+    less = [replace(each, confidence=0.6) if each.name == name else each for each in all_sure]
+    assert "% sure" not in dict(limits(all_sure))[title]
+    assert dict(limits(Known(less)))[title].endswith(" Only 60 % sure.")
+
+
+def test_what_a_sentence_does_not_show_makes_it_no_less_sure() -> None:
+    lines = known(**SMR, stall_ns=WAITS, fill_drive_ns=10**14)
+    band = [replace(each, confidence=0.6) if each.name == "cleaning_band_ns" else each for each in lines]
+    assert "sure" not in dict(limits(Known(band)))["Stalls"], "how long writes waited was measured"
+    pace = [replace(each, confidence=0.6) if each.name == "random_write_rate" else each for each in lines]
+    assert "sure" not in dict(limits(Known(pace)))["To fill or rebuild"]
 
 
 def test_nothing_is_said_of_what_was_not_found() -> None:

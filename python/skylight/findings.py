@@ -125,7 +125,8 @@ class Property:
 
     `title` heads it in the report; `unit` is that of its numbers, None for words; `right` is how near the
     truth an answer must come, None for what is not scored, because the truth of a profile does not hold it;
-    `words` says in the report what a value means that does not speak for itself; `scope` is which part of a
+    `words` says in the report what a value means that does not speak for itself; `values` are those of a
+    property whose words do. Either lists all that it can be, alone or in a table. `scope` is which part of a
     drive shows it, which each property of the suite must say."""
 
     name: str
@@ -133,6 +134,7 @@ class Property:
     unit: str | None = None
     right: Right | None = None
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    values: tuple[str, ...] = field(default=(), kw_only=True)
     scope: Scope | None = field(default=None, kw_only=True)
 
     def found(
@@ -145,7 +147,11 @@ class Property:
         *,
         way: str = "",
     ) -> Finding:
-        """The finding that it has this value."""
+        """The finding that it has this value, which must be one of those declared, where words are."""
+        allowed = self.values or tuple(self.words)
+        for each in value.values() if isinstance(value, dict) else (value,):
+            if allowed and isinstance(each, str) and each not in (*allowed, UNKNOWN):
+                raise ValueError(f"{self.name}: {each!r} is not declared (one of {', '.join(allowed)})")
         return Finding(self.name, value, self.unit, interval, confidence, why, tuple(rows), way)
 
     def unknown(

@@ -18,7 +18,9 @@ MAP_LOCATION = Property(
     words={place: LOCATION.words[place] for place in ("id", "md", "od")},
     scope=Scope.ANYWHERE,
 )
-SHINGLING = Property("shingling_direction", "Shingling direction", scope=Scope.ANYWHERE)
+SHINGLING = Property(
+    "shingling_direction", "Shingling direction", values=("inward", "outward"), scope=Scope.ANYWHERE
+)
 """A table: the way of strokes on the side of the OD and on that of the ID, `inward` or `outward`."""
 
 SERPENTINE = Property("serpentine_region", "Serpentine region", "of the stroke", scope=Scope.ANYWHERE)

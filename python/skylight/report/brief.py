@@ -14,14 +14,13 @@ Source: Skylight (FAST '15) section 6, for what matters of a shingled disk.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from skylight.findings import Known
 from skylight.probe.suite import IN_THE_RANGE
 from skylight.probe.zoned import HOST_MANAGED
 from skylight.report.values import finding_row
-from skylight.report.what_to_expect import doubted, likely, rare_wait_ns, separate_places
+from skylight.report.what_to_expect import Words, doubted, likely, rare_wait_ns, separate_places
 from skylight.report.words import value_words
 from skylight.units import (
     format_count,
@@ -39,11 +38,10 @@ MOST_LINES = 5
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line: its title, the findings that it shows, and what makes words of them, if known."""
+    """A line: its title, and what makes words of findings, if known."""
 
     title: str
-    findings: tuple[str, ...]
-    words: Callable[[Known], str]
+    words: Words
 
 
 def brief(known: Known) -> tuple[tuple[str, str], ...]:
@@ -52,12 +50,9 @@ def brief(known: Known) -> tuple[tuple[str, str], ...]:
     if known.word("zone_model") is None:
         lines = _SHINGLED if known.word("drive_type") == "smr" else _ANY_DISK
     sure = likely(known)
-    said = (
-        (line.title, words + (f" ({doubt})" if (doubt := doubted(sure, line.findings)) else ""))
-        for line in lines
-        if (words := line.words(sure))
-    )
-    return tuple(itertools.islice(said, MOST_LINES))
+    said = ((line.title, *doubted(sure, line.words)) for line in lines)
+    shown = ((title, f"{words} ({doubt})" if doubt else words) for title, words, doubt in said if words)
+    return tuple(itertools.islice(shown, MOST_LINES))
 
 
 def _joined(parts: list[str], between: str = ", ") -> str:
@@ -95,9 +90,9 @@ def _stalls(known: Known) -> str:
 
 
 def _recovers(known: Known) -> str:
-    start, drain = known.number("cleaning_start_ns"), known.number("drain_ns")
     if known.word("cleaning_type") == "lazy":
         return "not when left alone: it cleans in the middle of the next burst"
+    start, drain = known.number("cleaning_start_ns"), known.number("drain_ns")
     parts = ["" if start is None else f"after {format_duration(start)} without a request"]
     return _joined([*parts, "" if drain is None else f"in {format_seconds(drain / 1e9)} from a full cache"])
 
@@ -170,18 +165,18 @@ def _seeks(known: Known) -> str:
     return f"{format_duration(near)} to the next track, {format_duration(far)} over all of them"
 
 
-_TAKES = _Line("Takes", ("cache_fill_bytes", "cache_map_entries"), _takes)
-_THEN = _Line("Then", ("full_cache_rates", "random_write_rate"), _then)
-_STALLS = _Line("Stalls", ("stall_ns", "map_merge_every", "map_merge_ns"), _stalls)
-_RECOVERS = _Line("Recovers", ("cleaning_type", "cleaning_start_ns", "drain_ns"), _recovers)
-_FILL = _Line("To fill it", ("fill_drive_ns",), _fill)
-_OPEN_ZONES = _Line("Zones", ("zone_model", "zone_bytes", "open_zones_edge"), _zones)
-_LOOSE = _Line("Out of order", ("non_sequential_cache_bytes", "blocking_spell_ns"), _out_of_order)
-_HELD = _Line("Cache", ("cache_bytes", "cache_medium", "cache_location"), _cache)
-_TURN = _Line("Rotation", ("rotation_ns",), _rotation)
-_READ = _Line("Reads", ("throughput_bytes_per_s",), _reads)
-_WRITTEN = _Line("Writes", ("random_write_rate",), _writes)
-_ARM = _Line("Seeks", ("seek_ns",), _seeks)
+_TAKES = _Line("Takes", _takes)
+_THEN = _Line("Then", _then)
+_STALLS = _Line("Stalls", _stalls)
+_RECOVERS = _Line("Recovers", _recovers)
+_FILL = _Line("To fill it", _fill)
+_OPEN_ZONES = _Line("Zones", _zones)
+_LOOSE = _Line("Out of order", _out_of_order)
+_HELD = _Line("Cache", _cache)
+_TURN = _Line("Rotation", _rotation)
+_READ = _Line("Reads", _reads)
+_WRITTEN = _Line("Writes", _writes)
+_ARM = _Line("Seeks", _seeks)
 
 _SHINGLED: tuple[_Line, ...] = (_TAKES, _THEN, _STALLS, _RECOVERS, _FILL, _HELD, _TURN, _READ, _WRITTEN)
 _ZONED: tuple[_Line, ...] = (_OPEN_ZONES, _LOOSE, _THEN, _STALLS, _FILL, _TURN, _READ)

@@ -30,6 +30,8 @@ def _values(found: Property) -> str:
     """The unit of its numbers, or its words."""
     if found.words:
         return ", ".join(f"`{value}` {words}" for value, words in found.words.items())
+    if found.values:
+        return ", ".join(f"`{value}`" for value in found.values)
     return found.unit or "words or a table"
 
 

@@ -12,9 +12,9 @@ Source: Skylight (FAST '15) section 6.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
-from skylight.findings import Known
+from skylight.findings import Finding, Known, Value
 from skylight.units import (
     format_count,
     format_duration,
@@ -24,7 +24,11 @@ from skylight.units import (
     format_size,
 )
 
-__all__ = ["doubted", "felt", "lasting", "likely", "limits", "rare_wait_ns", "separate_places"]
+__all__ = ["Words", "doubted", "felt", "lasting", "likely", "limits", "rare_wait_ns", "separate_places"]
+
+Words = Callable[[Known], str]
+"""Makes a sentence of findings; empty where they are not known. It reads those alone that the sentence rests
+on, for what it reads is what the sentence is as sure as."""
 
 EVEN = 0.5
 """The least confidence of a number that is said: one that is likelier wrong is nothing to go by."""
@@ -41,22 +45,9 @@ def limits(known: Known) -> tuple[tuple[str, str], ...]:
     if known.word("drive_type") != "smr":
         return ()
     known = likely(known)
-    said = (
-        ("Before the cliff", _burst(known), ("cache_fill_bytes", "cache_map_entries", "cache_raw_bytes")),
-        ("Past the cliff", _past(known), ("full_cache_rates",)),
-        (
-            "To recover",
-            _recovery(known),
-            ("cleaning_type", "cleaning_start_ns", "cleaning_band_ns", "drain_ns"),
-        ),
-        ("Stalls", _stalls(known), ("map_merge_every", "map_merge_ns", "stall_ns")),
-        ("To fill or rebuild", _whole(known), ("fill_drive_ns", "full_cache_rates")),
-        ("Queue and write cache", _settings(known), ("random_write_rate", "sequential_write_rate")),
-    )
+    said = ((title, *doubted(known, words)) for title, words in _LIMITS)
     return tuple(
-        (title, f"{words} Only {doubt}." if (doubt := doubted(known, names)) else words)
-        for title, words, names in said
-        if words
+        (title, f"{words} Only {doubt}." if doubt else words) for title, words, doubt in said if words
     )
 
 
@@ -65,10 +56,33 @@ def likely(known: Known) -> Known:
     return Known(found for found in known if found.confidence >= EVEN)
 
 
-def doubted(known: Known, names: Sequence[str]) -> str:
-    """How sure the least sure of these findings is, where that is worth saying: ``38 % sure``."""
-    sure = [found.confidence for name in names if (found := known.get(name)) is not None and found.known]
-    return f"{format_percent(min(sure))} sure" if min(sure, default=1.0) < SURE_ENOUGH else ""
+class _Reading(Known):
+    """What is known, and how sure the findings are that were read of it."""
+
+    def __init__(self, known: Known) -> None:
+        """Nothing read yet."""
+        super().__init__(known, writes=known.writes, quick=known.quick)
+        self.sure: list[float] = []
+
+    def get(self, name: str) -> Finding | None:
+        """As of all that is known."""
+        found = super().get(name)
+        if found is not None and found.known:
+            self.sure.append(found.confidence)
+        return found
+
+    def _value(self, name: str) -> Value | None:
+        self.get(name)
+        return super()._value(name)
+
+
+def doubted(known: Known, words: Words) -> tuple[str, str]:
+    """A sentence, and how sure the least sure finding is that it read, where that is worth saying: ``38 %
+    sure``."""
+    reading = _Reading(known)
+    said = words(reading)
+    least = min(reading.sure, default=1.0)
+    return said, f"{format_percent(least)} sure" if least < SURE_ENOUGH else ""
 
 
 def _burst(known: Known) -> str:
@@ -101,17 +115,18 @@ def separate_places(entries: float) -> str:
 
 def _recovery(known: Known) -> str:
     """How long it must be left alone."""
-    kind, start = known.word("cleaning_type"), known.number("cleaning_start_ns")
-    one, half = known.part("cleaning_band_ns", "one_block"), known.part("cleaning_band_ns", "half")
-    drain = known.number("drain_ns")
+    kind = known.word("cleaning_type")
     if kind == "lazy":
         words = "It does not clean when left alone: cleaning comes in the middle of the next burst."
-    elif kind == "aggressive" and start is not None:
-        words = f"It begins to clean after {format_duration(start)} without a request."
     elif kind == "aggressive":
+        start = known.number("cleaning_start_ns")
         words = "It cleans when it is left alone."
+        if start is not None:
+            words = f"It begins to clean after {format_duration(start)} without a request."
     else:
         return ""
+    one, half = known.part("cleaning_band_ns", "one_block"), known.part("cleaning_band_ns", "half")
+    drain = known.number("drain_ns")
     if one is not None:
         words += f" A band with one block to move takes {format_duration(one)}"
         words += f", a half rewritten one {format_duration(half)}." if half is not None else "."
@@ -134,7 +149,6 @@ def rare_wait_ns(known: Known) -> float | None:
 def _stalls(known: Known) -> str:
     """The longest waits before the cache is full, and after."""
     every, cost = known.number("map_merge_every"), known.number("map_merge_ns")
-    band = known.part("cleaning_band_ns", "half") or known.part("cleaning_band_ns", "one_block")
     words = []
     if every is not None and cost is not None:
         words.append(
@@ -150,19 +164,24 @@ def _stalls(known: Known) -> str:
             f"With the cache full and random writes one at a time, {often}; the longest waited"
             f" {format_duration(longest)}."
         )
-    elif band is not None:
+    elif band := known.part("cleaning_band_ns", "half") or known.part("cleaning_band_ns", "one_block"):
         words.append(f"With the cache full, a write can wait {format_duration(band)} and more for one band.")
     return " ".join(words)
 
 
-def _paces(known: Known) -> tuple[float | None, float | None]:
-    """Random writes a second, one at a time: with space in the cache, and with none."""
-    return known.part("random_write_rate", "one_at_a_time"), known.part("full_cache_rates", "random_per_s")
+def _pace_before(known: Known) -> float | None:
+    """Random writes a second, one at a time, with space in the cache."""
+    return known.part("random_write_rate", "one_at_a_time")
+
+
+def _pace_after(known: Known) -> float | None:
+    """The same with none."""
+    return known.part("full_cache_rates", "random_per_s")
 
 
 def _past(known: Known) -> str:
     """What is left of its pace."""
-    before, after = _paces(known)
+    before, after = _pace_before(known), _pace_after(known)
     stream = known.part("full_cache_rates", "sequential_bytes_per_s")
     if after is None:
         return ""
@@ -179,14 +198,14 @@ def _whole(known: Known) -> str:
     words = (
         f"To write the whole drive in order, as a copy or a rebuild does, takes {format_seconds(fill / 1e9)}"
     )
-    random = _paces(known)[1]
+    random = _pace_after(known)
     more = f", and longer by {1 / random:,.2g} s for every random write that comes between" if random else ""
     return f"{words} with its cache full{more}."
 
 
 def felt(known: Known) -> str:
     """How a shingled drive feels under random writes that do not stop; empty where that was not measured."""
-    before, after = _paces(known)
+    before, after = _pace_before(known), _pace_after(known)
     longest = known.part("stall_ns", "longest")
     if before is None or after is None or longest is None:
         return ""
@@ -199,7 +218,7 @@ def felt(known: Known) -> str:
 
 def lasting(known: Known) -> str:
     """Random writes that do not stop, one at a time, for the comparison; empty where not measured."""
-    before, after = _paces(known)
+    before, after = _pace_before(known), _pace_after(known)
     longest = known.part("stall_ns", "longest")
     if known.word("drive_type") == "cmr" and before is not None:
         return f"{format_rate(before)} a second: it has no cache to fill"
@@ -233,3 +252,13 @@ def _gain(when: str, ratio: float, rates: str) -> str:
     if ratio > _LITTLE:
         return f"{when}, random writes are {ratio:.2g} times as fast ({rates})."
     return f"{when}, random writes are hardly faster ({rates})."
+
+
+_LIMITS: tuple[tuple[str, Words], ...] = (
+    ("Before the cliff", _burst),
+    ("Past the cliff", _past),
+    ("To recover", _recovery),
+    ("Stalls", _stalls),
+    ("To fill or rebuild", _whole),
+    ("Queue and write cache", _settings),
+)

@@ -20,12 +20,15 @@ from dataclasses import dataclass, replace
 from skylight.byte_range import ByteRange
 from skylight.evidence import Params
 from skylight.findings import UNKNOWN, Finding, Known
+from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.suite import PROPERTIES
 from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED
 from skylight.report.declared_hints import hints
 from skylight.report.what_to_expect import felt
 
 __all__ = ["Verdict", "confidence_words", "finding_title", "sentence", "value_words", "verdict"]
+
+_CMR, _SMR, _STILL = (DRIVE_TYPE.words[kind] for kind in ("cmr", "smr", "not-rotating"))
 
 
 @dataclass(frozen=True)
@@ -154,10 +157,10 @@ def _shingled(drive: Finding, medium: str, measured: str) -> Verdict:
     place = {"smr-disk": " with its cache on the disk", "smr-flash": " with a flash cache"}.get(kind, "")
     return Verdict(
         kind,
-        f"This is a shingled (SMR) disk{place}.",
+        f"This is a {_SMR} disk{place}.",
         _words(_SMR_LEAD.format(where=_SMR_WHERE[kind])),
         _felt(_points(_SMR_POINTS), measured),
-        f"shingled (SMR){place}",
+        f"{_SMR}{place}",
         drive.confidence,
         drive.why,
     )
@@ -167,7 +170,7 @@ def _with_zones(seen: Verdict) -> Verdict:
     """The verdict on a shingled disk that declares zones that are best written in order."""
     return replace(
         seen,
-        headline=seen.headline.replace("a shingled", "a host-aware shingled"),
+        headline=seen.headline.replace(f"a {_SMR}", f"a host-aware {_SMR}"),
         lead=f"{seen.lead} {_words(_ZONED_LEAD)}",
         short=f"host-aware {seen.short}",
     )
@@ -175,14 +178,14 @@ def _with_zones(seen: Verdict) -> Verdict:
 
 def _host_managed(zones: Finding) -> Verdict:
     """The verdict on a drive that refuses the writes by which types are told apart."""
-    headline, short = "This is a host-managed shingled (SMR) disk.", "shingled (SMR), host-managed"
+    headline, short = f"This is a host-managed {_SMR} disk.", f"{_SMR}, host-managed"
     points = _points(_HOST_MANAGED_POINTS)
     return Verdict("smr", headline, _words(_HOST_MANAGED_LEAD), points, short, zones.confidence, zones.why)
 
 
 def _host_aware(zones: Finding) -> Verdict:
     """The verdict on a drive that declares zones but takes any write, where timing shows no cache."""
-    headline, short = "This is a host-aware shingled (SMR) disk.", "shingled (SMR), host-aware"
+    headline, short = f"This is a host-aware {_SMR} disk.", f"{_SMR}, host-aware"
     points = _points(_HOST_AWARE_POINTS)
     return Verdict("smr", headline, _words(_HOST_AWARE_LEAD), points, short, zones.confidence, zones.why)
 
@@ -252,11 +255,11 @@ def _verdict(findings: Mapping[str, Finding], declared: Params, *, raw: bool) ->
         return _with_zones(seen) if zones is not None and zones.value == HOST_AWARE else seen
     sure, why = drive.confidence, drive.why
     if drive.value == "cmr":
-        headline, lead, points = "This is a conventional (CMR) disk.", _words(_CMR_LEAD), _points(_CMR_POINTS)
-        return Verdict("cmr", headline, lead, points, "conventional (CMR)", sure, why)
+        headline, lead, points = f"This is a {_CMR} disk.", _words(_CMR_LEAD), _points(_CMR_POINTS)
+        return Verdict("cmr", headline, lead, points, _CMR, sure, why)
     if drive.value == "not-rotating":
-        headline, lead, points = "This is not a rotating disk.", _words(_STILL_LEAD), _points(_STILL_POINTS)
-        return Verdict("not-rotating", headline, lead, points, "not a rotating disk", sure, why)
+        headline, lead, points = f"This is {_STILL}.", _words(_STILL_LEAD), _points(_STILL_POINTS)
+        return Verdict("not-rotating", headline, lead, points, _STILL, sure, why)
     return _without_type(findings, declared, why)
 
 

@@ -4,5 +4,5 @@ from __future__ import annotations
 
 from skylight.findings import EXACTLY, Property, Scope
 
-MAPPING = Property("mapping", "Mapping", right=EXACTLY, scope=Scope.ANYWHERE)
+MAPPING = Property("mapping", "Mapping", right=EXACTLY, values=("static", "dynamic"), scope=Scope.ANYWHERE)
 FINDINGS: tuple[Property, ...] = (MAPPING,)
