@@ -140,39 +140,6 @@ def test_two_places_before_the_end_that_agree_and_are_in_line(
     assert found.lies_further_out == (last > 6e5)
 
 
-def band_times(
-    rng: np.random.Generator, heads: int, arm_ns: float, switch_ns: float, rise_ns: float = 0.0
-) -> tuple[adjacent_tracks.Ints, adjacent_tracks.Ints, F64, adjacent_tracks.Mask]:
-    """Pairs of tracks of bands of three, each with a guard of one behind it, and the times between them."""
-    track = np.array([4 * band + number for band in range(15) for number in range(3)])
-    pairs = [(at, at + 1) for at in range(44) if track[at + 1] == track[at] + 1]
-    far = [(base, at) for base in (0, 21) for at in range(45) if abs(at - base) > 3]
-    one, other = np.array(pairs + far).T
-    cylinder, head = np.divmod(track + 3, heads)
-    moved = np.abs(cylinder[one] - cylinder[other])
-    arm = np.where(moved > 0, arm_ns + rise_ns * moved, 0.0)
-    times = np.maximum(arm, np.where(head[one] != head[other], switch_ns, 0.0))
-    is_next = np.arange(len(one)) < len(pairs)
-    return one, other, times + rng.normal(0, 20_000, len(one)), is_next
-
-
-def test_bands_of_few_tracks_on_one_surface(rng: np.random.Generator) -> None:
-    """As of random drive 99492: the arm takes a little longer over 60 tracks than over one."""
-    one, other, times, is_next = band_times(rng, 1, 1_140_000, 0.0, rise_ns=1_500)
-    found = adjacent_tracks.next_in_bands(one, other, times, is_next)
-    assert found is not None and found.ns == pytest.approx(1_140_000, rel=0.03)
-    assert len(found.pairs) > 25 and found.walk == adjacent_tracks.BANDS
-
-
-@pytest.mark.parametrize("heads", [3, 7, 20])
-@pytest.mark.parametrize(("arm_ns", "switch_ns"), [(2_000_000, 400_000), (700_000, 1_300_000), (1.5e6, 1e6)])
-def test_bands_of_few_tracks_in_cylinders_say_nothing(
-    rng: np.random.Generator, heads: int, arm_ns: float, switch_ns: float
-) -> None:
-    for _ in range(10):
-        assert adjacent_tracks.next_in_bands(*band_times(rng, heads, arm_ns, switch_ns)) is None
-
-
 def test_whole_tracks_of_all_bands_are_taken_where_bands_are_short() -> None:
     turns = [0.4, 1.0, 1.0, 0.3] * 5
     tracks = tracks_of(1e6, turns)

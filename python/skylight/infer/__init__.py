@@ -18,6 +18,7 @@
 | `track_size_change` | tracks of one size, where a zone or a surface ends among those that were read |
 | `minimum_access_time` | overhead and arm time from whether blocks were caught or missed |
 | `adjacent_tracks` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
+| `tracks_in_bands` | the same of tracks in bands of a few each, whose distance is not known |
 | `host_clock` | what a host adds to times: the tick of its clock, its gap between commands |
 | `ordered_reads` | revolution, tracks, way to a cache: from latencies of reads in address order alone |
 | `wait_edges` | the shortest of times that hold a wait for a place to come round |

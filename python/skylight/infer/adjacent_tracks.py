@@ -6,7 +6,8 @@ counts; within a cylinder there is only the switch. Which pairs are which depend
 tracks, and the known ways are few: cylinders of 2 to 20 heads, walked in one direction or serpentine, or
 long strokes on one surface. Each way, with each place where it may begin, sorts the pairs into two levels,
 and the one whose levels fit the times best is taken, if no other that says something else about the arm fits
-nearly as well.
+nearly as well. Where strokes on one surface end within the tracks and the next begins far from there, every
+pair across that end waits for a longer way; then the pairs on either side say the arm's step alone.
 
 Invariant: pure; None where the times do not tell, never a guess.
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,12 +38,18 @@ CAP = 16.0  # a pair counts no more than four standard deviations
 PLAINLY = 20.0  # twice the log of how much likelier a way must be than one that says something else
 ALIKE = 0.06  # arm times so close say the same
 FAR_APART = 0.13  # times of likely ways farther apart leave the arm's open
+SCATTERED = (1.2, 4.0)
+"""Times the least noise: below, what is left over may be the model's fault; above, it is as much as what
+distinguishes the ways."""
+MOST_ELSEWHERE = 0.2  # of the weight, more than half of `FAR_APART` from the mean
 OPEN = "cylinders or strokes"
-BANDS = "bands of few tracks"
-FEWEST_FAR = 40
-"""Pairs from band to band. Chosen: of tracks on 20 heads a twentieth of the pairs are of one surface, so that
-none of 40 is has a chance of one in eight, and of ten heads one in 70."""
 MOST_OFF = 0.1  # the part of pairs that may be off the way that fits best by more than the cap
+FARTHER = 1.15  # times what the slowest pair of one stroke takes: those across its end take longer
+FEWEST_ACROSS = 3  # pairs across the end of a stroke
+MOST_ENDS = 0.2  # of the tracks in a row: where more lie apart, none of them lie on a stroke
+SURELY_RISES = 3.5
+"""Standard errors. Within a cylinder a head switch takes as long from any head to any other, so pairs that
+take longer the farther apart they are lie on one surface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,8 @@ class _Way:
 
 def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     """From arm times between pairs of tracks, numbered in the order of their addresses."""
+    if (in_one := _in_one_stroke(one, other, time_ns)) is not None:
+        one, other, time_ns = one[in_one], other[in_one], time_ns[in_one]
     if len(time_ns) < FEWEST_PAIRS:
         return None
     fits = _Fits(list(_ways(one, other)), time_ns)
@@ -92,6 +102,11 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     costs += [(rising.cost(noise_ns), rising.first_ns) for rising in risings]
     least = min(each for each, _ in costs)
     likely = [ns for each, ns in costs if each < least + PLAINLY]
+    if (
+        max(likely) / min(likely) > 1 + FAR_APART
+        and SCATTERED[0] * least_ns < noise_ns < SCATTERED[1] * least_ns
+    ):
+        return _weighted(np.array([each for each in costs if np.isfinite(each[0])]))
     if max(likely) / min(likely) > 1 + ALIKE:
         return _compromise(min(likely), max(likely))
     rising = min(risings, key=lambda rising: rising.cost(noise_ns), default=None)
@@ -99,35 +114,43 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
         return rising.found(noise_ns)
     off = np.abs(time_ns - _expected(way, arm_ns, switch_ns)) > np.sqrt(CAP) * noise_ns
     chosen = way.best & ~off
-    if np.count_nonzero(off) > MOST_OFF * len(off) or not chosen.any():
+    if np.count_nonzero(off) > MOST_OFF * len(off):
         return None
+    if not chosen.any():  # no pair is of one surface, but all likely ways say the same of the arm
+        return _compromise(min(likely), max(likely))
     pairs = tuple((int(a), int(b)) for a, b in zip(one[chosen], other[chosen], strict=True))
     switch = switch_ns if way.switch.any() or np.any(~way.arm) else None
     return NextTrack(arm_ns, 0.0, pairs, switch, way.heads, way.walk)
 
 
-def next_in_bands(one: Ints, other: Ints, time_ns: F64, is_next: Mask) -> NextTrack | None:
-    """From arm times between pairs of which some follow each other in a band (`is_next`) and the others lie
-    in bands whose distance is not known.
+def _in_one_stroke(one: Ints, other: Ints, time_ns: F64) -> Mask | None:
+    """The pairs on one stroke, where others plainly lie across the end of one; None where none do."""
+    order = np.sort(time_ns)
+    gaps = order[1:] / order[:-1]
+    gaps[: FEWEST_PAIRS - 1], gaps[len(gaps) - FEWEST_ACROSS + 1 :] = 1.0, 1.0
+    widest = int(np.argmax(gaps)) if len(gaps) else 0
+    if len(gaps) < FEWEST_PAIRS + FEWEST_ACROSS or order[widest] <= 0 or gaps[widest] < FARTHER:
+        return None
+    near, in_row = time_ns <= order[widest], np.abs(one - other) == 1
+    if np.count_nonzero(in_row & ~near) > MOST_ENDS * np.count_nonzero(in_row):
+        return None
+    return near if _rises(one[near], other[near], time_ns[near]) else None
 
-    Then no way of walking can be told from another. Where tracks that follow each other and those that do not
-    are as far apart in time, arm and switch of heads are as long, whichever of them it was: else some of the
-    many pairs would show the shorter alone, or most of them the longer."""
-    if np.count_nonzero(is_next) < FEWEST_PAIRS // 2 or np.count_nonzero(~is_next) < FEWEST_FAR:
-        return None
-    next_ns = float(np.median(time_ns[is_next]))
-    spread = float(np.median(np.abs(time_ns[is_next] - next_ns))) / NORMAL_MEDIAN
-    noise_ns = max(LEAST_NOISE * next_ns, spread)
-    sooner = time_ns < next_ns - np.sqrt(CAP) * noise_ns
-    later = time_ns > (1 + FAR_APART) * next_ns + np.sqrt(CAP) * noise_ns
-    open_ns = max(0.0, float(np.median(time_ns[~is_next])) - next_ns)
-    if next_ns <= 0 or sooner.any() or np.count_nonzero(later) > MOST_OFF * len(later):
-        return None
-    if noise_ns > 2 * LEAST_NOISE * next_ns or open_ns > FAR_APART * next_ns:
-        return None
-    chosen = is_next & (np.abs(time_ns - next_ns) < np.sqrt(CAP) * noise_ns)
-    pairs = tuple((int(a), int(b)) for a, b in zip(one[chosen], other[chosen], strict=True))
-    return NextTrack(next_ns, open_ns / 2, pairs, None, None, BANDS)
+
+def _rises(one: Ints, other: Ints, time_ns: F64) -> bool:
+    """Whether pairs take longer the farther apart they are. A track size that is a little off moves pairs in
+    one direction up and those in the other down, so that it counts for nothing; and tracks in a row were
+    measured in another step, whose times may be off by themselves."""
+    apart = np.abs(one - other) > 1
+    along, time_ns = (other - one)[apart].astype(np.float64), time_ns[apart]
+    columns = np.stack([np.ones(len(along)), np.sqrt(np.abs(along)), along], axis=1)
+    if len(along) < FEWEST_PAIRS or np.linalg.matrix_rank(columns) < columns.shape[1]:
+        return False
+    parts = np.linalg.lstsq(columns, time_ns, rcond=None)[0]
+    left = time_ns - columns @ parts
+    variance = float(left @ left) / (len(along) - columns.shape[1])
+    error = sqrt(variance * float(np.linalg.inv(columns.T @ columns)[1, 1]))
+    return bool(parts[1] > SURELY_RISES * error)
 
 
 def _compromise(least_ns: float, most_ns: float) -> NextTrack | None:
@@ -136,6 +159,21 @@ def _compromise(least_ns: float, most_ns: float) -> NextTrack | None:
         return None
     middle = float(np.sqrt(least_ns * most_ns))
     return NextTrack(middle, (most_ns - least_ns) / 2, (), None, None, OPEN)
+
+
+def _weighted(costs: F64) -> NextTrack | None:
+    """The mean of what all ways say, rows of cost and arm time, where nearly all of the weight lies near it.
+
+    Of times that scatter as a coarse clock makes them, some way or other always picks the few shortest; its
+    likelihood says how little that means, as it may not where the times are off for a reason."""
+    weight = np.exp((costs[:, 0].min() - costs[:, 0]) / 2)
+    weight /= weight.sum()
+    logs = np.log(costs[:, 1])
+    mean = float(weight @ logs)
+    if weight[np.abs(logs - mean) > np.log(1 + FAR_APART / 2)].sum() > MOST_ELSEWHERE:
+        return None
+    ns = float(np.exp(mean))
+    return NextTrack(ns, ns * sqrt(float(weight @ (logs - mean) ** 2)), (), None, None, OPEN)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,13 @@ from functools import cached_property
 import numpy as np
 
 from skylight.evidence import F64, IoLog
-from skylight.infer.adjacent_tracks import NextTrack, next_in_bands, next_track
+from skylight.infer.adjacent_tracks import NextTrack, next_track
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.one_spindle import is_by_parts, turns_otherwise
 from skylight.infer.phase import NONE, Coherence
 from skylight.infer.priors import BY_TYPE, CHOSEN
 from skylight.infer.track_phases import Tracks
+from skylight.infer.tracks_in_bands import next_in_bands
 from skylight.probe.rotation import seeks, track_fit
 from skylight.probe.rotation.plan_steps import (
     ALONE,

@@ -1,0 +1,138 @@
+"""The arm's step told from a switch of heads: strokes that end within the tracks, times that scatter as a
+coarse clock makes them, and tracks in bands of a few each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from skylight.evidence import F64
+from skylight.infer import adjacent_tracks, tracks_in_bands
+from skylight.infer.adjacent_tracks import Ints, Mask
+
+HUBS = (0, 21)  # tracks from which all others are measured
+
+
+def pairs_of(tracks: int) -> tuple[Ints, Ints]:
+    """Neighbours in address, and two tracks with each of the others."""
+    pairs = [(at, at + 1) for at in range(tracks - 1)]
+    pairs += [(hub, at) for hub in HUBS for at in range(tracks) if abs(at - hub) > 1]
+    one, other = np.array(pairs).T
+    return one, other
+
+
+def stroke_times(
+    rng: np.random.Generator, ends: list[int], *, arm_ns: float, rise_ns: float, far_ns: float
+) -> tuple[Ints, Ints, F64]:
+    """Of strokes on one surface each that end before some tracks; from one to the next the arm goes far."""
+    one, other = pairs_of(43)
+    stroke = np.searchsorted(ends, np.arange(43), side="right")
+    near_ns = arm_ns + rise_ns * (np.sqrt(np.abs(one - other)) - 1)
+    times = np.where(stroke[one] == stroke[other], near_ns, far_ns)
+    return one, other, times * (1 + rng.normal(0, 0.01, len(one)))
+
+
+class TestStrokesThatEnd:
+    @pytest.mark.parametrize("ends", [[18], [14, 33], [5]])
+    @pytest.mark.parametrize("rise_ns", [25_000, 70_000])
+    def test_pairs_across_an_end_do_not_hide_the_step(
+        self, rng: np.random.Generator, ends: list[int], rise_ns: float
+    ) -> None:
+        """As of random drives 100036 and 100049, whose surfaces are written a zone at a time."""
+        times = stroke_times(rng, ends, arm_ns=1_100_000, rise_ns=rise_ns, far_ns=2_730_000)
+        found = adjacent_tracks.next_track(*times)
+        assert found is not None and found.ns == pytest.approx(1_100_000, rel=0.06)
+
+    @pytest.mark.parametrize("heads", [16, 20])
+    def test_cylinders_of_many_heads_are_no_strokes(self, rng: np.random.Generator, heads: int) -> None:
+        """Within one all pairs take as long: that is the switch's time, and those across are the arm's."""
+        one, other = pairs_of(43)
+        cylinder = (np.arange(43) + 3) // heads
+        for _ in range(20):
+            times = np.where(cylinder[one] == cylinder[other], 900_000.0, 1_700_000.0)
+            found = adjacent_tracks.next_track(one, other, times * (1 + rng.normal(0, 0.01, len(one))))
+            assert found is None or found.ns == pytest.approx(1_700_000, rel=0.06)
+
+
+def test_times_that_scatter_are_a_mean(rng: np.random.Generator) -> None:
+    """As of random drives 99684 and 100004 by a clock of 1 ms: some way always picks the few shortest."""
+    one, other = pairs_of(43)
+    times = [500_000 * (1 + rng.normal(0, 0.06, len(one))) for _ in range(30)]
+    found = [each for each in (adjacent_tracks.next_track(one, other, each) for each in times) if each]
+    assert len(found) >= 27 and all(each.ns == pytest.approx(500_000, rel=0.09) for each in found)
+
+
+def test_times_that_scatter_too_far_say_nothing(rng: np.random.Generator) -> None:
+    one, other = pairs_of(43)
+    for _ in range(10):
+        times = 500_000 * (1 + rng.normal(0, 0.25, len(one)).clip(-0.9))
+        assert adjacent_tracks.next_track(one, other, times) is None
+
+
+def test_a_switch_in_every_pair_is_no_reason_to_say_nothing(rng: np.random.Generator) -> None:
+    """Where all times are alike, so are the arm's and the switch's, whichever way fits best by chance."""
+    one, other = pairs_of(43)
+    for _ in range(20):
+        found = adjacent_tracks.next_track(one, other, 1_240_000 * (1 + rng.normal(0, 0.03, len(one))))
+        assert found is not None and found.ns == pytest.approx(1_240_000, rel=0.05)
+
+
+def band_times(
+    rng: np.random.Generator,
+    heads: int,
+    arm_ns: float,
+    switch_ns: float,
+    rise_ns: float = 0.0,
+    back: bool = False,
+) -> tuple[Ints, Ints, F64, Mask]:
+    """Pairs of tracks of bands of three, each with a guard of one behind it, and the times between them."""
+    track = np.array([4 * band + number for band in range(15) for number in range(3)])
+    pairs = [(at, at + 1) for at in range(44) if track[at + 1] == track[at] + 1]
+    far = [(base, at) for base in (0, 21) for at in range(45) if abs(at - base) > 3]
+    one, other = np.array(pairs + far).T
+    cylinder, head = np.divmod(track + 3, heads)
+    head = np.where((cylinder % 2 == 1) & back, heads - 1 - head, head)
+    moved = np.abs(cylinder[one] - cylinder[other])
+    arm = np.where(moved > 0, arm_ns + rise_ns * moved, 0.0)
+    times = np.maximum(arm, np.where(head[one] != head[other], switch_ns, 0.0))
+    is_next = np.arange(len(one)) < len(pairs)
+    return one, other, times + rng.normal(0, 20_000, len(one)), is_next
+
+
+def test_bands_of_few_tracks_on_one_surface(rng: np.random.Generator) -> None:
+    """As of random drive 99492: the arm takes a little longer over 60 tracks than over one."""
+    one, other, times, is_next = band_times(rng, 1, 1_140_000, 0.0, rise_ns=1_500)
+    found = tracks_in_bands.next_in_bands(one, other, times, is_next)
+    assert found is not None and found.ns == pytest.approx(1_140_000, rel=0.03)
+    assert len(found.pairs) > 25 and found.walk == tracks_in_bands.BANDS
+
+
+@pytest.mark.parametrize("heads", [3, 7, 20])
+@pytest.mark.parametrize(("arm_ns", "switch_ns"), [(2_000_000, 400_000), (700_000, 1_300_000), (1.5e6, 1e6)])
+def test_bands_of_few_tracks_in_cylinders(
+    rng: np.random.Generator, heads: int, arm_ns: float, switch_ns: float
+) -> None:
+    """Where tracks of a band lie in two cylinders as well as in one, both times show, and the arm's is that
+    from band to band. Of 20 heads hardly a band does, and walked in one direction no tracks in a row lie on
+    one surface."""
+    for _ in range(10):
+        found = tracks_in_bands.next_in_bands(*band_times(rng, heads, arm_ns, switch_ns))
+        assert found is None or found.ns == pytest.approx(arm_ns, rel=0.03)
+        assert (found is not None) == (heads < 20 and arm_ns > switch_ns)
+
+
+def test_bands_in_cylinders_there_and_back(rng: np.random.Generator) -> None:
+    """As of random drive 100001: tracks in a row lie on one surface where a cylinder ends, and so do as many
+    of the pairs from band to band."""
+    for _ in range(10):
+        times = band_times(rng, 6, 800_000, 1_110_000, back=True)
+        found = tracks_in_bands.next_in_bands(*times)
+        assert found is not None and found.ns == pytest.approx(800_000, rel=0.04)
+
+
+def test_a_lone_outlier_is_no_second_level(rng: np.random.Generator) -> None:
+    one, other, times, is_next = band_times(rng, 20, 700_000, 1_300_000)
+    for at in np.flatnonzero(is_next)[:10]:
+        off = times.copy()
+        off[at] = 700_000
+        assert tracks_in_bands.next_in_bands(one, other, off, is_next) is None
