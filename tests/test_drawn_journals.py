@@ -32,6 +32,15 @@ def test_a_quantum_of_whole_revolutions_is_found(seed: int, tmp_path: Path) -> N
     assert measured(seed, "journaled", tmp_path / "r")[1]["journal_quantum_bytes"] == "right"
 
 
+@pytest.mark.parametrize(("seed", "kind"), [(99526, "journaled"), (99888, None)])
+def test_a_journal_in_flash_behind_a_slow_link(seed: int, kind: str | None, tmp_path: Path) -> None:
+    """The flash has taken a block by the time a FLUSH comes, so that none of them waits: FUA does. All were
+    unknown, and the sizes of the cache with them."""
+    evidence, outcomes = measured(seed, kind, tmp_path / "r")
+    assert outcomes["journal_quantum_bytes"] == "right" and "wrong" not in outcomes.values()
+    assert {"rounds", "rounds-forced"} <= {step.name for step in evidence.steps}
+
+
 @pytest.mark.parametrize(("seed", "later"), [(99713, True), (99743, False), (99758, False)])
 def test_the_time_is_measured_until_it_is_known(seed: int, later: bool, tmp_path: Path) -> None:
     """After as many cycles as suffice elsewhere that of 99713 is open by more than a twentieth of a turn;

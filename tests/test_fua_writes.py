@@ -73,6 +73,36 @@ def test_fua_is_obeyed_where_writes_wait_that_did_not(
     assert obeyed(cast(Any, Target(medium, forced_ns, mib_ns))) is told
 
 
+class FlushTarget(Target):
+    """The same, where a FLUSH empties the cache but comes after it has written a block: a write with FUA is a
+    write and a FLUSH that the kernel sends, which waits for what the medium still has to do."""
+
+    def run(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None, **_: object) -> IoLog:
+        """Each command in its time, with a hundredth of jitter."""
+        del depth, until
+        forced_ns = self.forced_ns + io.size.astype(np.float64) / (1 << 20) * self.mib_ns
+        took = CACHED_NS + np.maximum(forced_ns, CACHED_NS) * (io.op == int(Op.WRITE_FUA))
+        took = np.round(took * np.random.default_rng(len(name)).uniform(1.0, 1.01, len(io))).astype(np.uint64)
+        done = np.cumsum(took)
+        return IoLog.of(io, done - took, done)
+
+
+@pytest.mark.parametrize(
+    ("kind", "forced_ns", "seen"),
+    [
+        (Target, CACHED_NS // 2, True),  # a command of its own
+        (Target, 11 * CACHED_NS // 10, True),
+        (FlushTarget, 11 * CACHED_NS // 10, True),  # the FLUSH waits
+        (FlushTarget, CACHED_NS // 2, False),  # the FLUSH takes longer than the medium, and hides it
+    ],
+)
+def test_flushes_that_come_late_are_replaced_by_fua(kind: type[Target], forced_ns: int, seen: bool) -> None:
+    """Where it is known that FLUSH empties the cache, FUA has to hide nothing."""
+    target = kind("flash", forced_ns, 500_000)
+    assert obeyed(cast(Any, target), late_flushes=True) is seen
+    assert obeyed(cast(Any, target)) is (forced_ns < CACHED_NS and seen)
+
+
 def test_no_one_sees_that_writes_are_forced() -> None:
     target = Target("disk", 30_000_000)
     io = IoBatch.flushed_writes(np.arange(8) * BLOCK, BLOCK)

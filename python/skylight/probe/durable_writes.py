@@ -52,6 +52,7 @@ BURST_WRITES, BURST_BYTES = 64, 64 << 10
 IN_LARGE_ROUNDS, LARGE_EACH, LARGE_BYTES = "rounds-large", 4, 6 << 20
 """Three quarters of the smallest volatile cache are written at once, to each fourth of the places of the
 burst. Chosen: flash of 1.7 GB/s needs 3.7 ms for that, while a FLUSH follows within 2.5 ms."""
+MOST_LARGE_BYTES = BURST_WRITES // LARGE_EACH * LARGE_BYTES
 SLOW_FLUSH, SLOW_FLUSH_NS = 8.0, 5_000_000
 """A FLUSH that takes so many times as long as a write, and at least so long, wrote data out: several writes
 wait for it, and none is done in less."""
@@ -142,12 +143,17 @@ class Rounds:
 
     def wrote_out_on_average(self, rotation_ns: float) -> bool:
         """The same by a coarse clock, of which the mean of many differences is that of a fine one."""
-        apart = np.sort(self.first_ns - self.second_ns).astype(np.float64)
-        if len(apart) < ROUNDS:
-            return False
-        apart = apart[len(apart) // 20 : -(len(apart) // 20)]  # some met an outlier or another client
-        mean, error = float(apart.mean()), float(apart.std(ddof=1)) / len(apart) ** 0.5
-        return mean >= WROTE_OUT_TURNS * rotation_ns and mean > MOST_CHANCE_ERRORS * error
+        return longer_on_average(self.first_ns - self.second_ns, WROTE_OUT_TURNS * rotation_ns)
+
+
+def longer_on_average(apart_ns: I64, least_ns: float) -> bool:
+    """Whether the mean of differences is so large, and above zero by more than chance allows."""
+    apart = np.sort(apart_ns).astype(np.float64)
+    if len(apart) < ROUNDS:
+        return False
+    apart = apart[len(apart) // 20 : -(len(apart) // 20)]  # some met an outlier or another client
+    mean, error = float(apart.mean()), float(apart.std(ddof=1)) / len(apart) ** 0.5
+    return mean >= least_ns and mean > MOST_CHANCE_ERRORS * error
 
 
 def volatile(steps: Steps, *, reported: bool | None) -> Volatile:
@@ -155,7 +161,7 @@ def volatile(steps: Steps, *, reported: bool | None) -> Volatile:
     only where the cache is reported as on; one that is obeyed shows behind writes too large for the flash to
     have taken them yet."""
     rotation_ns = steps.known.number("rotation_ns")
-    where = np.arange(1, BURST_WRITES + 1, dtype=np.uint64) * np.uint64(_pitch(steps))
+    where = _burst_places(steps)
     if rotation_ns is not None and steps.known.word("cache_medium") == "disk":
         block = max(LEAST_BLOCK, steps.block_bytes)
         io = rounds(where[:ROUNDS], elsewhere(steps, IN_ROUNDS, ROUNDS, block), block)
@@ -166,14 +172,19 @@ def volatile(steps: Steps, *, reported: bool | None) -> Volatile:
     usual_ns = float(np.median(log.latency_ns[:-1]))
     if int(log.latency_ns[-1]) > max(SLOW_FLUSH * usual_ns, SLOW_FLUSH_NS):
         return "on"
-    if rotation_ns is not None and _large(steps, where[::LARGE_EACH]).wrote_out(rotation_ns):
+    if rotation_ns is not None and large_rounds(steps).wrote_out(rotation_ns):
         return "on"
     return "ignores-flush" if reported else "off"
 
 
-def _large(steps: Steps, where: U64) -> Rounds:
+def _burst_places(steps: Steps) -> U64:
+    return np.arange(1, BURST_WRITES + 1, dtype=np.uint64) * np.uint64(_pitch(steps))
+
+
+def large_rounds(steps: Steps) -> Rounds:
     """Rounds of a write so large that flash has not taken it when the FLUSH comes: a burst it may write out
     as it comes."""
+    where = _burst_places(steps)[::LARGE_EACH]
     io = rounds(where, elsewhere(steps, IN_LARGE_ROUNDS, len(where), LEAST_BLOCK), LEAST_BLOCK)
     size = np.where(io.op == int(Op.WRITE), np.uint32(LARGE_BYTES), io.size)
     return Rounds.of(steps.run(IN_LARGE_ROUNDS, IoBatch(io.op, io.offset, size)))
@@ -202,7 +213,7 @@ def most_written() -> int:
     >>> most_written() >> 20
     100
     """
-    return BURST_WRITES * BURST_BYTES + BURST_WRITES // LARGE_EACH * LARGE_BYTES
+    return BURST_WRITES * BURST_BYTES + MOST_LARGE_BYTES
 
 
 class StandIn(ABC):

@@ -32,7 +32,7 @@ from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding
-from skylight.probe import Axis, Cost, Figure
+from skylight.probe import Axis, Cost, Figure, fua_writes
 from skylight.probe.journal.figures import draw
 from skylight.probe.journal.findings import FINDINGS
 from skylight.probe.journal.measure import (
@@ -79,6 +79,7 @@ class Journal(ProcedureTest[Runs]):
         single = 2 * MOST_LONE + 2 * APART
         sized = 60 * WRITES["flash"] + (QUEUE_RUNS + LADDER_STEPS) * 2 * DEPTH
         cycles = max(4 * FAST_CYCLES, MOST_IOS) + 4 * COARSE_ROUNDS
+        cycles += fua_writes.MOST_IOS + fua_writes.MOST_IOS_AGAIN
         return Cost(single + sized + 2 * APART + cycles, MOST_S, MOST_BYTES, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Runs) -> None:
@@ -87,7 +88,7 @@ class Journal(ProcedureTest[Runs]):
             return
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
             through, seen.volatile, seen.way_ns = written_through(steps, report)
-            if seen.volatile != "hidden":
+            if seen.volatile not in ("hidden", "late"):
                 known = steps.known
                 measure(Bench(through, known.word("cache_medium"), known.number("rotation_ns"), seen))
 

@@ -56,6 +56,7 @@ revolution at most; of a bridge that cuts writes in two it is 2.4 revolutions fo
 MODEL = "fit of all sizes"
 """The way in which an entry is found that the times of all sizes fit best; what fits leave separates right
 ones from others no better than the count of these."""
+ONE_QUANTUM = 1.5  # times a quantum: a smaller entry holds one
 # A shorter merge is mostly a wait for the revolution, and another at other times.
 LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
 
@@ -144,6 +145,11 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     if runs.volatile == "hidden":
         why = "Writes end in a volatile cache that a FLUSH does not empty, so the journal is not seen."
         return [QUANTUM.unknown(why, ("rounds",)), ENTRY_MAX.unknown(why, ("rounds",))]
+    if runs.volatile == "late":
+        why = (
+            "Writes end in a volatile cache that has written a block before a FLUSH comes, which hides more."
+        )
+        return [each.unknown(why, ("rounds", "rounds-large")) for each in (QUANTUM, ENTRY_MAX)]
     if seen.quantum is not None and _may_be_a_stripe(seen.quantum.low, seen.footprints, runs.shifted):
         why = (
             f"lone writes of more than {format_size(seen.quantum.low)} take longer, as with a quantum of a"
@@ -183,7 +189,9 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
     findings = [_quantum_finding(seen, seen.quantum), entry]
     if seen.packed is not None:
         findings.append(_packing(seen, seen.packed))
-    out_of_band = _out_of_band(seen, seen.quantum, runs, known, ends_known=entry.known)
+    # In flash the step to another quantum holds the out-of-band data of its entry where each has its own.
+    share = isinstance(entry.value, int) and entry.value > ONE_QUANTUM * seen.quantum.low
+    out_of_band = _out_of_band(seen, seen.quantum, runs, known, share_entries=share)
     return [*findings, *out_of_band, *_merge_findings(seen)]
 
 
@@ -206,9 +214,9 @@ def _too_long(quantum: Quantum, footprints: Footprints, known: Known) -> float |
 
 
 def _out_of_band(
-    seen: Seen, quantum: Quantum, runs: Runs, known: Known, *, ends_known: bool
+    seen: Seen, quantum: Quantum, runs: Runs, known: Known, *, share_entries: bool
 ) -> list[Finding]:
-    """The findings; `ends_known` where it was seen how many quanta an entry holds."""
+    """The findings; `share_entries` where it was seen that an entry holds several quanta."""
     rotation_ns = seen.footprints.rotation_ns
     if rotation_ns is None:
         return [OUT_OF_BAND.unknown("the rotation is not known")]
@@ -221,7 +229,7 @@ def _out_of_band(
         time = QuantumTime(quantum.step_ns, by_tracks)
         return [judge_disk(runs.first["write"], runs.first["read"], rotation_ns, time)]
     lone_ns = seen.footprints.fastest_ns(seen.footprints.block)
-    own_ns = 0.0 if ends_known else quantum.step_ns
+    own_ns = 0.0 if share_entries else quantum.step_ns
     return [judge_flash(runs.flushes, lone_ns - quantum.step_ns, quantum.noise_ns, rotation_ns, own_ns)]
 
 

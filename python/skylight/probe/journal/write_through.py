@@ -31,16 +31,18 @@ from skylight.probe.durable_writes import (
     Run,
     StandIn,
     elsewhere,
+    large_rounds,
     rounds,
     settled,
     with_flushes,
 )
-from skylight.probe.fua_writes import ForcedWrites
+from skylight.probe.fua_writes import FASTEST_TURN_NS, ForcedWrites
 from skylight.probe.journal.entry_space import LEAST_TURN
 from skylight.probe.procedure import Steps
 
-Volatile = Literal["none", "flushed", "hidden"]
-"""No volatile cache; one that FLUSH empties; one that is on, and that FLUSH does not empty."""
+Volatile = Literal["none", "flushed", "partly", "late", "hidden"]
+"""No volatile cache; one that FLUSH empties; in flash, one that has written most of a block by the time a
+FLUSH comes, or all of it; one that is on, and that FLUSH does not empty."""
 
 APART_BYTES = 64 << 10
 IN_MORE_ROUNDS, COARSE_ROUNDS = "rounds-coarse", 512
@@ -73,23 +75,30 @@ def volatile(
     `on_platter` says that the persistent cache is on a disk: a write that takes no longer than a FLUSH with
     nothing to do is then in a volatile one."""
     block = max(LEAST_BLOCK, steps.block_bytes)
+    anywhere = places is None  # else large writes would end outside these
     places = places or Places.all_over(steps, block)
     io = rounds(places.written, places.read, block)
     seen = Rounds.of(steps.run(IN_ROUNDS, io))
     empty_ns = float(np.percentile(seen.second_ns, MOST)) if len(seen.second_ns) else 0.0
     rotation_ns = steps.known.number("rotation_ns")
+    in_flash = anywhere and steps.known.word("cache_medium") == "flash"
     if seen.wrote_out(rotation_ns or 0.0):
-        return "flushed", empty_ns
+        left_ns = float(np.median(seen.first_ns - seen.second_ns))
+        return "partly" if in_flash and left_ns < empty_ns else "flushed", empty_ns
     if seen.coarse and rotation_ns is not None and not on_platter:
         at = np.resize(places.written, COARSE_ROUNDS)
         io = rounds(at, elsewhere(steps, IN_MORE_ROUNDS, COARSE_ROUNDS, block), block)
         if Rounds.of(steps.run(IN_MORE_ROUNDS, io)).wrote_out_on_average(rotation_ns):
-            return "flushed", empty_ns
+            return "partly" if in_flash else "flushed", empty_ns
     if on_platter and rotation_ns is not None and len(seen.write_ns):
         write_ns = float(np.median(seen.write_ns))
         if write_ns < float(np.median(seen.second_ns)) + LEAST_TURN * rotation_ns:
             return "hidden", empty_ns
-    return "hidden" if report.write_cache is True else "none", empty_ns
+    if report.write_cache is not True:
+        return "none", empty_ns
+    if in_flash and large_rounds(steps).wrote_out(FASTEST_TURN_NS if rotation_ns is None else rotation_ns):
+        return "late", empty_ns
+    return "hidden", empty_ns
 
 
 class WriteThrough(StandIn):
@@ -121,13 +130,15 @@ def written_through(
     """The target, each of whose writes is flushed where a volatile cache stays on; with what `volatile`
     found. A cache of which nothing shows that FLUSH empties it may do so before the FLUSH comes; if that
     shows, and reads `around` writes empty it, they do: then what a write takes has a read in it. Where FLUSH
-    does nothing and FUA is obeyed, all writes have FUA, and the cache is as good as off; not where reads may
-    be `around` writes and no journal is known, for a cache band takes thousands of writes, each of which
-    would wait."""
+    does nothing, or comes late, and FUA is obeyed, all writes have FUA, and the cache is as good as off; not
+    where reads may be `around` writes and no journal is known, for a cache band takes thousands of writes,
+    each of which would wait."""
     on_platter = steps.known.word("cache_medium") == "disk"
     found, empty_ns = volatile(steps, report, on_platter=on_platter, places=places)
     if found == "none":
         return steps, found, empty_ns
+    if found in ("partly", "late") and fua_writes.obeyed(steps, late_flushes=True):
+        return ForcedWrites(steps), "none", empty_ns
     if found == "hidden" and places is None:
         journal = steps.known.number("journal_quantum_bytes") is not None
         if around and not journal and destage_by_read.empties(steps):
@@ -136,4 +147,4 @@ def written_through(
             return ForcedWrites(steps), "none", empty_ns
         if around and journal and destage_by_read.empties(steps):
             return WriteThrough(ReadAround(steps), empties=True), found, empty_ns
-    return WriteThrough(steps, empties=found == "flushed"), found, empty_ns
+    return WriteThrough(steps, empties=found != "hidden"), "flushed" if found == "partly" else found, empty_ns
