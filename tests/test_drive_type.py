@@ -20,7 +20,7 @@ from skylight.evidence import IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.phase import NONE, Coherence
 from skylight.probe.drive_type import DriveType
-from skylight.probe.drive_type.landing import land
+from skylight.probe.drive_type.landing import UNEVEN, land, unevenness
 from skylight.probe.drive_type.landing_by_readback import FEWEST_PLACES, ReadBack
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.write_latencies import LARGE_BYTES, Sustained, Writes, outlasts_everything
@@ -244,14 +244,40 @@ def test_one_write_that_outlasts_a_disk_that_writes_out_everything_waits_for_ban
     assert not outlasts_everything(latency_ns[:0])
 
 
+def drawn(seed: int, path: Path) -> SuiteResult:
+    """The result of the test alone on a random drive, under the conditions that its seed draws."""
+    text, conditions = _native.random_profile(seed), conditions_text(DRAWN, seed) or ""
+    drive = _native.SimDrive(text, "drive.toml", seed, conditions)
+    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
+    return run_suite(engine_over(drive, facts), path / "r", SuiteOptions(only=("drive_type",)))
+
+
+@pytest.mark.parametrize(("seed", "kind"), [(99995, "cmr"), (100009, "not-rotating")])
+def test_a_slow_link_hides_no_type(seed: int, kind: str, tmp_path: Path) -> None:
+    """Of 99995 three of ten writes are done before their FLUSH comes, and take as long as the link does; a
+    clock of 1 ms gave the blocks that 100009 reads back 3 ms, the least that a disk takes."""
+    assert found(drawn(seed, tmp_path))["drive_type"].value == kind
+
+
+def flushed_writes(latency_ns: np.ndarray) -> Writes:
+    """Writes with a FLUSH each, on a disk."""
+    return Writes("writes", 4 << 20, True, latency_ns.astype(np.int64), Coherence(5e6, 0.9, 0.1, 0.0, 1.0))
+
+
+def test_waits_that_a_link_hides_are_left_out(rng: np.random.Generator) -> None:
+    wait_ns = rng.uniform(0, 5e6, 256)
+    for link_ns in (0.0, 1.5e6, 2.2e6):
+        assert unevenness(flushed_writes(np.maximum(wait_ns, link_ns) + 1e6), 5e6) < UNEVEN
+    half = np.where(wait_ns < 2.5e6, wait_ns / 2, wait_ns)  # two levels, as of a log
+    assert unevenness(flushed_writes(np.maximum(half, 1e5) + 1e6), 5e6) > 0.2
+    assert unevenness(flushed_writes(np.where(wait_ns < 1.5e6, 1e6, 3e6 + wait_ns / 10)), 5e6) > UNEVEN
+
+
 @pytest.mark.parametrize(("seed", "medium"), [(99594, "flash"), (77016, UNKNOWN), (99612, UNKNOWN)])
 def test_what_the_bound_cut_short_counts(seed: int, medium: str, tmp_path: Path) -> None:
     """One write of a set-associative cache that cleans all bands of a cache band took longer than the bound,
     and was all that showed what the drive is."""
-    text, conditions = _native.random_profile(seed), conditions_text(DRAWN, seed) or ""
-    drive = _native.SimDrive(text, "drive.toml", seed, conditions)
-    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
-    result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    result = drawn(seed, tmp_path)
     assert any(step.kind == "bound" for step in result.evidence[0].steps)
     assert found(result)["drive_type"].value == "smr" and found(result)["cache_medium"].value == medium
     assert infer_suite(tmp_path / "r").findings == result.findings

@@ -51,6 +51,9 @@ from skylight.units import format_duration, format_rotation, format_size
 SLOW_FIXED_NS = 3_500_000
 LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
 UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the revolution
+AT_FLOOR_TURNS, LEAST_HIDDEN, MOST_HIDDEN = 0.03, 0.15, 0.6
+"""How near, in revolutions, a write with a FLUSH is to the quickest of them if it waited for the link alone,
+and the part of all that may be. Chosen: where link and host take 0.6 of a revolution, enough is left."""
 PERIOD_TOLERANCE = SAME_PERIOD
 LARGE_VOLATILE_BYTES = 512 << 20  # a cache that takes as much is rather flash or memory than a disk's own
 
@@ -172,7 +175,7 @@ def _without_rotation(seen: Observed, kind: str) -> Landing:
     median_ns = float(np.median(seen.reads_ns))
     if seen.wide is not None:
         spread = seen.wide.spread
-        back_ns = float(np.median(seen.back_ns)) if len(seen.back_ns) else 0.0
+        back_ns = centre(seen.back_ns) if len(seen.back_ns) else 0.0
         link_ns = median_ns * (2 if seen.wide.flushed else 1)  # what commands take at the least, or nearly so
         missed_turns = kind != "file" and spread.fixed and spread.median_ns - link_ns >= SLOW_FIXED_NS
         if missed_turns or back_ns >= FAST_READ_NS:
@@ -489,6 +492,19 @@ def _neither(writes: Writes, turning: Coherence, what: str) -> Landing:
     )  # fmt: skip
 
 
+def unevenness(writes: Writes, period_ns: float) -> float:
+    """How far latencies are from an even spread over a revolution. Over a slow link a write with a FLUSH
+    lasts as long as both commands at least; the medium had done those with a shorter wait by then, and the
+    others are spread over what is left of the revolution."""
+    latency_ns = within_tick(writes.latency_ns, writes.tick_ns)
+    hidden = latency_ns < latency_ns.min() + max(AT_FLOOR_TURNS * period_ns, 2 * writes.tick_ns)
+    share = float(np.mean(hidden))
+    if not writes.flushed or not LEAST_HIDDEN < share < MOST_HIDDEN:
+        return uneven_spread(latency_ns, period_ns)
+    seen_ns = latency_ns[~hidden]
+    return uneven_spread(seen_ns - seen_ns.min(), (1 - share) * period_ns)
+
+
 def _conventional(writes: Writes, turning: Coherence) -> Landing:
     """Varying in the narrowest region: conventional if written in place, which shows in the phase."""
     spread, tied = writes.spread, writes.tied
@@ -498,8 +514,7 @@ def _conventional(writes: Writes, turning: Coherence) -> Landing:
         return _neither(
             writes, turning, "varying, but completions do not follow the address as writes in place do"
         )
-    uneven = uneven_spread(within_tick(writes.latency_ns, writes.tick_ns), tied.period_ns)
-    if uneven > UNEVEN:
+    if unevenness(writes, tied.period_ns) > UNEVEN:
         what = "varying, but not evenly over a revolution as waits for an angle are"
         return _neither(writes, turning, what)
     confidence = turning.confidence * tied.confidence * (1 - tied.p_value)
