@@ -32,11 +32,11 @@ def test_a_quantum_of_whole_revolutions_is_found(seed: int, tmp_path: Path) -> N
     assert measured(seed, "journaled", tmp_path / "r")[1]["journal_quantum_bytes"] == "right"
 
 
-@pytest.mark.parametrize(("seed", "kind"), [(99526, "journaled"), (99888, None)])
-def test_a_journal_in_flash_behind_a_slow_link(seed: int, kind: str | None, tmp_path: Path) -> None:
-    """The flash has taken a block by the time a FLUSH comes, so that none of them waits: FUA does. All were
-    unknown, and the sizes of the cache with them."""
-    evidence, outcomes = measured(seed, kind, tmp_path / "r")
+@pytest.mark.parametrize("seed", [99888, 100007])
+def test_a_journal_in_flash_behind_a_slow_link(seed: int, tmp_path: Path) -> None:
+    """The flash has taken a block by the time a FLUSH comes, so that none of them waits, or few do: FUA does.
+    Both were unknown, and the sizes of the cache with them."""
+    evidence, outcomes = measured(seed, None, tmp_path / "r")
     assert outcomes["journal_quantum_bytes"] == "right" and "wrong" not in outcomes.values()
     assert {"rounds", "rounds-forced"} <= {step.name for step in evidence.steps}
 

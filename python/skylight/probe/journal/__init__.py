@@ -87,6 +87,7 @@ class Journal(ProcedureTest[Runs]):
         if not is_shingled(steps):
             return
         with steps.settings("settings", write_cache=False, look_ahead=False) as report:
+            steps.reset("reset")  # else the looks at the volatile cache wait for what is cleaned
             through, seen.volatile, seen.way_ns = written_through(steps, report)
             if seen.volatile not in ("hidden", "late"):
                 known = steps.known

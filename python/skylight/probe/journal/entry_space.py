@@ -52,6 +52,7 @@ LEAST_ALIKE = 0.5  # repeats of one size that agree less tell nothing
 MIDDLE = (25, 75)
 LEAST_STEP_NOISE = 0.005  # of a phase vector's length: a thousandth of a revolution
 LEAST_STEP = 0.4  # length of the mean phase vector from which on steps are of one kind
+LARGER = 3  # sizes of which most take more quanta if a smaller one does: a whole revolution hides one
 QUICK_TURNS = 0.5  # a lone write that takes less of a revolution does not wait for a platter
 
 
@@ -294,9 +295,15 @@ class Footprints:
 
     @property
     def first_longer(self) -> int | None:
-        """The smallest size that takes more quanta than one block; None if none does."""
-        longer = (size for size in sorted(self.runs)[1:] if self.runs[size] and self.more_quanta(size))
-        return next(longer, None)
+        """The smallest size that takes more quanta than one block, as do most of the next larger ones; None
+        if none does. A drive that cleans while writes of one size are measured makes these alone late."""
+        sizes = [size for size in sorted(self.runs)[1:] if self.runs[size]]
+        more = [self.more_quanta(size) for size in sizes]
+        for at, size in enumerate(sizes):
+            larger = more[at + 1 : at + 1 + LARGER]
+            if more[at] and 2 * sum(larger) >= len(larger):
+                return size
+        return None
 
     @property
     def moves_on(self) -> bool:

@@ -239,7 +239,6 @@ class Bench:
 
 def measure(bench: Bench) -> None:
     """The whole test: quantum, entries, map merges, places."""
-    bench.steps.reset("reset")
     edge = find_quantum(bench)
     if edge is None:
         return

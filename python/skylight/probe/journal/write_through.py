@@ -32,6 +32,7 @@ from skylight.probe.durable_writes import (
     StandIn,
     elsewhere,
     large_rounds,
+    longer_on_average,
     rounds,
     settled,
     with_flushes,
@@ -94,11 +95,13 @@ def volatile(
         write_ns = float(np.median(seen.write_ns))
         if write_ns < float(np.median(seen.second_ns)) + LEAST_TURN * rotation_ns:
             return "hidden", empty_ns
-    if report.write_cache is not True:
-        return "none", empty_ns
-    if in_flash and large_rounds(steps).wrote_out(FASTEST_TURN_NS if rotation_ns is None else rotation_ns):
+    said_on = report.write_cache is True
+    # Flash alone takes longer for a block than a FLUSH does that has nothing to do.
+    absorbed = said_on or not longer_on_average(seen.write_ns - seen.second_ns, 0.0)
+    least_ns = FASTEST_TURN_NS if rotation_ns is None else rotation_ns
+    if in_flash and absorbed and large_rounds(steps).wrote_out(least_ns):
         return "late", empty_ns
-    return "hidden", empty_ns
+    return "hidden" if said_on else "none", empty_ns
 
 
 class WriteThrough(StandIn):
