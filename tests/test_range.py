@@ -20,7 +20,7 @@ from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import UNKNOWN, Finding
-from skylight.probe.suite import SCOPES, SuiteOptions, SuiteResult, _relative, run_suite
+from skylight.probe.suite import PROPERTIES, SuiteOptions, SuiteResult, _relative, run_suite
 from skylight.recording import Recording
 from skylight.report.declared import _is_comparable, claims_of
 from skylight.report.words import verdict
@@ -152,7 +152,7 @@ def test_the_whole_suite_stays_in_the_range(tmp_path: Path) -> None:
     assert 10**12 <= first < last <= 1_200_000_000_000
     known = {finding.name for finding in result.findings if finding.known}
     assert {"drive_type", "cleaning_type", "cache_fill_bytes"} <= known
-    assert all(SCOPES[name].is_shown_by_range for name in known)
+    assert all(PROPERTIES[name].scope.is_shown_by_range for name in known)
 
 
 def test_what_stays_known_in_a_range_agrees_with_the_drive(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class Property:
     truth an answer must come, None for what is not scored, because the truth of a profile does not hold it;
     `words` says in the report what a value means that does not speak for itself; `values` are those of a
     property whose words do. Either lists all that it can be, alone or in a table. `scope` is which part of a
-    drive shows it, which each property of the suite must say."""
+    drive shows it, which each must say."""
 
     name: str
     title: str
@@ -135,7 +135,7 @@ class Property:
     right: Right | None = None
     words: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
     values: tuple[str, ...] = field(default=(), kw_only=True)
-    scope: Scope | None = field(default=None, kw_only=True)
+    scope: Scope = field(kw_only=True)
 
     def found(
         self,

@@ -66,18 +66,9 @@ from skylight.probe.zoned import (
 from skylight.recording import PartWriter, Recording, SpentPart
 from skylight.units import format_size
 
-
-def _rotation() -> Rotation:
-    """The test of rotation, with what its class does not declare yet."""
-    test = Rotation()
-    test.rests_on_type = False
-    test.runs_in_a_file = test.writes_in_order = test.sees_all_zones = True
-    return test
-
-
 TESTS: tuple[LiveTest, ...] = (
     DriveType(),
-    _rotation(),
+    Rotation(),
     Journal(),
     CacheLocation(),
     CleaningTest(),
@@ -104,16 +95,6 @@ PROPERTIES: Mapping[str, Property] = MappingProxyType(
     | {found.name: found for found in film_findings.FINDINGS}
 )
 """All that can be found, by name, in the order of the tests that find it; then by films."""
-
-_NOT_DECLARED_YET = {
-    "rotation_ns": Scope.ANYWHERE, "track_bytes": Scope.PLACES, "seek_ns": Scope.PLACES,
-}  # fmt: skip
-"""Scopes of the properties that the package of rotation declares without."""
-
-SCOPES: Mapping[str, Scope] = MappingProxyType(
-    {name: found.scope or _NOT_DECLARED_YET[name] for name, found in PROPERTIES.items()}
-)
-"""Which part of a drive shows each; one that declares none is an error."""
 
 FOUND_BY_TYPE = frozenset(found.name for test in ALL_TESTS if test.rests_on_type for found in test.findings)
 """What tests find that look for what drives of one type have."""
@@ -476,7 +457,7 @@ def _relative(finding: Finding, part: ByteRange) -> Finding:
     value = finding.value
     if not finding.known:
         return finding
-    scope = SCOPES[finding.name]
+    scope = PROPERTIES[finding.name].scope
     if not scope.is_shown_by_range:
         why = f"Only {part.words} was looked at (--range), which does not show it of the whole drive."
         return replace(finding, value=UNKNOWN, interval=None, confidence=0.0, why=why)
@@ -541,7 +522,7 @@ def _no_surer_than_basis(finding: Finding, sure: Known) -> Finding:
 
 def _in_a_file(finding: Finding, target: TargetFacts) -> Finding:
     """Of a scratch file, what holds of places of the whole drive is unknown."""
-    if SCOPES[finding.name] is not Scope.PLACES:
+    if PROPERTIES[finding.name].scope is not Scope.PLACES:
         return finding
     why = f"A file of {format_size(target.size_bytes)} lies in one part of the drive; probe the whole drive."
     return replace(finding, value=UNKNOWN, interval=None, confidence=0.0, why=why)

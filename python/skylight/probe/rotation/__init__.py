@@ -46,6 +46,10 @@ class Rotation(ProcedureTest[Seen]):
         "Single-block reads show the angle at which blocks lie: one revolution, the size of tracks at three"
         " locations, and from blocks that are just caught or just missed how long the arm takes."
     )
+    rests_on_type = False
+    runs_in_a_file = True
+    writes_in_order = True
+    sees_all_zones = True
     judges_part = True
     begin = Seen
 
