@@ -120,6 +120,26 @@ def prints(_path: str, text: str) -> Hits:
         yield rust.line_of(code, found.start()), f"{found.group()} may block or panic; use diagnostics::say"
 
 
+_BUG = re.compile(r"///.*\bbugs?\b")
+_BEHIND = re.compile(r'#\[cfg\((?:feature = "planted"|test)\)\]')
+
+
+def planted_in_releases(_path: str, text: str) -> Hits:
+    """Functions for others that plant a bug, by their comment, and that releases have too."""
+    rows = text.splitlines()
+    for function in rust.functions(text):
+        comment = rust.comment_above(rows, function.line)
+        if (
+            re.match(r"\s*pub\s", rows[function.line - 1])
+            and _BUG.search(comment)
+            and not _BEHIND.search(comment)
+        ):
+            yield (
+                function.line,
+                f'{function.name} plants a bug in a release: put #[cfg(feature = "planted")] above it',
+            )
+
+
 def layer_named(_path: str, text: str) -> Hits:
     """Names of the raw shingled disk where what a layer offers is to be asked for."""
     for line, path in sorted(set(rust.named_paths(text))):
@@ -335,6 +355,14 @@ RULES: tuple[Rule, ...] = (
         prints,
         ("crates/serve/src/*.rs",),
         exclude=("crates/serve/src/diagnostics.rs",),
+    ),
+    Rule(
+        "planted-bugs",
+        "a bug for tests is planted by nothing that a release has",
+        planted_in_releases,
+        ("crates/*/src/*.rs",),
+        # What asks whether a bug is planted is in releases, and always says no there.
+        exclude=("crates/*/src/planted_bugs.rs",),
     ),
     Rule(
         "capabilities",

@@ -156,7 +156,7 @@ def structs(text: str) -> Iterator[Struct]:
         for offset, name, opening in owners:
             line = line_of(code, offset)
             fields = sum(1 for _, part in _parts(code, opening) if part.strip())
-            yield Struct(name, line, fields, _comment_above(rows, line))
+            yield Struct(name, line, fields, comment_above(rows, line))
 
 
 def _generics_end(code: str, at: int) -> int:
@@ -183,7 +183,7 @@ def _parts(code: str, opening: int) -> Iterator[tuple[int, str]]:
             return
 
 
-def _comment_above(rows: list[str], line: int) -> str:
+def comment_above(rows: list[str], line: int) -> str:
     """The comments and attributes right above a line."""
     first = line - 1
     while first > 0 and re.match(r"\s*(?://|#\[|\)\])", rows[first - 1]):

@@ -61,6 +61,14 @@ SAMPLES: Mapping[str, tuple[Sample, ...]] = {
         Sample("crates/serve/src/nbd/a.rs", "fn a() {\n\n    let b = std::io::stdout();\n}\n", 3),
         Sample("crates/serve/src/a.rs", "// eprintln! panics\nfn a() { diagnostics::say(b); }\n", None),
     ),
+    "planted-bugs": (
+        Sample("crates/a/src/a.rs", "/// The same with a planted bug.\n#[doc(hidden)]\npub fn a() {}\n", 3),
+        Sample("crates/a/src/b/a.rs", "    /// Plants a bug.\n    pub fn a(&mut self) {}\n", 2),
+        Sample("crates/a/src/a.rs", '/// Plants a bug.\n#[cfg(feature = "planted")]\npub fn a() {}\n', None),
+        Sample(
+            "crates/a/src/a.rs", "/// None where a bug says so.\nfn a() {}\n\n/// B.\npub fn b() {}\n", None
+        ),
+    ),
     "capabilities": (
         Sample("crates/image/src/a.rs", "//! A.\nuse skylight_layer::{Layer, Swd};\n", 2),
         Sample("crates/serve/src/core/a.rs", "fn a() -> skylight_layer::raw_shingled::SwdSpec {}\n", 1),

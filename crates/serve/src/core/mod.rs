@@ -25,6 +25,8 @@ pub mod filters;
 pub mod hbuffer;
 pub mod memory_budget;
 pub mod open;
+#[doc(hidden)]
+pub mod planted_bugs;
 pub mod read_modes;
 mod runtime_settings;
 mod service;

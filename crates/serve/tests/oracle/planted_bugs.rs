@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::media::fault::Random;
 use skylight_drive::drive::Planted as InDrive;
-use skylight_serve::core::timed::model::Planted;
+use skylight_serve::core::planted_bugs::Planted;
 
 use crate::Timing;
 use crate::common::number;
@@ -50,8 +50,8 @@ fn over_a_disk_that_sets_the_time() {
     let seen = (0..200).find_map(|life| {
         let mut random = Random(seed.wrapping_add(life));
         let mut host = Host::new(Shadow::new(SECTORS, true));
-        // Makes the changes that it takes together newest first.
-        let mut target = Served::arranged(image(DRIVES[0], true, false, false), |jobs| jobs.reverse());
+        let image = image(DRIVES[0], true, false, false);
+        let mut target = Served::planted(image, Planted::BatchNewestFirst);
         let lived = host.work(&mut target, &mut random, 400, mood);
         lived.and_then(|()| host.look_at_all(&mut target, &mut random)).err()
     });

@@ -5,6 +5,7 @@ use skylight_disk::{Nanos, Sectors, Time};
 use skylight_drive::Drive as ModelledDrive;
 use skylight_drive::profile::Profile;
 use skylight_image::Image;
+use skylight_serve::core::planted_bugs::Planted;
 use skylight_serve::core::timed::model::{Done, ModelDrive};
 use skylight_serve::core::timed::wake_latency::WakeLatency;
 use skylight_serve::core::untimed::ServedImage;
@@ -116,9 +117,9 @@ impl Served {
         Self { served, native, together: Vec::new() }
     }
 
-    /// Over a disk that sets the time, arranging anew the changes that it takes together.
-    pub fn arranged(image: Image, arrange: fn(&mut Vec<Job>)) -> Self {
-        let served = Self::unstarted(image).concurrent_reordered(arrange);
+    /// Over a disk that sets the time, with a bug.
+    pub fn planted(image: Image, planted: Planted) -> Self {
+        let served = Self::unstarted(image).concurrent_with(planted);
         Self { served, native: true, together: Vec::new() }
     }
 

@@ -10,7 +10,7 @@ use skylight_disk::{Pba, Sectors};
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel};
 use skylight_layer::{ZonedLayer, ZonedSpec};
-use skylight_serve::core::timed::model::Planted;
+use skylight_serve::core::planted_bugs::Planted;
 use skylight_serve::core::{Command, Completion, Errno, Failure, Job, Op, ZoneAction};
 
 use crate::Timing;

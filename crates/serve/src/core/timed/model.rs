@@ -15,31 +15,19 @@ use std::time::Duration;
 
 use skylight_disk::{LbaExtent, Nanos, Sectors, Time};
 use skylight_drive::online::Answered;
-use skylight_drive::planted_bugs::Plants;
 use skylight_drive::{Drive, Online};
 use skylight_image::Interpreter;
 
 use super::drive_data::Bytes;
 use super::in_flight::InFlight;
 use super::wake_latency::WakeLatency;
+use crate::core::planted_bugs::{Planted, Plants};
 use crate::core::{Command, Errno, Job, OnComplete, Op};
 
 /// The longest part of zeroes, 1 MiB: as the longest piece of a client's write.
 const ZEROES: Sectors = Sectors(2048);
 /// Parts of zeroes outstanding in the drive: bounded, so that other commands need not wait for all of them.
 const MOST_ZEROING: usize = 2;
-
-/// A bug planted for tests of the tests: without the feature `planted` none takes effect.
-#[doc(hidden)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Planted {
-    /// No command waits for zeroes.
-    ZeroesAnyTime,
-    /// Cached data is overlaid newest first.
-    OldestOnTop,
-    /// One of the drive's.
-    Drive(skylight_drive::drive::Planted),
-}
 
 /// Time to reload a layer per entry of its map, ns: measured, 0.8 to 1.1 us for 1,000 to 20,000 entries
 /// (`image/examples/reopen_time.rs`).
@@ -93,7 +81,7 @@ pub struct ModelDrive {
     /// The latest model time of a completion that was sent.
     answered_until: Time,
     pub(super) wake_latency: WakeLatency,
-    plants: Plants<Planted>,
+    plants: Plants,
     /// [`ZEROES`], or less for small drives.
     zeroes: Sectors,
     /// Until when writes that need the media are refused without an attempt, because the last one was refused.

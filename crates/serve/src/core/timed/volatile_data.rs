@@ -13,11 +13,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use skylight_disk::{Lba, LbaExtent};
-use skylight_drive::planted_bugs::Plants;
 use skylight_image::HostWrite;
 use skylight_layer::CommandId;
 
-use super::model::Planted;
+use crate::core::planted_bugs::{Planted, Plants};
 
 /// A cached write.
 struct CachedWrite {
@@ -44,7 +43,7 @@ pub(super) struct VolatileData {
     map: BTreeMap<Lba, MappedExtent>,
     next_age: u64,
     bytes: u64,
-    pub(super) plants: Plants<Planted>,
+    pub(super) plants: Plants,
 }
 
 impl VolatileData {

@@ -27,6 +27,7 @@ use self::command_order::{CommandOrder, Lane};
 use self::image_locking::Access;
 use self::thread_pool::ThreadPool;
 use super::checksum_errors::ChecksumErrors;
+use super::planted_bugs::{Planted, Plants};
 use super::read_modes::{Shingles, push_overwritten};
 use super::zone_reports::counts_json;
 use super::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery, ZonePage};
@@ -92,19 +93,26 @@ impl ServedImage {
 
     /// Executes the commands of each client concurrently, as suits a disk underneath.
     pub fn concurrent(self) -> Self {
-        self.concurrent_reordered(|_| {})
+        self.with_threads(Plants::NONE)
     }
 
-    /// The same, but with batched writes in another order: a planted bug for tests.
+    /// The same, with a bug.
+    #[cfg(feature = "planted")]
     #[doc(hidden)]
-    pub fn concurrent_reordered(mut self, reorder: fn(&mut Vec<Job>)) -> Self {
+    pub fn concurrent_with(self, planted: Planted) -> Self {
+        self.with_threads(Some(planted).into())
+    }
+
+    fn with_threads(mut self, plants: Plants) -> Self {
         let (reads, writes, long) = (self.access.clone(), self.access.clone(), self.access.clone());
         let pools = Arc::new(Pools {
             reads: ThreadPool::new("image-read", READ_THREADS, 1, move |jobs| {
                 jobs.into_iter().for_each(|job| reads.execute_job(job));
             }),
             writes: ThreadPool::new("image-write", 1, WRITE_BATCH, move |mut jobs| {
-                reorder(&mut jobs);
+                if plants.has(Planted::BatchNewestFirst) {
+                    jobs.reverse();
+                }
                 writes.execute_in_order(jobs);
             }),
             long: ThreadPool::new("image-long", LONG_COMMAND_THREADS, 1, move |jobs| {
