@@ -1,6 +1,7 @@
 //! Commands and completions: what a host asks of a drive, and what it gets back.
 //!
-//! * [`Command`]: an operation, its flags and its extent; [`Command::conflicts_with`] is the one rule of order.
+//! * [`Command`]: an operation, its flags and its extent; [`Command::conflicts_with`] is the rule of order
+//!   that needs no zones.
 //! * [`Outcome`]: the status of a completion with its payload; [`Failure`] is why a command failed.
 //! * [`code`]: the numbers of operations and of results in the columns of a batch and its log.
 //!
@@ -12,7 +13,8 @@
 //! A [`ZoneAction`] (open, close, finish, reset) is an [`Op`] whose extent is its zone, or the whole drive, so it conflicts with
 //! every command in that zone. A report of zones is no command here: what a drive with zones knows of them is asked of its
 //! layer (`layer/capabilities/zoned.rs`). Writes and appends to one zone move its write pointer, so their order matters
-//! though they share no sector; only the drive knows its zones, so only its queue (`drive/pending.rs`) sees to that.
+//! though they share no sector; a command does not know the zones, so the rule that adds this is beside their layout
+//! (`Order` in `layer/capabilities/zoned.rs`), for all places where commands wait.
 //!
 //! Invariants: a command carries no bytes and owns no memory; no clock, no file, no thread.
 

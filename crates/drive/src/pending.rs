@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{AccessStart, LbaExtent, Nanos, Pba, Time};
-use skylight_layer::{Layer, Plan, ZoneLayout};
+use skylight_layer::{Layer, Order, Plan, ZoneLayout};
 
 use crate::conflict_filter::Footprint;
 use crate::media_timing::Media;
@@ -446,34 +446,6 @@ impl Pending {
                 arrival.served = served(command, touched, cache);
             }
         }
-    }
-}
-
-/// Whose order with a command matters: what conflicts with it by itself, or moves the write pointer of a zone as it does.
-struct Order<'a> {
-    command: &'a Command,
-    zones: Option<&'a ZoneLayout>,
-    /// What it touches of zones, found once, not for each of the others.
-    touched: LbaExtent,
-}
-
-impl<'a> Order<'a> {
-    #[inline]
-    fn of(zones: Option<&'a ZoneLayout>, command: &'a Command) -> Self {
-        Self { command, zones, touched: touched(zones, command) }
-    }
-
-    #[inline]
-    fn matters_to(&self, other: &Command) -> bool {
-        let moves_a_pointer = |zones: &ZoneLayout| {
-            self.touched.overlaps(other.extent) && zones.are_ordered(self.command, other)
-        };
-        self.command.conflicts_with(other) || self.zones.is_some_and(moves_a_pointer)
-    }
-
-    #[inline]
-    fn matters_to_any(&self, others: &[Command]) -> bool {
-        others.iter().any(|other| self.matters_to(other))
     }
 }
 

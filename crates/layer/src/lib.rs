@@ -28,8 +28,8 @@ pub mod zoned;
 pub use bands::{Bands, StretchSpec};
 pub use capabilities::overwriting::Overwriting;
 pub use capabilities::zoned::{
-    Preparation, ZoneCondition, ZoneDescriptor, ZoneFilter, ZoneKind, ZoneLayout, ZoneModel, ZoneRecord,
-    Zoned,
+    Order, Preparation, ZoneCondition, ZoneDescriptor, ZoneFilter, ZoneKind, ZoneLayout, ZoneModel,
+    ZoneRecord, Zoned,
 };
 pub use conventional::Conventional;
 pub use extent_map::{ExtentMap, MAX_ADDRESS, Mapped};

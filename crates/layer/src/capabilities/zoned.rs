@@ -200,24 +200,12 @@ impl ZoneLayout {
         if self.is_conventional(zone) { ZoneKind::Conventional } else { self.model.sequential() }
     }
 
-    /// Whether both commands may move the write pointer of a zone, so that their order matters. Two appends have none.
-    #[inline]
-    pub fn are_ordered(&self, one: &Command, other: &Command) -> bool {
-        let moves = |op: Op| matches!(op, Op::Write | Op::Append);
-        if !moves(one.op) || !moves(other.op) || (one.op == Op::Append && other.op == Op::Append) {
-            return false;
-        }
-        // What is touched of a zone is all of it, or in a conventional zone what the command has of it.
-        self.touched(one).overlaps(other.extent)
-    }
-
-    /// The sectors whose state a command may depend on or change: for a write or an append in zones with a write pointer all
-    /// of these zones, for any other command its extent.
+    /// The sectors whose state a command may depend on or change: for a write, zeroes or an append in zones with a write pointer
+    /// all of these zones, for any other command its extent.
     #[inline]
     pub fn touched(&self, command: &Command) -> LbaExtent {
         let LbaExtent { start, len } = command.extent;
-        if !matches!(command.op, Op::Write | Op::Append) || len.get() == 0 || start >= Lba(self.sectors.get())
-        {
+        if !moves_pointers(command.op) || len.get() == 0 || start >= Lba(self.sectors.get()) {
             return command.extent;
         }
         let (first, last) = (self.zone_of(start), self.zone_of(Lba(command.extent.end().get() - 1)));
@@ -228,6 +216,48 @@ impl ZoneLayout {
             self.extent_of(last.min(self.zones - 1)).end()
         };
         LbaExtent::new(from, end - from)
+    }
+}
+
+/// Whether an operation moves the write pointers of the zones that it writes to. Zeroes do, because a drive with zones writes
+/// them like other data.
+#[inline]
+const fn moves_pointers(op: Op) -> bool {
+    matches!(op, Op::Write | Op::WriteZeroes | Op::Append)
+}
+
+/// Whose order with a command matters: what conflicts with it ([`Command::conflicts_with`]), or moves the write pointer of a
+/// zone as it does. The one rule of order, for all places where commands wait.
+pub struct Order<'a> {
+    command: &'a Command,
+    /// What it touches of zones, found once and not for each of the others; nothing where it moves no write pointer.
+    touched: Option<LbaExtent>,
+}
+
+impl<'a> Order<'a> {
+    /// For a command on a drive with these zones, or without zones.
+    #[inline]
+    pub fn of(zones: Option<&ZoneLayout>, command: &'a Command) -> Self {
+        let touched = zones.filter(|_| moves_pointers(command.op)).map(|zones| zones.touched(command));
+        Self { command, touched }
+    }
+
+    /// Whether its order with another command matters. Two appends have none.
+    #[inline]
+    pub fn matters_to(&self, other: &Command) -> bool {
+        // What is touched of a zone is all of it, or in a conventional zone what the command has of it.
+        let moves_same_pointer = |touched: LbaExtent| {
+            touched.overlaps(other.extent)
+                && moves_pointers(other.op)
+                && !(self.command.op == Op::Append && other.op == Op::Append)
+        };
+        self.command.conflicts_with(other) || self.touched.is_some_and(moves_same_pointer)
+    }
+
+    /// Whether its order with any of several commands matters.
+    #[inline]
+    pub fn matters_to_any<'b>(&self, others: impl IntoIterator<Item = &'b Command>) -> bool {
+        others.into_iter().any(|other| self.matters_to(other))
     }
 }
 

@@ -5,7 +5,7 @@ use skylight_disk::{Direction, Lba, LbaExtent, Pba, Sectors};
 
 use super::{ZonedLayer, ZonedSpec};
 use crate::capabilities::zoned::{
-    ZoneAccess, ZoneCondition, ZoneDescriptor, ZoneFilter, ZoneLayout, ZoneModel, ZoneRecord, Zoned,
+    Order, ZoneAccess, ZoneCondition, ZoneDescriptor, ZoneFilter, ZoneLayout, ZoneModel, ZoneRecord, Zoned,
 };
 use crate::plan::{Layer, Medium, Piece, Plan, Queue, Step};
 
@@ -534,14 +534,18 @@ fn writes_to_one_zone_are_ordered_and_appends_are_not() {
     let layout = layout(ZoneModel::HostManaged);
     let command = |op, start, len| Command::new(CommandId(0), op, LbaExtent::new(Lba(start), Sectors(len)));
     let ordered = |one: (Op, u64), other: (Op, u64)| {
-        layout.are_ordered(&command(one.0, one.1, 8), &command(other.0, other.1, 8))
+        Order::of(Some(&layout), &command(one.0, one.1, 8)).matters_to(&command(other.0, other.1, 8))
     };
     assert!(ordered((Op::Write, at(3)), (Op::Write, at(3) + 56)));
     assert!(ordered((Op::Append, at(3)), (Op::Write, at(3) + 56)));
+    assert!(ordered((Op::WriteZeroes, at(3)), (Op::Write, at(3) + 56)));
+    assert!(ordered((Op::Write, at(3) + 56), (Op::WriteZeroes, at(3))));
     assert!(!ordered((Op::Append, at(3)), (Op::Append, at(3))));
     assert!(!ordered((Op::Write, at(3)), (Op::Write, at(4))));
     assert!(!ordered((Op::Write, at(3)), (Op::Read, at(3) + 56)));
     assert!(!ordered((Op::Write, 0), (Op::Write, 8)), "a conventional zone");
+    assert!(ordered((Op::Write, at(3)), (Op::Read, at(3) + 4)), "they share sectors");
+    assert!(!Order::of(None, &command(Op::Write, at(3), 8)).matters_to(&command(Op::Write, at(3) + 56, 8)));
     let across = LbaExtent::new(Lba(at(1) + 60), Sectors(4 + ZONE));
     assert_eq!(layout.touched(&command(Op::Write, at(1) + 60, 8)), across);
 }

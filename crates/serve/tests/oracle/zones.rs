@@ -56,9 +56,17 @@ fn commands_of(zone: u64, random: &mut Random) -> Vec<(Command, Vec<u8>, Due)> {
         (command, data(0, sectors), Due::Bytes(bytes))
     };
     let act = |op: Op, due: Due| (Command::of_bytes(op, start, ZONE_SECTORS * BYTES), Vec::new(), due);
+    let zeroes = |at: u64, sectors: u64| {
+        (Command::of_bytes(Op::WriteZeroes, start + at * BYTES, sectors * BYTES), Vec::new(), Due::Done)
+    };
     let both = [data(1, first), data(2, second)].concat();
+    // Longer than a part in which zeroes are written.
+    let long = 33 + random.below(9);
+    let behind = [data(0, long), data(5, first), data(0, 2), data(6, 1)].concat();
     let wrong = Command::of_bytes(Op::Zone(ZoneAction::Reset), start + BYTES, BYTES);
     vec![
+        // The writes wait for it, the first because it overlaps, the others because they are of one zone.
+        read(1, data(0, 1)),
         write(0, 1, first, Due::Done),
         write(first + 1, 9, 1, Due::Refused(None)),
         write(first, 2, second, Due::Done),
@@ -73,6 +81,12 @@ fn commands_of(zone: u64, random: &mut Random) -> Vec<(Command, Vec<u8>, Due)> {
         write(0, 4, second, Due::Done),
         act(Op::Zone(ZoneAction::Close), Due::Done),
         read(second + 1, [data(4, second), data(0, 1)].concat()),
+        act(Op::Zone(ZoneAction::Reset), Due::Done),
+        zeroes(0, long),
+        write(long, 5, first, Due::Done),
+        zeroes(long + first, 2),
+        write(long + first + 2, 6, 1, Due::Done),
+        read(long + first + 3, behind),
     ]
 }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use skylight_disk::{LbaExtent, Sectors};
 use skylight_drive::online::{ExecutionResult, Origin, PlanExecutor};
 use skylight_image::{HostWrite, ImageError, Interpreter};
-use skylight_layer::{CommandId, Failure, Layer, Outcome, Plan};
+use skylight_layer::{CommandId, Failure, Layer, Outcome, Plan, ZoneLayout};
 
 use super::in_flight::{CommandTable, InFlight};
 use super::volatile_data::VolatileData;
@@ -55,8 +55,8 @@ pub(super) struct Bytes {
     pub(super) refused_host: bool,
     /// For a raw shingled disk.
     pub(super) shingles: Option<Arc<Shingles>>,
-    /// Whether the drive has zones, so that the layer has to plan each read.
-    zoned: bool,
+    /// The zones of the drive, if it has any: writes to one are ordered, and the layer has to plan each read.
+    pub(super) zones: Option<ZoneLayout>,
     pub(super) checksum_errors: Arc<ChecksumErrors>,
 }
 
@@ -66,7 +66,7 @@ impl Bytes {
         interpreter: Interpreter,
         write_cache: bool,
         shingles: Option<Arc<Shingles>>,
-        zoned: bool,
+        zones: Option<ZoneLayout>,
     ) -> Self {
         Self {
             interpreter,
@@ -76,7 +76,7 @@ impl Bytes {
             last_error: None,
             refused_host: false,
             shingles,
-            zoned,
+            zones,
             checksum_errors: Arc::default(),
         }
     }
@@ -186,7 +186,7 @@ impl Bytes {
             };
             if job.command.op == Op::Read {
                 let extent = job.command.extent;
-                if self.zoned {
+                if self.zones.is_some() {
                     let read = self.interpreter.read_zones(plan, extent, &mut job.data, layer);
                     read.inspect_err(|error| job.failed_at = first_mismatch(error))?;
                     *planned = Some(Vec::new());
@@ -204,7 +204,7 @@ impl PlanExecutor for Bytes {
         let ids: Vec<CommandId> = plan.completions().map(|(id, _)| id).collect();
         let moved = match origin {
             Origin::Host => {
-                if (self.shingles.is_some() || self.zoned)
+                if (self.shingles.is_some() || self.zones.is_some())
                     && let Err(error) = self.planned_read(plan, &ids, layer)
                 {
                     return ExecutionResult::Failed(self.note(&error));

@@ -2,10 +2,10 @@
 //! time. In a server the pacer does that with the wall clock (`pacer.rs`); tests advance it as fast as possible
 //! ([`ModelDrive::run_to`]).
 //!
-//! The drive has no command for zeroes, so they are written in parts, one after another. A later command that conflicts
-//! with a pending part waits for it here, as conflicting commands wait inside the drive.
+//! The drive has no command for zeroes, so they are written in parts, one after another. A later command whose order with
+//! a pending part matters ([`Order`]) waits for it here, as such commands wait inside the drive.
 //!
-//! Invariants: conflicting commands take effect in the order of their submission; a completion is sent ahead of its model
+//! Invariants: commands whose order matters take effect in the order of their submission; a completion is sent ahead of its model
 //! time by at most the [`WakeLatency`] of its client, and commands that arrive in between count as arriving at that time;
 //! every command completes once.
 
@@ -17,6 +17,7 @@ use skylight_disk::{LbaExtent, Nanos, Sectors, Time};
 use skylight_drive::online::Answered;
 use skylight_drive::{Drive, Online};
 use skylight_image::Interpreter;
+use skylight_layer::Order;
 
 use super::drive_data::Bytes;
 use super::in_flight::InFlight;
@@ -110,11 +111,11 @@ impl ModelDrive {
     /// wake-up latency of their clients.
     pub fn new(mut drive: Drive, interpreter: Interpreter, wake_latency: WakeLatency) -> Self {
         let shingles = super::shingles_of(&mut drive);
-        let zoned = drive.layer_mut().zoned().is_some();
+        let zones = drive.layer_mut().zoned().map(|zoned| *zoned.layout());
         let (answered_until, write_cache) = (drive.now(), drive.write_cache());
         Self {
             online: Online::new(drive),
-            bytes: Bytes::new(interpreter, write_cache, shingles, zoned),
+            bytes: Bytes::new(interpreter, write_cache, shingles, zones),
             zeroing: VecDeque::new(),
             ending: false,
             next_zeroing: 0,
@@ -187,9 +188,9 @@ impl ModelDrive {
 
     /// Submits a command to the drive, unless it has to wait for zeroes.
     fn place(&mut self, job: Job, came: Time) {
-        let to_come = self.zeroing.iter().any(|zeroing| zeroing.rest().conflicts_with(&job.command));
-        let waits =
-            to_come || self.behind.iter().any(|(older, _)| older.command.conflicts_with(&job.command));
+        let order = Order::of(self.bytes.zones.as_ref(), &job.command);
+        let waits = self.zeroing.iter().any(|zeroing| order.matters_to(&zeroing.rest()))
+            || order.matters_to_any(self.behind.iter().map(|(older, _)| &older.command));
         if waits && !self.plants.has(Planted::ZeroesAnyTime) {
             return self.behind.push((job, came));
         }

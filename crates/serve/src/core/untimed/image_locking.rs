@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use skylight_disk::Sectors;
 use skylight_image::{Image, ImageError, Reader, Write};
-use skylight_layer::Idle;
+use skylight_layer::{Idle, ZoneLayout};
 
 use super::activity::{Activity, ShutdownSignal};
 use super::fair_lock::FairLock;
@@ -76,8 +76,8 @@ pub(super) struct Access {
     last_error: Mutex<Option<String>>,
     /// Of a raw shingled disk.
     pub(super) shingles: Option<Arc<Shingles>>,
-    /// Whether the drive has zones.
-    zoned: bool,
+    /// The zones of the drive, if it has any.
+    pub(super) zones: Option<ZoneLayout>,
     pub(super) checksum_errors: ChecksumErrors,
     pub(super) shutdown: ShutdownSignal,
 }
@@ -94,8 +94,9 @@ impl Access {
     /// Takes exclusive ownership of an image.
     pub(super) fn new(mut image: Image, shape: Shape, timing: &'static str) -> Self {
         let shingles = image.overwriting().map(|disk| Arc::new(Shingles::of(disk)));
-        let (shingled, zoned) = (shingles.is_some(), image.zoned().is_some());
-        let shape = Shape { size: image.capacity_bytes(), places: true, shingled, ..shape };
+        let zones = image.zoned().map(|zoned| *zoned.layout());
+        let shape =
+            Shape { size: image.capacity_bytes(), places: true, shingled: shingles.is_some(), ..shape };
         Self {
             shape,
             timing,
@@ -109,7 +110,7 @@ impl Access {
             no_space_until_us: AtomicU64::new(0),
             last_error: Mutex::new(None),
             shingles,
-            zoned,
+            zones,
             checksum_errors: ChecksumErrors::default(),
             shutdown: ShutdownSignal::default(),
         }
@@ -222,7 +223,7 @@ impl Access {
         self.activity.note_short_command();
         let result = match &*writes {
             // What a zone refuses, it refuses alone.
-            several if several.len() > 1 && self.zoned => {
+            several if several.len() > 1 && self.zones.is_some() => {
                 let each = several.iter().map(|(command, data)| self.write(&[write_of(command, data)]));
                 return results.extend(each);
             }

@@ -4,7 +4,7 @@
 //! `image_locking.rs` synchronises access to the image and runs its idle work; `long_commands.rs` has long trims and
 //! zeroes. Over a disk that sets the time, commands execute concurrently ([`ServedImage::concurrent`]):
 //! reads on several threads, writes on one thread in order of arrival and in batches, trims, zeroes and
-//! flushes on several threads (`thread_pool.rs`). Conflicting commands keep their order (`command_order.rs`).
+//! flushes on several threads (`thread_pool.rs`). Commands whose order matters keep it (`command_order.rs`).
 
 mod activity;
 mod command_order;
@@ -120,7 +120,7 @@ impl ServedImage {
             }),
         });
         let lanes = pools.clone();
-        let order = CommandOrder::new(move |lane, job| match lane {
+        let order = CommandOrder::new(self.access.zones, move |lane, job| match lane {
             Lane::Reads => lanes.reads.submit(job),
             Lane::Writes => lanes.writes.submit(job),
             Lane::Long => lanes.long.submit(job),
