@@ -239,6 +239,7 @@ fn layout(profile: &Profile, width_tracks: u32) -> Outcome<()> {
         capacity: geometry.capacity(),
         bands: None,
         mode: ReadMode { data: ReadData::Overwriting, fail: true },
+        pattern: 0,
     });
     let (mut looked_at, mut harmful, mut sectors) = (0, 0, 0);
     for place in 0..PLACES {

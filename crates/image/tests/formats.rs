@@ -423,6 +423,7 @@ fn what_is_overwritten_written_from_the_page_is_known() {
             capacity: geometry.capacity(),
             bands: None,
             mode: ReadMode { data: ReadData::Overwriting, fail: false },
+            pattern: 0,
         }))
     };
     let mut hand = Hand::new(layer().as_ref());

@@ -77,6 +77,7 @@ impl Checked {
             shingling: Shingling::new(width_tracks).expect("a width"),
             bands: None,
             mode: ReadMode { data: ReadData::Overwriting, fail: true },
+            pattern: 0,
         });
         Self { disk, units, plan: Plan::default(), reads: 0, writes: 0 }
     }

@@ -49,6 +49,7 @@ fn layer(geometry: &Geometry, width_tracks: u32) -> Swd {
         shingling: Shingling::new(width_tracks).expect("a width"),
         bands: None,
         mode: ReadMode { data: ReadData::Overwriting, fail: true },
+        pattern: 0,
     })
 }
 

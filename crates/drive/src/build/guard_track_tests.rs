@@ -88,6 +88,7 @@ impl Placement {
             shingling,
             bands: None,
             mode: ReadMode { data: ReadData::Overwriting, fail: true },
+            pattern: 0,
         });
         let mut harmful = 0;
         for &unit in written {

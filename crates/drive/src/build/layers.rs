@@ -105,10 +105,11 @@ fn swd(
     };
     let data = match keys.read {
         profile::OverwrittenRead::Data => ReadData::Overwriting,
-        profile::OverwrittenRead::Pattern => ReadData::Pattern(keys.pattern.unwrap_or(0)),
+        profile::OverwrittenRead::Pattern => ReadData::Pattern,
     };
     let mode = ReadMode { data, fail: keys.errors };
-    Ok(SwdSpec { geometry: geometry.clone(), shingling, capacity, bands, mode })
+    let pattern = keys.pattern.unwrap_or(0);
+    Ok(SwdSpec { geometry: geometry.clone(), shingling, capacity, bands, mode, pattern })
 }
 
 fn medium(medium: CacheMedium) -> Medium {

@@ -109,11 +109,6 @@ impl Profile {
         if let Layer::Swd(keys) = &self.layer { keys.band_tracks } else { None }
     }
 
-    /// The byte that reads give for overwritten sectors in the modes that give a pattern; 0 if the profile has none.
-    pub fn overwritten_pattern(&self) -> u8 {
-        if let Layer::Swd(keys) = &self.layer { keys.pattern.unwrap_or(0) } else { 0 }
-    }
-
     /// An error about the key at `path`, such as `geometry.taper.tracks`, in the usual form: file and line of
     /// the key, the key and its value as written, then `message`.
     pub fn error_at(&self, path: &str, message: &str) -> ProfileError {

@@ -101,7 +101,7 @@ impl Life {
             .map(|sector| bands.as_ref().map_or(sector, |bands| bands.native(Lba(sector)).get()));
         let oracle = Oracle::new(under_head, places.collect(), !write_cache);
         Self {
-            spec: SwdSpec { geometry, shingling, capacity, bands, mode },
+            spec: SwdSpec { geometry, shingling, capacity, bands, mode, pattern: 0 },
             options: Options {
                 write_cache,
                 plants: planted.into(),

@@ -20,8 +20,9 @@ use crate::bands::Bands;
 pub enum ReadData {
     /// The data that overwrote it: data-centric. One read becomes several.
     Overwriting,
-    /// This byte: performance-centric. The read is one, and what is known to be destroyed is not looked for.
-    Pattern(u8),
+    /// The byte of the drive's pattern: performance-centric. The read is one, and what is known to be destroyed is not looked
+    /// for.
+    Pattern,
 }
 
 /// The read mode: the data of an overwritten sector, and whether it is an error.

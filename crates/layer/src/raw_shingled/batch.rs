@@ -300,6 +300,7 @@ mod tests {
             shingling: Shingling::new(width_tracks).unwrap_or_else(|| panic!("{width_tracks} tracks")),
             bands: None,
             mode: ReadMode { data: ReadData::Overwriting, fail: true },
+            pattern: 0,
         })
     }
 

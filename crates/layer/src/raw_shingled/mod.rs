@@ -51,6 +51,8 @@ pub struct SwdSpec {
     pub bands: Option<Bands>,
     /// What reads of overwritten sectors return.
     pub mode: ReadMode,
+    /// The byte that they return where the mode gives a pattern.
+    pub pattern: u8,
 }
 
 /// See the module documentation.
@@ -132,7 +134,8 @@ impl Swd {
         for &(lba, fragment) in &overwritten {
             self.counters.overwritten_sectors_read += fragment.extent.len.get();
             let extent = LbaExtent::new(lba, fragment.extent.len);
-            if let ReadData::Pattern(pattern) = self.spec.mode.data {
+            if self.spec.mode.data == ReadData::Pattern {
+                let pattern = self.spec.pattern;
                 plan.push(Step::Fill { command, extent, pattern });
             }
             if self.spec.mode.fail {

@@ -6,6 +6,9 @@ use skylight_layer::{Bands, StretchSpec, Swd, SwdSpec};
 
 use super::common::host::Stream;
 
+/// The byte that reads give for overwritten sectors in the mode that gives a pattern.
+pub const PATTERN: u8 = 0xab;
+
 /// A disk, and the sector of the medium that each host sector has.
 pub struct Disk {
     pub specs: Vec<SegmentSpec>,
@@ -137,6 +140,7 @@ impl Disk {
             capacity: Sectors(self.places.len() as u64),
             bands: self.stretches.as_ref().map(|stretches| Bands::new(stretches)),
             mode: ReadMode { data: ReadData::Overwriting, fail: false },
+            pattern: PATTERN,
         })
     }
 

@@ -8,7 +8,7 @@ use skylight_layer::{
 };
 
 use super::common::host::Stream;
-use super::disks::{Disk, sectors};
+use super::disks::{Disk, PATTERN, sectors};
 use super::oracle::Surface;
 
 /// Places where a host goes on, by turns.
@@ -87,7 +87,7 @@ impl<'a> Pair<'a> {
         if self.stream.once_in(20) {
             let data = match self.stream.below(2) {
                 0 => ReadData::Overwriting,
-                _ => ReadData::Pattern(self.stream.next() as u8),
+                _ => ReadData::Pattern,
             };
             self.mode = ReadMode { data, fail: self.stream.once_in(2) };
             self.layer.set_mode(self.mode);
@@ -212,7 +212,7 @@ impl<'a> Pair<'a> {
         for (&pba, given) in self.disk.places(extent).iter().zip(given) {
             let (content, torn) = (self.surface.at(pba), self.surface.is_overwritten(pba));
             let value = match self.mode.data {
-                ReadData::Pattern(pattern) if torn => patterned(pattern),
+                ReadData::Pattern if torn => patterned(PATTERN),
                 _ => content.value,
             };
             assert_eq!(given, Given { value, failed: torn && self.mode.fail }, "sector {pba}: {content:?}");

@@ -256,7 +256,7 @@ fn apply_shingle_width(plan: &mut Plan) -> Result<(), OpenError> {
 fn set_read_mode(plan: &Plan, profile: &Profile, image: &mut Image) -> Result<(), OpenError> {
     let Some(name) = plan.read_mode else { return Ok(()) };
     let disk = image.overwriting().ok_or_else(|| OpenError::NotShingled(profile.name.clone()))?;
-    disk.set_mode(name.mode(profile.overwritten_pattern()));
+    disk.set_mode(name.mode());
     Ok(())
 }
 

@@ -48,13 +48,13 @@ impl ReadModeName {
         }
     }
 
-    /// What the layer calls it; `pattern` is the byte of the pattern.
-    pub fn mode(self, pattern: u8) -> ReadMode {
+    /// What the layer calls it.
+    pub fn mode(self) -> ReadMode {
         let (data, fail) = match self {
             Self::Data => (ReadData::Overwriting, false),
-            Self::Performance => (ReadData::Pattern(pattern), false),
+            Self::Performance => (ReadData::Pattern, false),
             Self::Development => (ReadData::Overwriting, true),
-            Self::DevelopmentPerformance => (ReadData::Pattern(pattern), true),
+            Self::DevelopmentPerformance => (ReadData::Pattern, true),
         };
         ReadMode { data, fail }
     }
@@ -63,9 +63,9 @@ impl ReadModeName {
     pub fn of(mode: ReadMode) -> Self {
         match (mode.data, mode.fail) {
             (ReadData::Overwriting, false) => Self::Data,
-            (ReadData::Pattern(_), false) => Self::Performance,
+            (ReadData::Pattern, false) => Self::Performance,
             (ReadData::Overwriting, true) => Self::Development,
-            (ReadData::Pattern(_), true) => Self::DevelopmentPerformance,
+            (ReadData::Pattern, true) => Self::DevelopmentPerformance,
         }
     }
 }
@@ -89,7 +89,6 @@ struct Refusals {
 
 /// See the module page.
 pub struct Shingles {
-    pattern: u8,
     /// What does not change, for the status.
     facts: Value,
     refusals: Mutex<Refusals>,
@@ -99,7 +98,6 @@ impl Shingles {
     /// Of a disk.
     pub fn of(disk: &dyn Overwriting) -> Self {
         let geometry = disk.geometry();
-        let pattern = if let ReadData::Pattern(pattern) = disk.mode().data { pattern } else { 0 };
         let last = Pba(geometry.capacity().get().saturating_sub(1));
         let outer = geometry.track_of(Pba(0)).sectors_per_track;
         let facts = json!({
@@ -110,7 +108,7 @@ impl Shingles {
             "sectors_per_track_last": geometry.track_of(last).sectors_per_track,
             "bands": disk.bands().map(|bands| bands.count()),
         });
-        Self { pattern, facts, refusals: Mutex::default() }
+        Self { facts, refusals: Mutex::default() }
     }
 
     // The list is whole between any two statements that can panic.
@@ -152,7 +150,7 @@ impl Shingles {
         let Setting::ReadMode(mode) = setting else {
             return Err(setting.unavailable());
         };
-        disk.set_mode(mode.mode(self.pattern));
+        disk.set_mode(mode.mode());
         Ok(format!("read mode {}", mode.name()))
     }
 
@@ -228,7 +226,7 @@ mod tests {
     fn modes_have_names_both_ways() {
         for mode in ReadModeName::ALL {
             assert_eq!(mode.name().parse(), Ok(mode));
-            assert_eq!(ReadModeName::of(mode.mode(7)), mode);
+            assert_eq!(ReadModeName::of(mode.mode()), mode);
         }
         assert!("errors".parse::<ReadModeName>().is_err());
     }

@@ -14,12 +14,15 @@ use crate::media::fault::Random;
 use crate::media::ram::RamStore;
 use skylight_disk::{Angle, Geometry, SegmentSpec, Shingling};
 use skylight_drive::Drive;
+use skylight_drive::profile::Profile;
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};
+use skylight_serve::core::open::{Plan, Timing as ServedTiming, open};
+use skylight_serve::core::read_modes::ReadModeName;
 use skylight_serve::core::timed::TimedDrive;
 use skylight_serve::core::untimed::ServedImage;
-use skylight_serve::core::{Backend, Command, Completion, Errno, Job, Op, Shape};
+use skylight_serve::core::{Backend, Command, Completion, Errno, Job, Op, Setting, Shape};
 
 use crate::Timing;
 use crate::common::number;
@@ -276,9 +279,16 @@ fn lives(timing: Timing) {
         let (write_cache, seed) = (life % 2 == 0, seed.wrapping_mul(1_000_003).wrapping_add(life));
         let mut random = Random(seed);
         let shingling = Shingling::new(WIDTH_TRACKS).expect("a head");
-        let mode = ReadMode { data: ReadData::Pattern(PATTERN), fail: false };
+        let mode = ReadMode { data: ReadData::Pattern, fail: false };
         let (geometry, capacity) = (geometry.clone(), geometry.capacity());
-        let layer = Box::new(Swd::new(SwdSpec { geometry, shingling, capacity, bands: None, mode }));
+        let layer = Box::new(Swd::new(SwdSpec {
+            geometry,
+            shingling,
+            capacity,
+            bands: None,
+            mode,
+            pattern: PATTERN,
+        }));
         let options = Options { write_cache, log_bytes: Some(16_384), ..Options::default() };
         let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
         let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory");
@@ -319,7 +329,14 @@ fn a_refused_read_names_the_time_of_day_in_every_timing_mode() {
         let shingling = Shingling::new(WIDTH_TRACKS).expect("a head");
         let mode = ReadMode { data: ReadData::Overwriting, fail: true };
         let capacity = geometry.capacity();
-        let layer = Box::new(Swd::new(SwdSpec { geometry, shingling, capacity, bands: None, mode }));
+        let layer = Box::new(Swd::new(SwdSpec {
+            geometry,
+            shingling,
+            capacity,
+            bands: None,
+            mode,
+            pattern: PATTERN,
+        }));
         let options = Options::default();
         let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
         let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory");
@@ -336,4 +353,43 @@ fn a_refused_read_names_the_time_of_day_in_every_timing_mode() {
         let (from, to) = (began - Duration::from_secs(1), SystemTime::now() + Duration::from_secs(1));
         assert!(from <= came && came <= to, "{timing:?}: {came:?} is not from {from:?} to {to:?}");
     }
+}
+
+/// The pattern is the profile's, in whatever mode the disk was when it was opened.
+#[test]
+fn a_disk_that_is_served_in_another_mode_keeps_the_pattern_of_its_profile() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../python/skylight/profiles/swd-160gb.toml");
+    let text = std::fs::read_to_string(path).expect("a profile");
+    let text = text.replace("read = \"data\"", "read = \"pattern\"\npattern = 171");
+    let folder = tempfile::tempdir().expect("a folder");
+    let plan = Plan {
+        profile: Some(Profile::from_toml(&text, "patterned").unwrap_or_else(|error| panic!("{error}"))),
+        image: folder.path().join("disk.img"),
+        cache_on: None,
+        timing: ServedTiming::None,
+        write_cache: None,
+        look_ahead: None,
+        checksums: None,
+        overwrite: false,
+        seed: 1,
+        delays: None,
+        faults: None,
+        log: None,
+        read_mode: Some(ReadModeName::Data),
+        width_tracks: None,
+        hbuffer: None,
+        refused: None,
+    };
+    let backend = open(plan).unwrap_or_else(|error| panic!("{error}")).backend;
+    let mut data = vec![0x55; 2200 * SECTOR];
+    let track_bytes = data.len() as u64;
+    for track in [1, 0] {
+        backend
+            .execute(&Command::of_bytes(Op::Write, track * track_bytes, track_bytes), &mut data)
+            .expect("a write of a track");
+    }
+    backend.set(&Setting::ReadMode(ReadModeName::Performance)).expect("a raw shingled disk");
+    let sector = &mut data[..SECTOR];
+    backend.execute(&Command::of_bytes(Op::Read, track_bytes, SECTOR as u64), sector).expect("a pattern");
+    assert!(sector.iter().all(|&byte| byte == 171), "{:#x}", sector[0]);
 }
