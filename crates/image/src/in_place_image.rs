@@ -33,7 +33,7 @@ use skylight_layer::{ExtentMap, Layer, MapChange, MediaUse, Source};
 use crate::error::ImageError;
 use crate::format::superblock::Superblock;
 use crate::format::tag_log::Kind;
-use crate::interpreter::{Interpreter, no_bytes};
+use crate::interpreter::Interpreter;
 use crate::non_native_locations::State;
 use crate::options::Options;
 use crate::protected_ranges::Rooms;
@@ -159,11 +159,13 @@ impl Interpreter {
         let mut written = Ok(());
         let mut done = Sectors(0);
         while done < lba.len && written.is_ok() {
-            let Some((piece, mut data)) = host.take(lba.len - done) else {
-                written = Err(no_bytes());
-                break;
+            let (piece, mut data) = match host.take(lba.start + done, lba.len - done) {
+                Ok(taken) => taken,
+                Err(error) => {
+                    written = Err(error);
+                    break;
+                }
             };
-            debug_assert_eq!(piece.start, lba.start + done, "plans name the host's data in its order");
             places.clear();
             self.state.visit_home(layer, piece, &mut |place| places.push(place));
             for place in &places {

@@ -55,11 +55,6 @@ pub struct Counters {
     pub pieces: u64,
 }
 
-/// The refusal of a plan that takes a write of which nobody gave the bytes.
-pub(crate) fn no_bytes() -> ImageError {
-    ImageError::Stopped("a plan takes a write whose bytes were not given".to_owned())
-}
-
 /// See the module page.
 ///
 /// More than 15 fields: the parts of an open image, each with a type of its own, and what one plan needs while it is executed.

@@ -19,7 +19,7 @@ use skylight_layer::{Layer, MapChange, Medium, Purpose, Source};
 
 use crate::error::ImageError;
 use crate::format::tag_log::{Kind, Tag};
-use crate::interpreter::{Interpreter, no_bytes};
+use crate::interpreter::Interpreter;
 use crate::planted_bugs::Planted;
 use crate::protected_ranges::Room;
 use crate::write_data::HostData;
@@ -48,7 +48,7 @@ impl Interpreter {
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
         match access.source {
-            Source::Host(_) => self.write_to_place((access.medium, access.extent), layer, host),
+            Source::Host(lba) => self.write_to_place(lba.into(), (access.medium, access.extent), layer, host),
             Source::ToCache => {
                 if access.purpose == Purpose::CleanStage {
                     // A tag of what moves may survive a cut that takes those before it, with the records of its zone.
@@ -107,13 +107,14 @@ impl Interpreter {
     /// The host's data at its place.
     fn write_to_place(
         &mut self,
+        lba: Lba,
         (medium, extent): (Medium, PbaExtent),
         layer: &dyn Layer,
         host: &mut HostData<'_>,
     ) -> Result<(), ImageError> {
         let mut done = Sectors(0);
         while done < extent.len {
-            let (piece, data) = host.take(extent.len - done).ok_or_else(no_bytes)?;
+            let (piece, data) = host.take(lba + done, extent.len - done)?;
             self.write((medium, extent.start + done), data, layer)?;
             done += piece.len;
         }
@@ -161,8 +162,7 @@ impl Interpreter {
         let mut crc = 0;
         let mut done = Sectors(0);
         while done < lba.len {
-            let (piece, data) = host.take(lba.len - done).ok_or_else(no_bytes)?;
-            debug_assert_eq!(piece.start, lba.start + done, "commits follow the host's data");
+            let (piece, data) = host.take(lba.start + done, lba.len - done)?;
             self.write((self.cache_medium(), pba + done), data, layer)?;
             crc = crc32c::crc32c_append(crc, data);
             done += piece.len;

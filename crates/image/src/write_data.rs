@@ -1,9 +1,12 @@
 //! The data of the host's writes that a plan takes.
 //!
-//! Invariant: a layer's plan has the data of the writes that it takes in the order in which it completes them.
+//! Invariant: a layer's plan has the data of the writes that it takes in the order in which it completes them. One that
+//! names a sector out of that order gets no bytes, whatever the build: the image stops, and nothing is written there.
 
-use skylight_disk::{LbaExtent, Sectors};
+use skylight_disk::{Lba, LbaExtent, Sectors};
 use skylight_layer::{CommandId, Plan};
+
+use crate::error::ImageError;
 
 /// The bytes of a host write that waits.
 #[derive(Clone, Copy, Debug)]
@@ -40,16 +43,61 @@ impl<'a> HostData<'a> {
         self.rest.iter().map(|write| write.data.len() as u64).sum()
     }
 
-    /// The next piece of at most `len` sectors.
-    pub fn take(&mut self, len: Sectors) -> Option<(LbaExtent, &'a [u8])> {
-        let write = self.rest.get(self.next)?;
+    /// The next piece, which begins at the host's sector `start` and has at most `len` sectors.
+    ///
+    /// # Errors
+    /// When no bytes are left, or the next ones are those of another sector.
+    pub fn take(&mut self, start: Lba, len: Sectors) -> Result<(LbaExtent, &'a [u8]), ImageError> {
+        let write = self.rest.get(self.next).ok_or_else(no_bytes)?;
         let here = len.min(write.extent.len - self.into);
         let from = self.into.bytes() as usize;
         let piece = LbaExtent::new(write.extent.start + self.into, here);
+        if piece.start != start {
+            return Err(other_bytes(start, piece.start));
+        }
         self.into += here;
         if self.into == write.extent.len {
             (self.next, self.into) = (self.next + 1, Sectors(0));
         }
-        Some((piece, &write.data[from..from + here.bytes() as usize]))
+        Ok((piece, &write.data[from..from + here.bytes() as usize]))
+    }
+}
+
+/// The refusal of a plan that takes a write of which nobody gave the bytes.
+#[cold]
+fn no_bytes() -> ImageError {
+    ImageError::Stopped("a plan takes a write whose bytes were not given".to_owned())
+}
+
+/// The refusal of a plan that names the host's data in another order than that of its completions.
+#[cold]
+fn other_bytes(named: Lba, given: Lba) -> ImageError {
+    ImageError::Stopped(format!("a plan writes sector {named} where the bytes of sector {given} are due"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_given_for_the_sector_that_is_named_and_no_other() {
+        let bytes: Vec<u8> = (0..4 * 512).map(|at| (at / 512) as u8).collect();
+        let extent = |start, len| LbaExtent::new(Lba(start), Sectors(len));
+        let write = |id, start, from: usize| HostWrite {
+            id: CommandId(id),
+            extent: extent(start, 2),
+            data: &bytes[from * 512..(from + 2) * 512],
+        };
+        let mut plan = Plan::default();
+        plan.complete(CommandId(1));
+        plan.complete(CommandId(0));
+        let mut host = HostData::of(&plan, &[write(0, 100, 0), write(1, 40, 2)]);
+        let mut take = |start, len| host.take(Lba(start), Sectors(len)).map(|(piece, data)| (piece, data[0]));
+        assert!(take(100, 2).is_err(), "the plan completes the other write first");
+        assert_eq!(take(40, 1).expect("the first sector"), (extent(40, 1), 2));
+        assert!(take(40, 1).is_err(), "it was taken");
+        assert_eq!(take(41, 9).expect("the rest of the write"), (extent(41, 1), 3));
+        assert_eq!(take(100, 2).expect("the other write"), (extent(100, 2), 0));
+        assert!(take(102, 1).is_err(), "no bytes are left");
     }
 }
