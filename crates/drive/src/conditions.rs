@@ -19,6 +19,7 @@ use skylight_disk::{Nanos, Pba, Sectors, Time};
 
 use crate::drive::Drive;
 use crate::jitter::substream;
+use crate::link::Link;
 use crate::media_timing::Media;
 use crate::profile::{Bytes, Conditions, Layer, LookAhead, Profile, VolatileCache};
 
@@ -26,35 +27,6 @@ use crate::profile::{Bytes, Conditions, Layer, LookAhead, Profile, VolatileCache
 const MAX_OTHER_READS: u64 = 4;
 /// Size of a read of another client. Chosen: a page of a database, or a block of a small file.
 const OTHER_READ: Sectors = Sectors(128);
-
-/// How the log differs from what the drive sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Link {
-    /// Time from the submission of a command until the drive has it.
-    pub(crate) out: Nanos,
-    /// Time from a completion in the drive until the host sees it.
-    pub(crate) back: Nanos,
-    /// Granularity of the host's clock.
-    clock: Nanos,
-}
-
-impl Default for Link {
-    /// The host is at the drive, with a clock of a nanosecond.
-    fn default() -> Self {
-        Self { out: Nanos(0), back: Nanos(0), clock: Nanos(1) }
-    }
-}
-
-impl Link {
-    /// What the host's clock shows at `time`, ns.
-    #[inline]
-    pub(crate) fn read_clock(self, time: Time) -> u64 {
-        match self.clock.get() {
-            0 | 1 => time.get(),
-            step => time.get() - time.get() % step,
-        }
-    }
-}
 
 /// What the drive did while nobody used it, which the next command meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

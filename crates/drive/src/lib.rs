@@ -9,7 +9,7 @@
 //! * [`hbuffer_host`]: a host with an H-Buffer before a zoned drive, for what policies cost. [`hbuffer_power_cuts`]: the same without
 //!   power now and then, for what recoveries find and cost.
 //! * [`drive_counters`], [`trace`]: the purpose of every media access, and the head positions.
-//! * `conditions`: what a host meets besides the drive.
+//! * `conditions`: what a host meets besides the drive. `prior_use`: a drive under conditions, after the use that it had before.
 //! * [`jitter`]: seeded variation of latency.
 //! * [`random`], [`truth`]: random drives that no test is tuned to, and the correct findings of a drive.
 //!
@@ -19,7 +19,10 @@
 mod cached_writes_by_zone;
 mod conditions;
 mod conflict_filter;
+mod events;
+mod link;
 mod pending;
+mod prior_use;
 mod rotational_delays;
 mod schedule;
 mod submitter;

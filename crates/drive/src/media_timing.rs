@@ -13,7 +13,7 @@ use skylight_disk::{
 use skylight_layer::{Medium, Plan, Purpose, Step};
 
 use crate::drive_counters::DriveCounters;
-use crate::submitter::Answered;
+use crate::events::Answered;
 use crate::trace::HeadTrace;
 
 /// Speed of flash.

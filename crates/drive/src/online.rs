@@ -16,9 +16,9 @@ use skylight_disk::{Nanos, Time};
 use skylight_layer::{Idle, Layer, Plan};
 
 use crate::drive::Drive;
-use crate::submitter::Observer;
+use crate::events::Observer;
 
-pub use crate::submitter::{Answered, ExecutionResult, Origin, PlanExecutor};
+pub use crate::events::{Answered, ExecutionResult, Origin, PlanExecutor};
 
 /// Collects the completions and passes the other events on.
 struct Reporter<'a, M: PlanExecutor> {

@@ -16,8 +16,8 @@
 
 use std::io;
 
+use crate::bus::bus_of;
 use crate::sg_io::{CommandFault, Link, Transfer};
-use crate::survey::bus_of;
 use crate::sysfs::Node;
 
 /// The operation code of ATA PASS-THROUGH (16).

@@ -20,11 +20,11 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::bus::bus_of;
 use crate::caching::{Caching, Dialect};
 use crate::device::{Access, Content, Device, Followed};
 use crate::error::{EraseFailure, HostError, RefusalReason, printable, system_words};
 use crate::sg_io::SgIo;
-use crate::survey::bus_of;
 use crate::sysfs::Sysfs;
 use flow::Eraser;
 use security::Note;

@@ -22,6 +22,7 @@
 
 mod arena;
 mod batch;
+mod bus;
 mod caching;
 mod claim;
 mod columns;

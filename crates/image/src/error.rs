@@ -8,7 +8,7 @@ use skylight_drive::profile::ProfileError;
 use skylight_host::Refusal;
 use skylight_layer::Failure;
 
-use crate::store::checksummed::mismatch_of;
+use crate::mismatch::mismatch_of;
 
 /// The location of a checksum mismatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -36,6 +36,7 @@ mod image_files;
 mod in_place_image;
 pub mod interpreter;
 mod log;
+mod mismatch;
 mod non_native_locations;
 pub mod offline_tools;
 mod options;

@@ -19,11 +19,11 @@ use skylight_image::ImageError;
 use skylight_image::offline_tools;
 use skylight_image::scrub;
 use skylight_serve::control::client::{self, ControlError};
+use skylight_serve::core::faults::Faults;
 use skylight_serve::core::filters::delay::Delays;
-use skylight_serve::core::filters::error::Faults;
-use skylight_serve::core::filters::log::Sink;
 use skylight_serve::core::hbuffer::HBufferPlan;
 use skylight_serve::core::open::{NewFiles, OpenError, Opened, Plan, open};
+use skylight_serve::diagnostics::Writer;
 use skylight_serve::endpoint::{Endpoint, EndpointError};
 use skylight_serve::nbd::handshake::TlsPolicy;
 use skylight_serve::nbd::server::{Options, uri_of};
@@ -207,7 +207,7 @@ fn open_control(server: &mut Server, path: &Path, required: bool) -> Result<Opti
 }
 
 /// A sink that appends lines to a file.
-fn log_to(py: Python<'_>, path: &Path) -> PyResult<Sink> {
+fn log_to(py: Python<'_>, path: &Path) -> PyResult<Writer> {
     let file = OpenOptions::new().create(true).append(true).open(path);
     let mut file = file.map_err(|error| {
         let line = format!("{}: cannot write the log: {error}; choose another --log", path.display());

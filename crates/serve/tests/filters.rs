@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 
 use memory::Memory;
 use serde_json::Value;
+use skylight_serve::core::faults::Faults;
 use skylight_serve::core::filters::delay::{Delay, Delays};
-use skylight_serve::core::filters::error::{FaultInjector, Faults};
+use skylight_serve::core::filters::error::FaultInjector;
 use skylight_serve::core::{Backend, Command, Errno, Job, OnComplete, Op, Setting};
 
 #[test]

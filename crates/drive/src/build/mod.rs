@@ -3,7 +3,6 @@
 //! * `geometry`: the tracks.
 //! * `regions`: placement of caches, maps and bands on the tracks.
 //! * `layers`: the translation layers; `host_aware`, what host-aware drives have besides their zones.
-//! * `prior_use`: a drive under conditions, after the use that it had before.
 //!
 //! Invariants: every host sector and every part of a cache has a location on the platters or on flash, and no
 //! two share one; what does not fit is rejected with the key to change.
@@ -13,7 +12,6 @@ mod geometry;
 mod guard_track_tests;
 mod host_aware;
 mod layers;
-mod prior_use;
 mod regions;
 
 use skylight_disk::layout::RecordingZone;

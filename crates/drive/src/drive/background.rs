@@ -9,8 +9,8 @@ use skylight_disk::{Direction, Head, LbaExtent, Nanos, SectorPosition, Time, spl
 use skylight_layer::{Idle, Queue};
 
 use super::{Drive, Event, HINT_WRITES, Planted};
+use crate::events::{ExecutionResult, NoHost, Observer, Origin};
 use crate::profile::{Schedule, WriteBack};
-use crate::submitter::{ExecutionResult, NoHost, Observer, Origin};
 
 /// Delay before the drive retries background work for which the media had no space. A try costs as much as
 /// restoring the layer, a tenth of a second for a large cache, and only a person can free space.

@@ -16,7 +16,7 @@ use skylight_command::Command;
 use skylight_disk::{Direction, Nanos, Time};
 
 use super::{Drive, zone_admission};
-use crate::submitter::Observer;
+use crate::events::Observer;
 
 /// Draws for each zone that is wanted: only the oldest write of a zone stands for it, so that each zone is as likely, and a zone
 /// has few writes. Fewer zones are chosen from where these do not suffice.

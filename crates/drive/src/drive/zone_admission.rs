@@ -6,7 +6,8 @@ use skylight_disk::{LbaExtent, Nanos, SectorPosition, Time};
 use skylight_layer::{Layer, Preparation, ZoneLayout};
 
 use super::Drive;
-use crate::submitter::{BatchResult, ExecutionResult, Host, Observer, Origin};
+use crate::events::{ExecutionResult, Observer, Origin};
+use crate::submitter::{BatchResult, Host};
 
 /// The zones of a layer that has them.
 pub(super) fn of(layer: &mut dyn Layer) -> Option<ZoneLayout> {

@@ -66,7 +66,7 @@ impl Profile {
     /// out of range, or contradictory keys.
     pub fn from_toml(text: &str, origin: &str) -> Result<Self, ProfileError> {
         let version = |table: &DeTable<'_>, lines: &Lines| check_version(table, text, lines, origin);
-        let (mut profile, source): (Self, _) = read(text, origin, schema_view::root(), version)?;
+        let (mut profile, source): (Self, _) = read(text, origin, schema::root(), version)?;
         profile.source = source;
         rules::apply(&mut profile).into_result(origin)?;
         Ok(profile)

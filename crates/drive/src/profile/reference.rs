@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use super::EXAMPLE;
 use super::diagnose::Grouped;
-use super::schema_view::{Section, Shape, Type, in_brackets, root, sections};
+use super::schema::root;
+use super::schema_view::{Section, Shape, Type, in_brackets, sections};
 
 const INTRO: &str = "\
 # Profile reference

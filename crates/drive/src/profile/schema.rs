@@ -8,15 +8,17 @@
 //! section 4.9; the layer after its section 3.1.
 
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::conditions::Conditions;
 use super::diagnose::Source;
 use super::layer::Layer;
 use super::quantity::{Bytes, Duration};
+use super::schema_view::schema_of;
 
 /// The version of the profile format that this version of Skylight reads.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -36,6 +38,17 @@ mod default {
     pub(super) const fn read_buffer() -> Bytes {
         Bytes(16 << 20)
     }
+}
+
+/// The JSON schema of a profile in draft 7, which TOML editors support. To generate it takes longer than to check a
+/// profile by it, so it is kept.
+pub(super) fn root() -> &'static Value {
+    static ROOT: LazyLock<Value> = LazyLock::new(|| {
+        let mut schema = schema_of::<Profile>();
+        schema["title"] = json!("Skylight drive profile");
+        schema
+    });
+    &ROOT
 }
 
 /// A drive: its name, its capacity, and its components.

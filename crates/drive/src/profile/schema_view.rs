@@ -4,26 +4,12 @@
 //! exclusive keys are a `oneOf` of `required` lists; kinds are a `oneOf` of objects, each with a constant
 //! `kind`; sizes and durations have `x-quantity`, and their ranges `x-range`.
 
-use std::sync::LazyLock;
-
 use schemars::generate::SchemaSettings;
 use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 
 use super::quantity::Bytes;
-use super::schema::Profile;
-
-/// The JSON schema of a profile in draft 7, which TOML editors support. To generate it takes longer than to check a
-/// profile by it, so it is kept.
-pub(super) fn root() -> &'static Value {
-    static ROOT: LazyLock<Value> = LazyLock::new(|| {
-        let mut schema = schema_of::<Profile>();
-        schema["title"] = json!("Skylight drive profile");
-        schema
-    });
-    &ROOT
-}
 
 /// The JSON schema of a type in draft 7.
 pub(super) fn schema_of<T: JsonSchema>() -> Value {

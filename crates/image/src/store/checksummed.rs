@@ -22,7 +22,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-pub use super::checksummed_reads::{Mismatch, mismatch_of};
 use super::checksummed_reads::{SECTOR, Shared, SummedReads, TOGETHER, entry_at, intended};
 use super::dirty_regions::Regions;
 use super::{HEAD_BYTES, PartInfo, Reads, Store, Syncs, check_range};
@@ -32,6 +31,7 @@ use crate::format::sums::{
 };
 use crate::format::superblock::Superblock;
 use crate::format::{BLOCK, drawn, put_u32, u32_at};
+pub use crate::mismatch::{Mismatch, mismatch_of};
 use crate::planted_bugs::{Planted, Plants};
 
 /// How long marks of regions stay at least, so that a region that is written now and then is not marked each time:

@@ -13,25 +13,11 @@ use super::dirty_regions::Unsure;
 use crate::format::sums::{ENTRIES, ENTRY, Intent, SPOILED, sum_of};
 use crate::format::superblock::Part;
 use crate::format::{BLOCK, u32_at};
+use crate::mismatch::Mismatch;
 
 pub(super) const SECTOR: u64 = BLOCK as u64;
 /// Sectors that are compared at a time: their bytes are still in the processor's cache when they are.
 pub(super) const TOGETHER: usize = 256;
-
-/// The error of a read: sectors that are not what was written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("checksum mismatch in {len} bytes at byte {at}")]
-pub struct Mismatch {
-    /// The first byte, as the store counts.
-    pub at: u64,
-    /// Bytes.
-    pub len: u64,
-}
-
-/// The mismatch that an error is, if it is one.
-pub fn mismatch_of(error: &io::Error) -> Option<Mismatch> {
-    error.get_ref()?.downcast_ref().copied()
-}
 
 /// What readers and the writer share.
 pub(super) struct Shared {

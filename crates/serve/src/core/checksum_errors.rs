@@ -9,17 +9,17 @@ use skylight_disk::SECTOR_BYTES;
 use skylight_image::ImageError;
 use skylight_image::store::checksummed::SumState;
 
-use super::filters::log::Sink;
+use crate::diagnostics::Writer;
 
 /// See the module page.
 #[derive(Default)]
 pub struct ChecksumErrors {
-    sink: Mutex<Option<Sink>>,
+    sink: Mutex<Option<Writer>>,
 }
 
 impl ChecksumErrors {
     /// Sends the lines to `sink`.
-    pub fn report_to(&self, sink: Sink) {
+    pub fn report_to(&self, sink: Writer) {
         *self.sink.lock().unwrap_or_else(PoisonError::into_inner) = Some(sink);
     }
 

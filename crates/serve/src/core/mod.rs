@@ -8,8 +8,8 @@
 //! * [`open`]: from a profile and a path to a backend.
 //! * [`untimed`]: an image as fast as possible. [`timed`]: an image behind a drive in model time.
 //! * [`hbuffer`]: a host buffer before a drive with zones.
-//! * [`read_modes`], [`checksum_errors`]: reports about refused reads. [`zone_reports`]: about zones.
-//! * [`filters`]: delays, fault injection and the log, each a backend over a backend.
+//! * [`read_modes`], with their names ([`read_mode_name`]), and [`checksum_errors`]: reports about refused reads. [`zone_reports`]: about zones.
+//! * [`filters`]: delays, fault injection ([`faults`]) and the log, each a backend over a backend.
 //!
 //! Invariant: nothing here depends on a front door.
 
@@ -21,12 +21,14 @@ pub mod connection;
 pub mod counters;
 mod errno;
 mod export_limits;
+pub mod faults;
 pub mod filters;
 pub mod hbuffer;
 pub mod memory_budget;
 pub mod open;
 #[doc(hidden)]
 pub mod planted_bugs;
+pub mod read_mode_name;
 pub mod read_modes;
 mod runtime_settings;
 mod service;

@@ -15,14 +15,17 @@ use skylight_image::store::file::FileStore;
 use skylight_image::{Image, ImageError, Options};
 
 use super::checksum_errors::ChecksumErrors;
+use super::faults::Faults;
 use super::filters::delay::{Delay, Delays};
-use super::filters::error::{FaultInjector, Faults};
-use super::filters::log::{Log, Sink};
+use super::filters::error::FaultInjector;
+use super::filters::log::Log;
 use super::hbuffer::{HBufferError, HBufferPlan, HBuffered};
-use super::read_modes::{ReadModeName, Shingles};
+use super::read_mode_name::ReadModeName;
+use super::read_modes::Shingles;
 use super::timed::TimedDrive;
 use super::untimed::ServedImage;
 use super::{Backend, PIECE_BYTES, Shape};
+use crate::diagnostics::Writer;
 
 /// Small enough for received data to be still in the processor cache when it is written, bytes.
 const SMALL_PIECE_BYTES: usize = 128 << 10;
@@ -95,7 +98,7 @@ pub struct Plan {
     /// Filter: fault injection.
     pub faults: Option<Faults>,
     /// Filter: a log of all commands.
-    pub log: Option<Sink>,
+    pub log: Option<Writer>,
     /// Read mode of a raw shingled disk, if not that of the profile.
     pub read_mode: Option<ReadModeName>,
     /// Shingle width of a raw shingled disk, tracks, if not that of the profile.
@@ -103,7 +106,7 @@ pub struct Plan {
     /// A host buffer that makes an ordinary block device of a drive with zones.
     pub hbuffer: Option<HBufferPlan>,
     /// Receives the lines about refused reads, in addition to standard error, and about checksum mismatches.
-    pub refused: Option<Sink>,
+    pub refused: Option<Writer>,
 }
 
 /// Why a drive cannot be served, as one line.
@@ -264,7 +267,7 @@ fn set_read_mode(plan: &Plan, profile: &Profile, image: &mut Image) -> Result<()
 fn report_refused_reads(shingles: Option<Arc<Shingles>>, checksum_errors: &ChecksumErrors, plan: &mut Plan) {
     let Some(sink) = plan.refused.take() else { return };
     let sink = Arc::new(Mutex::new(sink));
-    let shared = |sink: Arc<Mutex<Sink>>| -> Sink {
+    let shared = |sink: Arc<Mutex<Writer>>| -> Writer {
         Box::new(move |line| sink.lock().unwrap_or_else(PoisonError::into_inner)(line))
     };
     checksum_errors.report_to(shared(sink.clone()));

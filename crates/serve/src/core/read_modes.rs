@@ -4,81 +4,20 @@
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), section 3.2.3 (read modes) and its
 //! conclusion (upper layers ask for the geometry).
 
-use std::str::FromStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use skylight_disk::{Lba, LbaExtent, Pba, SECTOR_BYTES, Sectors};
 use skylight_layer::Overwriting;
-use skylight_layer::capabilities::overwriting::{Loss, ReadData, ReadMode, SectorState};
+use skylight_layer::capabilities::overwriting::{Loss, SectorState};
 
-use super::filters::log::Sink;
+use super::read_mode_name::ReadModeName;
 use super::{BlockState, Extent, Setting, push_extent};
-use crate::diagnostics::{self, Lines};
+use crate::diagnostics::{self, Lines, Writer};
 
 /// How long the last lines may take at the end: a file that takes none must not keep the server.
 const LINES_TIME: Duration = Duration::from_millis(500);
-
-/// What a read gives for an overwritten sector, by the names of the command line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReadModeName {
-    /// Data-centric: the data that overwrote it.
-    Data,
-    /// Performance-centric: a pattern.
-    Performance,
-    /// Development-centric: an error; the read is made as in [`ReadModeName::Data`].
-    Development,
-    /// The same, made as in [`ReadModeName::Performance`].
-    DevelopmentPerformance,
-}
-
-impl ReadModeName {
-    /// Every mode.
-    pub const ALL: [Self; 4] =
-        [Self::Data, Self::Performance, Self::Development, Self::DevelopmentPerformance];
-
-    /// The name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Data => "data",
-            Self::Performance => "performance",
-            Self::Development => "development",
-            Self::DevelopmentPerformance => "development-performance",
-        }
-    }
-
-    /// What the layer calls it.
-    pub fn mode(self) -> ReadMode {
-        let (data, fail) = match self {
-            Self::Data => (ReadData::Overwriting, false),
-            Self::Performance => (ReadData::Pattern, false),
-            Self::Development => (ReadData::Overwriting, true),
-            Self::DevelopmentPerformance => (ReadData::Pattern, true),
-        };
-        ReadMode { data, fail }
-    }
-
-    /// The name of what a layer has.
-    pub fn of(mode: ReadMode) -> Self {
-        match (mode.data, mode.fail) {
-            (ReadData::Overwriting, false) => Self::Data,
-            (ReadData::Pattern, false) => Self::Performance,
-            (ReadData::Overwriting, true) => Self::Development,
-            (ReadData::Pattern, true) => Self::DevelopmentPerformance,
-        }
-    }
-}
-
-impl FromStr for ReadModeName {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let names = || Self::ALL.map(Self::name).join(", ");
-        let found = Self::ALL.into_iter().find(|mode| mode.name() == name);
-        found.ok_or_else(|| format!("{name}: not a read mode; use one of {}", names()))
-    }
-}
 
 #[derive(Default)]
 struct Refusals {
@@ -117,7 +56,7 @@ impl Shingles {
     }
 
     /// Lines go there too.
-    pub fn tell_also(&self, sink: Sink) {
+    pub fn tell_also(&self, sink: Writer) {
         self.refusals().file = Some(Lines::to(sink));
     }
 
@@ -221,15 +160,6 @@ mod tests {
     use skylight_layer::capabilities::overwriting::Stamp;
 
     use super::*;
-
-    #[test]
-    fn modes_have_names_both_ways() {
-        for mode in ReadModeName::ALL {
-            assert_eq!(mode.name().parse(), Ok(mode));
-            assert_eq!(ReadModeName::of(mode.mode()), mode);
-        }
-        assert!("errors".parse::<ReadModeName>().is_err());
-    }
 
     #[test]
     fn the_line_names_the_write_and_when() {

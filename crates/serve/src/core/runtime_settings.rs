@@ -2,14 +2,11 @@
 //!
 //! Names and values are those of the options of `skylight serve`. Text becomes a [`Setting`] once, at the control socket;
 //! a backend or filter takes those that are its own and hands on the others.
-//!
-//! Imports both ways with `error`: a setting has the faults as that filter reads them, which takes the setting up.
-//! Imports both ways with `read_modes`: the same of the read mode.
 
 use std::time::Duration;
 
-use super::filters::error::Faults;
-use super::read_modes::ReadModeName;
+use super::faults::Faults;
+use super::read_mode_name::ReadModeName;
 
 /// The longest delay that can be set, ms: an hour. A longer one is a slip of the keyboard.
 const MAX_DELAY_MS: f64 = 3_600_000.0;

@@ -19,7 +19,7 @@ use skylight_image::{Image, Options};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};
 use skylight_serve::core::open::{Plan, Timing as ServedTiming, open};
-use skylight_serve::core::read_modes::ReadModeName;
+use skylight_serve::core::read_mode_name::ReadModeName;
 use skylight_serve::core::timed::TimedDrive;
 use skylight_serve::core::untimed::ServedImage;
 use skylight_serve::core::{Backend, Command, Completion, Errno, Job, Op, Setting, Shape};

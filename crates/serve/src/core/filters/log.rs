@@ -11,18 +11,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::core::{Backend, Command, Errno, Job};
+use crate::diagnostics::Writer;
 
 /// The result of a command, and its latency according to the model, ns.
 type Outcome = (Result<(), Errno>, Option<u64>);
-
-/// Receives lines.
-pub type Sink = Box<dyn FnMut(&str) + Send>;
 
 /// Longest delay before lines are written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(20);
 
 struct LogBuffer {
-    sink: Mutex<Sink>,
+    sink: Mutex<Writer>,
     /// Lines not written yet.
     pending: Mutex<Vec<String>>,
     began: Instant,
@@ -69,7 +67,7 @@ impl Log {
     ///
     /// # Errors
     /// When the system has no more threads.
-    pub fn new(inner: Arc<dyn Backend>, sink: Sink) -> io::Result<Self> {
+    pub fn new(inner: Arc<dyn Backend>, sink: Writer) -> io::Result<Self> {
         let (sink, pending) = (Mutex::new(sink), Mutex::default());
         let lines = Arc::new(LogBuffer { sink, pending, began: Instant::now() });
         let (sender, stop) = channel();
