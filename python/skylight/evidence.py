@@ -83,6 +83,9 @@ FAILURES: dict[int, str] = {
     12: "zone is read only",
     13: "zone is offline",
     14: "invalid field in CDB",
+    15: "internal target failure",
+    16: "aborted command",
+    17: "logical block address out of range",
 }
 """Why an I/O failed, by its number in the column `result`: those of zones as SPC-5 names them."""
 

@@ -31,8 +31,14 @@ impl Outcome {
     }
 }
 
-/// Why a command failed. Those of zones are the additional sense codes of SPC-5, annex F, with their numbers, where ZBC-2
-/// names them for commands of zoned drives.
+impl From<Result<(), Failure>> for Outcome {
+    /// Of a command whose completion has no payload.
+    fn from(status: Result<(), Failure>) -> Self {
+        status.map_or_else(Self::Failed, |()| Self::Done)
+    }
+}
+
+/// Why a command failed. Numbers are additional sense codes of SPC-5, annex F; those of zones are the ones that ZBC-2 names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
 pub enum Failure {
     /// The drive has no such command.
@@ -41,7 +47,7 @@ pub enum Failure {
     /// A write to an earlier track destroyed the sectors.
     #[error("overwritten")]
     Overwritten,
-    /// The medium cannot be read or written.
+    /// These sectors of the medium cannot be read or written; others can.
     #[error("medium error")]
     Medium,
     /// The medium has no space left.
@@ -77,11 +83,20 @@ pub enum Failure {
     /// The extent is no zone, not one that the command is for, or full (24h/00h).
     #[error("invalid field in CDB")]
     InvalidField,
+    /// The drive itself failed, not some sectors of its medium (44h/00h).
+    #[error("internal target failure")]
+    Internal,
+    /// The drive was shut down, or its host is gone, before the command was done (sense key Bh).
+    #[error("aborted command")]
+    Aborted,
+    /// There are no such sectors (21h/00h).
+    #[error("logical block address out of range")]
+    OutOfRange,
 }
 
 impl Failure {
     /// Every failure, in the order of their numbers.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 17] = [
         Self::Unsupported,
         Self::Overwritten,
         Self::Medium,
@@ -96,6 +111,9 @@ impl Failure {
         Self::ZoneReadOnly,
         Self::ZoneOffline,
         Self::InvalidField,
+        Self::Internal,
+        Self::Aborted,
+        Self::OutOfRange,
     ];
 
     /// The number in the column `result` of a log, from 1 on (`skylight/evidence.py`).

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fdatasync, seek};
 use skylight_serve::core::{
-    Backend, BlockState, Command, Errno, Extent, Failure, Op, Shape, StatusQuery, push_extent,
+    Backend, BlockState, Command, Extent, Failure, Op, Shape, StatusQuery, push_extent,
 };
 use skylight_serve::nbd::server::Options;
 use skylight_serve::server::Server;
@@ -28,7 +28,7 @@ impl PlainFile {
         Self { shape: Shape::drive(name, size), file }
     }
 
-    fn zero(&self, command: &Command) -> Result<(), Errno> {
+    fn zero(&self, command: &Command) -> Result<(), Failure> {
         let (mut at, len) = (command.offset_bytes(), command.len_bytes());
         let flags = match command.flags.no_hole {
             true => FallocateFlags::ZERO_RANGE,
@@ -38,7 +38,7 @@ impl PlainFile {
             return Ok(());
         }
         if command.flags.fast_zero {
-            return Err(Errno::NotSupported);
+            return Err(Failure::Unsupported);
         }
         let (zeroes, end) = (vec![0; len.min(1 << 20) as usize], at + len);
         while at < end {
@@ -51,8 +51,8 @@ impl PlainFile {
         Ok(())
     }
 
-    fn sync(&self) -> Result<(), Errno> {
-        fdatasync(&self.file).map_err(|_| Errno::Io)
+    fn sync(&self) -> Result<(), Failure> {
+        fdatasync(&self.file).map_err(|_| Failure::Medium)
     }
 }
 
@@ -61,7 +61,7 @@ impl Backend for PlainFile {
         &self.shape
     }
 
-    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Failure> {
         let offset = command.offset_bytes();
         match command.op {
             Op::Read => self.file.read_exact_at(data, offset).map_err(|error| Failure::from(error.kind()))?,
@@ -75,7 +75,7 @@ impl Backend for PlainFile {
             }
             Op::Cache => {}
             Op::Append | Op::Zone(_) => {
-                return Err(Errno::NotSupported);
+                return Err(Failure::Unsupported);
             }
         }
         if command.flags.fua { self.sync() } else { Ok(()) }
@@ -93,7 +93,7 @@ impl Backend for PlainFile {
         query: StatusQuery,
         limit: usize,
         extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         if query != StatusQuery::Allocation {
             push_extent(extents, len, BlockState::Ordinary);
             return Ok(());

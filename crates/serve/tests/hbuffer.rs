@@ -17,7 +17,8 @@ use common::{Reply, TestServer};
 use media::fault::{FaultStore, Random};
 use media::ram::RamStore;
 use numbers::number;
-use skylight_disk::{Pba, Sectors};
+use skylight_command::CommandId;
+use skylight_disk::{Lba, LbaExtent, Pba, Sectors};
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel};
 use skylight_layer::hbuffer::policies;
@@ -25,8 +26,8 @@ use skylight_layer::{ZonedLayer, ZonedSpec};
 use skylight_serve::core::hbuffer::{HBufferPlan, HBuffered};
 use skylight_serve::core::untimed::ServedImage;
 use skylight_serve::core::{
-    Backend, BlockState, Command, Completion, Errno, Extent, Job, Op, Shape, StatusQuery, ZonePage,
-    push_extent,
+    Backend, BlockState, Command, Completion, Extent, Failure, Job, Op, Outcome, Shape, StatusQuery,
+    ZoneAction, ZonePage, push_extent,
 };
 use skylight_serve::nbd::server::Options as NbdOptions;
 use skylight_serve::nbd::wire::{self, chunk, command, command_flag};
@@ -67,13 +68,21 @@ impl Disk {
     }
 
     fn start(&self) -> HBuffered {
+        self.start_over(Arc::new(self.drive()))
+    }
+
+    /// The drive alone, as fast as it goes.
+    fn drive(&self) -> ServedImage {
         let layer = Box::new(Self::layer(self.model));
         let image =
             Image::open_on(Box::new(self.store.clone()), layer, &Options::default()).expect("an image");
-        let served = ServedImage::new(image, Shape::drive("zoned", 0), "none").expect("a thread");
+        ServedImage::new(image, Shape::drive("zoned", 0), "none").expect("a thread")
+    }
+
+    fn start_over(&self, drive: Arc<dyn Backend>) -> HBuffered {
         let plan = HBufferPlan { policy: self.policy.to_owned(), zones: Some(LOG_ZONES) };
         let conventional = u64::from(Self::conventional(self.model)) * ZONE.bytes();
-        HBuffered::new(Arc::new(Emptied { drive: Arc::new(served), conventional }), &plan)
+        HBuffered::new(Arc::new(Emptied { drive, conventional }), &plan)
             .unwrap_or_else(|error| panic!("{error}"))
     }
 }
@@ -91,7 +100,7 @@ impl Backend for Emptied {
         self.drive.shape()
     }
 
-    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Failure> {
         self.drive.execute(command, data)
     }
 
@@ -102,7 +111,7 @@ impl Backend for Emptied {
         query: StatusQuery,
         limit: usize,
         extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         if offset < self.conventional {
             return self.drive.block_status(offset, len, query, limit, extents);
         }
@@ -110,7 +119,7 @@ impl Backend for Emptied {
         Ok(())
     }
 
-    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Errno> {
+    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Failure> {
         self.drive.zones(first, most)
     }
 
@@ -157,7 +166,7 @@ impl Host<'_> {
     fn take(&mut self) {
         let Some((command, receiver, due)) = self.outstanding.pop_front() else { return };
         let completion = receiver.recv().expect("a completion");
-        assert_eq!(completion.result, Ok(()), "{command:?}");
+        assert_eq!(completion.outcome, Outcome::Done, "{command:?}");
         if command.op == Op::Read {
             assert!(completion.data == due, "{command:?} gives other bytes");
         }
@@ -226,6 +235,52 @@ fn every_command_gives_what_is_due_and_a_restart_changes_nothing() {
             backend.close().unwrap_or_else(|error| panic!("{error}"));
         }
     }
+}
+
+/// The write pointers of a drive; 0 where a zone has none.
+fn write_pointers(drive: &dyn Backend) -> Vec<u64> {
+    let page = drive.zones(0, ZONES as usize).expect("the drive works").expect("it has zones");
+    page.zones.iter().map(|zone| zone.write_pointer.unwrap_or_default().get()).collect()
+}
+
+#[test]
+fn what_a_drive_refuses_to_read_is_not_taken_for_unreadable_sectors() {
+    // So few places that each sector of them is looked at, if the drive is asked again.
+    const PLACES: u64 = 4;
+    // A host-managed drive refuses reads behind a write pointer, and says so in every timing mode.
+    let disk = Disk::new(ZoneModel::HostManaged, "buffer");
+    let drive = Arc::new(disk.drive());
+    let backend = disk.start_over(drive.clone());
+    let write = |number: u64| {
+        let command = Command::of_bytes(Op::Write, number % PLACES * 8192, 4096);
+        let before = write_pointers(drive.as_ref());
+        let written = backend.execute(&command, &mut [7; 4096]);
+        let after = write_pointers(drive.as_ref());
+        written.map(|()| (0..ZONES).find(|&zone| after[zone as usize] > before[zone as usize]))
+    };
+    // The log goes on in its second zone. What the first one has is lost then, behind the back of the buffer.
+    let first = write(0).expect("there is space").expect("it is in a zone");
+    let number =
+        (1..1000).find(|&number| write(number) != Ok(Some(first))).expect("a zone of the log is full");
+    let zone = LbaExtent::new(Lba(u64::from(first) * ZONE.get()), ZONE);
+    let (sender, receiver) = channel();
+    let answer = move |completion: Completion| sender.send(completion.outcome).expect("the test waits");
+    let reset = Command::new(CommandId(0), Op::Zone(ZoneAction::Reset), zone);
+    drive.submit(Job::new(reset, Vec::new(), Box::new(answer)));
+    assert_eq!(receiver.recv(), Ok(Outcome::Done));
+    let refused = || {
+        let read = |at| backend.execute(&Command::of_bytes(Op::Read, at * 8192, 4096), &mut [0; 4096]);
+        let refused: Vec<Failure> = (0..PLACES).filter_map(|at| read(at).err()).collect();
+        assert!(refused.iter().all(|&failure| failure == Failure::ReadInvalidData), "{refused:?}");
+        refused.len()
+    };
+    let lost = refused();
+    assert!(lost > 0);
+    // The log has no space without that zone, whose cleaning has to read it.
+    let other = |number: u64| Command::of_bytes(Op::Write, (1000 + number % 1000) * 8192, 4096);
+    let failed = (0..3000).find_map(|number| backend.execute(&other(number), &mut [8; 4096]).err());
+    assert_eq!(failed, Some(Failure::ReadInvalidData), "after {number} writes");
+    assert_eq!(refused(), lost, "sectors were given up");
 }
 
 /// Writes single sectors of some home zones, out of order; the others stay as they are.

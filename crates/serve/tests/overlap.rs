@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::TestServer;
 use common::encode::request_bytes;
 use common::memory::Memory;
-use skylight_serve::core::{Backend, Command, Errno, Extent, Op, Shape, StatusQuery};
+use skylight_serve::core::{Backend, Command, Extent, Failure, Op, Shape, StatusQuery};
 use skylight_serve::nbd::server::Options;
 use skylight_serve::nbd::wire::{RawRequest, command};
 
@@ -39,7 +39,7 @@ impl Backend for Slow {
         self.memory.shape()
     }
 
-    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Failure> {
         let what = (command.op, command.offset_bytes());
         assert!(what.1 != BROKEN, "planted: the drive breaks here");
         {
@@ -63,7 +63,7 @@ impl Backend for Slow {
         query: StatusQuery,
         limit: usize,
         extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         self.memory.block_status(offset, len, query, limit, extents)
     }
 }

@@ -39,10 +39,9 @@ impl PendingAction {
     }
 
     fn answer(&self, completion: &Completion) -> Value {
-        match (completion.result, completion.failure) {
-            (Ok(()), _) => json!({ "ok": true, "now": self.action }),
-            (Err(_), Some(failure)) => failed(&format!("{}: {failure}", self.action)),
-            (Err(errno), None) => failed(&format!("{}: {errno}", self.action)),
+        match completion.outcome.status() {
+            Ok(()) => json!({ "ok": true, "now": self.action }),
+            Err(failure) => failed(&format!("{}: {failure}", self.action)),
         }
     }
 }
@@ -60,7 +59,7 @@ pub(super) fn report(request: &Value, service: &Service) -> Result<Value, String
     let first = number(request, "first", 0)?;
     let most = number(request, "count", PAGE_ZONES)?.min(PAGE_ZONES);
     let first = u32::try_from(first).map_err(|_| format!("first: {first} is more than any drive has"))?;
-    let page = service.backend.zones(first, most as usize).map_err(|errno| format!("zones: {errno}"))?;
+    let page = service.backend.zones(first, most as usize).map_err(|failure| format!("zones: {failure}"))?;
     let page = page.map_or_else(|| json!({ "layout": null, "columns": {} }), |page| page.to_json());
     Ok(json!({ "ok": true, "zones": page }))
 }

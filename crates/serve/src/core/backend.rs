@@ -4,11 +4,12 @@
 //! ([`Backend::submit`]): a drive in model time completes commands when the model says so. Filters (`filters/`) are
 //! backends over a backend.
 //!
-//! Invariant: a command that reaches a backend was validated against its [`Shape`] (`validate.rs`).
+//! Invariants: a command that reaches a backend was validated against its [`Shape`] (`validate.rs`); what fails has the
+//! drive's reason, of which a front door makes the error of its protocol.
 
 use std::os::fd::BorrowedFd;
 
-use super::{Command, Errno, Extent, Job, Setting, Shape, StatusQuery, ZonePage};
+use super::{Command, Extent, Failure, Job, Setting, Shape, StatusQuery, ZonePage};
 
 /// What is served; called from any number of threads.
 pub trait Backend: Send + Sync {
@@ -19,10 +20,10 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// As the command fails; the content of the extent that it was to change is then undefined.
-    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno>;
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Failure>;
 
     /// The same for a command that may take long: once `keep_going` returns false it may fail with
-    /// [`Errno::Shutdown`], partly done.
+    /// [`Failure::Aborted`], partly done.
     ///
     /// # Errors
     /// As [`Backend::execute`].
@@ -31,13 +32,13 @@ pub trait Backend: Send + Sync {
         command: &Command,
         data: &mut [u8],
         _keep_going: &dyn Fn() -> bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         self.execute(command, data)
     }
 
     /// Executes writes that are pending at the same time; the backend decides whether to batch them. Appends one result
     /// per write to `results`.
-    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Failure>>) {
         results.extend(writes.iter_mut().map(|(command, data)| self.execute(command, data)));
     }
 
@@ -60,7 +61,7 @@ pub trait Backend: Send + Sync {
         query: StatusQuery,
         limit: usize,
         extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno>;
+    ) -> Result<(), Failure>;
 
     /// The first byte of an extent that cannot be read, after [`Backend::execute`] has failed a read of it.
     fn refused_at(&self, _offset: u64, _len: u64) -> Option<u64> {
@@ -84,7 +85,7 @@ pub trait Backend: Send + Sync {
     ///
     /// # Errors
     /// When it has failed.
-    fn zones(&self, _first: u32, _most: usize) -> Result<Option<ZonePage>, Errno> {
+    fn zones(&self, _first: u32, _most: usize) -> Result<Option<ZonePage>, Failure> {
         Ok(None)
     }
 
@@ -106,6 +107,6 @@ pub trait Backend: Send + Sync {
     /// # Errors
     /// One line that names what failed.
     fn close(&self) -> Result<(), String> {
-        self.execute(&Command::FLUSH, &mut []).map_err(|errno| format!("cannot flush: {errno}"))
+        self.execute(&Command::FLUSH, &mut []).map_err(|failure| format!("cannot flush: {failure}"))
     }
 }

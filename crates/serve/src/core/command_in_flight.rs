@@ -1,32 +1,30 @@
 //! A command in flight: its data, and the callback that completes it.
 //!
-//! Invariant: a [`Job`] completes exactly once; dropping it completes it with `ESHUTDOWN`.
+//! Invariant: a [`Job`] completes exactly once; dropping it completes it with [`Failure::Aborted`].
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
-use super::{Command, Errno, Failure, Op};
+use super::{Command, Failure, Op, Outcome};
 
-/// How a command ended: its status and its payload.
+/// How a command ended: its status, and its data.
 #[derive(Debug)]
 pub struct Completion {
-    /// The result.
-    pub result: Result<(), Errno>,
+    /// The status, with its payload.
+    pub outcome: Outcome,
     /// The buffer of the command, with the data of a read.
     pub data: Vec<u8>,
     /// The first byte that a read could not return, if known.
     pub failed_at: Option<u64>,
     /// Latency according to the model, from arrival to completion, ns.
     pub model_ns: Option<u64>,
-    /// Why the drive refused an action on zones.
-    pub failure: Option<Failure>,
 }
 
 impl Completion {
     /// Of a command that failed before any data moved.
-    pub fn failed(errno: Errno) -> Self {
-        Self { result: Err(errno), data: Vec::new(), failed_at: None, model_ns: None, failure: None }
+    pub fn failed(failure: Failure) -> Self {
+        Self { outcome: Outcome::Failed(failure), data: Vec::new(), failed_at: None, model_ns: None }
     }
 }
 
@@ -43,8 +41,6 @@ pub struct Job {
     pub failed_at: Option<u64>,
     /// As [`Completion::model_ns`]; set it before completing the command.
     pub model_ns: Option<u64>,
-    /// As [`Completion::failure`]; set it before completing the command.
-    pub failure: Option<Failure>,
     on_complete: Option<OnComplete>,
     /// Set once the client has disconnected.
     cancel: Option<Arc<AtomicBool>>,
@@ -54,33 +50,33 @@ impl Job {
     /// A command that completes through `on_complete`.
     pub fn new(command: Command, data: Vec<u8>, on_complete: OnComplete) -> Self {
         let on_complete = Some(on_complete);
-        Self { command, data, on_complete, model_ns: None, failed_at: None, failure: None, cancel: None }
+        Self { command, data, on_complete, model_ns: None, failed_at: None, cancel: None }
     }
 
     /// Completes the command.
-    pub fn finish(mut self, result: Result<(), Errno>) {
-        self.complete(result);
+    pub fn finish(mut self, outcome: impl Into<Outcome>) {
+        self.complete(outcome.into());
     }
 
-    fn complete(&mut self, result: Result<(), Errno>) {
+    fn complete(&mut self, outcome: Outcome) {
         if let Some(on_complete) = self.on_complete.take() {
-            let (failed_at, model_ns, failure) = (self.failed_at, self.model_ns, self.failure);
+            let (failed_at, model_ns) = (self.failed_at, self.model_ns);
             let data = std::mem::take(&mut self.data);
-            on_complete(Completion { result, data, failed_at, model_ns, failure });
+            on_complete(Completion { outcome, data, failed_at, model_ns });
         }
     }
 
     /// Executes the command on this thread. `refused_at` looks up the byte at which a read failed.
     pub fn execute_with(
         mut self,
-        execute: impl FnOnce(&Command, &mut [u8], &dyn Fn() -> bool) -> Result<(), Errno>,
+        execute: impl FnOnce(&Command, &mut [u8], &dyn Fn() -> bool) -> Result<(), Failure>,
         refused_at: impl FnOnce(u64, u64) -> Option<u64>,
     ) {
         let cancel = self.cancel.clone();
         let keep_going = || cancel.as_ref().is_none_or(|cancel| !cancel.load(Ordering::Relaxed));
         let result = match keep_going() {
             true => execute(&self.command, &mut self.data, &keep_going),
-            false => Err(Errno::Shutdown),
+            false => Err(Failure::Aborted),
         };
         if result.is_err() && self.command.op == Op::Read {
             let (offset, len) = (self.command.offset_bytes(), self.command.len_bytes());
@@ -114,23 +110,23 @@ impl Job {
 ///
 /// # Errors
 /// As the command fails.
-pub fn execute_by(submit: impl FnOnce(Job), command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+pub fn execute_by(submit: impl FnOnce(Job), command: &Command, data: &mut [u8]) -> Result<(), Failure> {
     let (sender, receiver) = channel();
     let answer: OnComplete = Box::new(move |completion| {
         // It is received below.
         let _ = sender.send(completion);
     });
     submit(Job::new(*command, data.to_vec(), answer));
-    let Completion { result, data: bytes, .. } = receiver.recv().map_err(|_| Errno::Shutdown)?;
+    let Completion { outcome, data: bytes, .. } = receiver.recv().map_err(|_| Failure::Aborted)?;
     if command.op == Op::Read && bytes.len() == data.len() {
         data.copy_from_slice(&bytes);
     }
-    result
+    outcome.status()
 }
 
 impl Drop for Job {
     fn drop(&mut self) {
-        self.complete(Err(Errno::Shutdown));
+        self.complete(Outcome::Failed(Failure::Aborted));
     }
 }
 
@@ -141,8 +137,8 @@ mod tests {
     #[test]
     fn a_dropped_job_completes() {
         let (sender, receiver) = channel();
-        let on_complete: OnComplete = Box::new(move |completion| sender.send(completion.result).unwrap());
+        let on_complete: OnComplete = Box::new(move |completion| sender.send(completion.outcome).unwrap());
         drop(Job::new(Command::FLUSH, Vec::new(), on_complete));
-        assert_eq!(receiver.recv(), Ok(Err(Errno::Shutdown)));
+        assert_eq!(receiver.recv(), Ok(Outcome::Failed(Failure::Aborted)));
     }
 }

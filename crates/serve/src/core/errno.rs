@@ -75,7 +75,10 @@ impl From<Failure> for Errno {
             | Failure::InsufficientZoneResources
             | Failure::ZoneReadOnly
             | Failure::ZoneOffline
-            | Failure::InvalidField => Self::Io,
+            | Failure::InvalidField
+            | Failure::Internal => Self::Io,
+            Failure::OutOfRange => Self::Invalid,
+            Failure::Aborted => Self::Shutdown,
             Failure::NoSpace => Self::NoSpace,
             Failure::NotPermitted => Self::NotPermitted,
             Failure::NoMemory => Self::NoMemory,

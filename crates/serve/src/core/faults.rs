@@ -7,7 +7,19 @@ use std::str::FromStr;
 
 use serde_json::{Value, json};
 
-use super::{Errno, OFFERED, Op};
+use super::{Errno, Failure, OFFERED, Op};
+
+/// The failures that can be injected, each named by the error that clients get for it. EIO is that of a medium: a host that
+/// reads it takes the sectors for unreadable.
+pub const INJECTED: [Failure; 7] = [
+    Failure::Medium,
+    Failure::NoSpace,
+    Failure::NotPermitted,
+    Failure::OutOfRange,
+    Failure::NoMemory,
+    Failure::Unsupported,
+    Failure::Aborted,
+];
 
 /// Which commands fail, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,15 +30,15 @@ pub struct Faults {
     pub range: Range<u64>,
     /// Only these operations; empty for all.
     pub ops: Vec<Op>,
-    /// The error.
-    pub errno: Errno,
+    /// Why they fail: one of [`INJECTED`].
+    pub failure: Failure,
     /// Seed of the random numbers.
     pub seed: u64,
 }
 
 impl Default for Faults {
     fn default() -> Self {
-        Self { rate: 1.0, range: 0..u64::MAX, ops: Vec::new(), errno: Errno::Io, seed: 1 }
+        Self { rate: 1.0, range: 0..u64::MAX, ops: Vec::new(), failure: Failure::Medium, seed: 1 }
     }
 }
 
@@ -67,7 +79,9 @@ impl FromStr for Faults {
                 }
                 "error" => {
                     let errno = Errno::named(value);
-                    faults.errno = errno.ok_or_else(|| expected("EIO, ENOSPC, EPERM, EINVAL or ENOMEM"))?;
+                    let failure = INJECTED.into_iter().find(|&failure| Some(failure.into()) == errno);
+                    faults.failure =
+                        failure.ok_or_else(|| expected("EIO, ENOSPC, EPERM, EINVAL or ENOMEM"))?;
                 }
                 "seed" => faults.seed = value.parse().map_err(|_| expected("a number from 0"))?,
                 _ => return Err(format!("{key}: unknown; use rate, op, range (bytes A-B), error or seed")),
@@ -85,7 +99,7 @@ impl Faults {
             "rate": self.rate,
             "range": [self.range.start, self.range.end],
             "ops": ops,
-            "error": self.errno.to_string(),
+            "error": Errno::from(self.failure).to_string(),
             "seed": self.seed,
         })
     }

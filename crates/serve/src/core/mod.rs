@@ -2,7 +2,7 @@
 //!
 //! * [`Backend`]: what is served; it executes commands synchronously or completes them later ([`Job`]).
 //!   [`Shape`]: its size and capabilities.
-//! * [`validate()`]: which commands are allowed. [`Errno`]: how they fail.
+//! * [`validate()`]: which commands are allowed. [`Errno`]: what a front door makes of a [`Failure`].
 //! * [`Service`]: a backend with what all front doors share: [`counters`], limits ([`connection`],
 //!   [`memory_budget`]), status and [`Setting`]s.
 //! * [`open`]: from a profile and a path to a backend.
@@ -44,6 +44,6 @@ pub use errno::Errno;
 pub use export_limits::{PIECE_BYTES, Shape};
 pub use runtime_settings::Setting;
 pub use service::Service;
-pub use skylight_command::{Command, Failure, Flags, Op, ZoneAction};
+pub use skylight_command::{Command, Failure, Flags, Op, Outcome, ZoneAction};
 pub use validate::{BadExtent, MAX_TRANSFER_BYTES, OFFERED, validate, validate_extent};
 pub use zone_reports::ZonePage;

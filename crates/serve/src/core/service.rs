@@ -84,7 +84,7 @@ impl Service {
         action: ZoneAction,
         zone: Option<u64>,
     ) -> Result<Receiver<Completion>, String> {
-        let failed = |errno| format!("cannot act on zones: {errno}");
+        let failed = |failure| format!("cannot act on zones: {failure}");
         let Some(ZonePage { layout, .. }) = self.backend.zones(0, 0).map_err(failed)? else {
             return Err(NO_ZONES.to_owned());
         };

@@ -14,7 +14,7 @@ use super::{Command, Errno, Flags, Op, Shape};
 /// puts into one request of a block device.
 pub const MAX_TRANSFER_BYTES: u32 = 32 << 20;
 
-/// The operations that front doors decode; no protocol has an append yet.
+/// The operations that front doors decode.
 pub const OFFERED: [Op; 6] = [Op::Read, Op::Write, Op::Flush, Op::Trim, Op::WriteZeroes, Op::Cache];
 
 /// Why an extent is invalid for a drive.
@@ -48,6 +48,11 @@ pub fn validate(op: Op, flags: Flags, offset: u64, len: u64, shape: &Shape) -> R
     if op == Op::Flush {
         let empty = offset == 0 && len == 0;
         return if empty { Ok(Command::FLUSH) } else { Err(Errno::Invalid) };
+    }
+    if op == Op::Append {
+        // No protocol asks for one, and no served drive does it: the bytes go where a plan says, at a write pointer that
+        // is known only then.
+        return Err(Errno::NotSupported);
     }
     if op.changes_data() && shape.read_only {
         return Err(Errno::NotPermitted);
@@ -86,6 +91,7 @@ mod tests {
             (Op::Read, 0, 0, Some(Errno::Invalid)),
             (Op::Flush, 0, 0, None),
             (Op::Flush, 0, 512, Some(Errno::Invalid)),
+            (Op::Append, 0, 4096, Some(Errno::NotSupported)),
         ] {
             let refused = validate(op, Flags::NONE, offset, len, &shape).err();
             assert_eq!(refused, error, "{op} {offset} {len}");

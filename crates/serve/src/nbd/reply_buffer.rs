@@ -139,13 +139,13 @@ pub(crate) fn push_reply(
     out: &mut ReplyBuffer,
     structured: bool,
     raw: &RawRequest,
-    result: Result<(), Errno>,
+    result: Result<(), impl Into<Errno>>,
     data: &[u8],
     at: Option<u64>,
 ) {
     let read = raw.kind == wire::command::READ;
     match result {
-        Err(errno) => push_error(out, structured && read, raw.cookie, errno, at),
+        Err(error) => push_error(out, structured && read, raw.cookie, error.into(), at),
         Ok(()) if read => {
             push_read_header(out, structured, raw, (raw.offset, data.len()), true);
             out.push(data);

@@ -172,7 +172,12 @@ impl ReplyQueue {
     /// Completes a command; does nothing if the command has been answered already.
     pub(crate) fn complete(&self, ticket: u64, completion: &Completion) {
         self.connection.shared.command_finished();
-        self.reply(ticket, completion.result, &completion.data, completion.failed_at);
+        self.reply(
+            ticket,
+            completion.outcome.status().map_err(Errno::from),
+            &completion.data,
+            completion.failed_at,
+        );
     }
 
     fn reply(&self, ticket: u64, result: Result<(), Errno>, data: &[u8], at: Option<u64>) {

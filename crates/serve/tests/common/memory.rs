@@ -7,7 +7,7 @@
 use std::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use skylight_serve::core::{
-    Backend, BlockState, Command, Errno, Extent, Op, Shape, StatusQuery, push_extent,
+    Backend, BlockState, Command, Extent, Failure, Op, Shape, StatusQuery, push_extent,
 };
 
 /// A drive in memory.
@@ -43,16 +43,16 @@ impl Backend for Memory {
         &self.shape
     }
 
-    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Failure> {
         let (offset, len) = (command.offset_bytes() as usize, command.len_bytes() as usize);
         let range = offset..offset + len;
         match command.op {
-            Op::Read => data.copy_from_slice(self.bytes().get(range).ok_or(Errno::Invalid)?),
-            Op::Write => self.bytes_mut().get_mut(range).ok_or(Errno::NoSpace)?.copy_from_slice(data),
-            Op::WriteZeroes | Op::Trim => self.bytes_mut().get_mut(range).ok_or(Errno::Invalid)?.fill(0),
+            Op::Read => data.copy_from_slice(self.bytes().get(range).ok_or(Failure::OutOfRange)?),
+            Op::Write => self.bytes_mut().get_mut(range).ok_or(Failure::NoSpace)?.copy_from_slice(data),
+            Op::WriteZeroes | Op::Trim => self.bytes_mut().get_mut(range).ok_or(Failure::OutOfRange)?.fill(0),
             Op::Flush | Op::Cache => {}
             Op::Append | Op::Zone(_) => {
-                return Err(Errno::NotSupported);
+                return Err(Failure::Unsupported);
             }
         }
         Ok(())
@@ -65,7 +65,7 @@ impl Backend for Memory {
         _query: StatusQuery,
         _limit: usize,
         extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         push_extent(extents, len, BlockState::Ordinary);
         Ok(())
     }

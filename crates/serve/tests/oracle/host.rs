@@ -4,7 +4,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::media::fault::{FaultStore, Random};
-use skylight_serve::core::{Command, Completion, Errno, Job, Op as ServedOp};
+use skylight_serve::core::{Command, Completion, Failure, Job, Op as ServedOp};
 
 use crate::drives::SECTORS;
 use crate::shadow::{Op, SECTOR, Shadow, bytes_of};
@@ -17,7 +17,7 @@ pub trait Target {
     fn pass(&mut self, random: &mut Random);
 }
 
-type Answered = (u64, Result<(), Errno>, Vec<u8>);
+type Answered = (u64, Result<(), Failure>, Vec<u8>);
 
 /// What the host saw, for who cuts the power later: after how many effects on the medium.
 pub enum Seen {
@@ -153,9 +153,9 @@ impl Host {
             Op::Flush => (Command::FLUSH, Vec::new()),
         };
         let answers = self.answers.0.clone();
-        let answer = move |Completion { result, data, .. }| {
+        let answer = move |Completion { outcome, data, .. }| {
             // A test that has failed already hears no more.
-            let _ = answers.send((id, result, data));
+            let _ = answers.send((id, outcome.status(), data));
         };
         target.submit(Job::new(command, data, Box::new(answer)));
     }
@@ -168,12 +168,12 @@ impl Host {
                 seen.push((store.effects(), Seen::Answered(id, op)));
             }
             let is_read = matches!(op, Op::Read { .. });
-            if result == Err(Errno::NoSpace) && self.may_be_full && !is_read {
+            if result == Err(Failure::NoSpace) && self.may_be_full && !is_read {
                 self.refused += 1;
                 self.shadow.refuse(id);
                 continue;
             }
-            result.map_err(|errno| format!("{op:?}: {errno}"))?;
+            result.map_err(|failure| format!("{op:?}: {failure}"))?;
             self.reads += u64::from(is_read);
             self.shadow.answer(id, &data).map_err(|why| format!("{op:?}, command {id}: {why}"))?;
         }

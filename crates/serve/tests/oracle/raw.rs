@@ -22,7 +22,7 @@ use skylight_serve::core::open::{Plan, Timing as ServedTiming, open};
 use skylight_serve::core::read_mode_name::ReadModeName;
 use skylight_serve::core::timed::TimedDrive;
 use skylight_serve::core::untimed::ServedImage;
-use skylight_serve::core::{Backend, Command, Completion, Errno, Job, Op, Setting, Shape};
+use skylight_serve::core::{Backend, Command, Completion, Failure, Job, Op, Setting, Shape};
 
 use crate::Timing;
 use crate::common::number;
@@ -236,7 +236,7 @@ fn live(target: &mut impl Target, mut disk: Disk, random: &mut Random, count: u6
         };
         outstanding.insert(id, (from, if kind == 6 { from } else { to }, asked));
         let sender = sender.clone();
-        let answer = move |Completion { result, data, .. }| drop(sender.send((id, result, data)));
+        let answer = move |Completion { outcome, data, .. }| drop(sender.send((id, outcome.status(), data)));
         target.submit(Job::new(command, data, Box::new(answer)));
         if random.below(3) == 0 {
             target.pass(random);
@@ -249,21 +249,21 @@ fn hear(
     disk: &mut Disk,
     id: u64,
     asked: Asked,
-    result: Result<(), Errno>,
+    result: Result<(), Failure>,
     data: Vec<u8>,
 ) -> Result<(), String> {
     match asked {
         Asked::Read { at, from, expected } => {
-            result.map_err(|errno| format!("command {id}, a read: {errno}"))?;
+            result.map_err(|failure| format!("command {id}, a read: {failure}"))?;
             disk.check(at, from, &expected, &data).map_err(|why| format!("command {id}, a read: {why}"))
         }
         Asked::Write { fua } => {
             disk.written(id, fua);
-            result.map_err(|errno| format!("command {id}: {errno}"))
+            result.map_err(|failure| format!("command {id}: {failure}"))
         }
         Asked::Flush { at } => {
             disk.flushed(at);
-            result.map_err(|errno| format!("command {id}, a flush: {errno}"))
+            result.map_err(|failure| format!("command {id}, a flush: {failure}"))
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A drive with zones in every timing mode: actions on zones take effect in order with the data commands that touch their
-//! zone, however many are under way, and what a zone refuses fails with EIO and the standard's reason.
+//! zone, however many are under way, and what a zone refuses fails for the standard's reason.
 
 use std::sync::mpsc::channel;
 
@@ -11,7 +11,7 @@ use skylight_image::{Image, Options};
 use skylight_layer::capabilities::zoned::{ZoneLayout, ZoneModel};
 use skylight_layer::{ZonedLayer, ZonedSpec};
 use skylight_serve::core::planted_bugs::Planted;
-use skylight_serve::core::{Command, Completion, Errno, Failure, Job, Op, ZoneAction};
+use skylight_serve::core::{Command, Completion, Failure, Job, Op, Outcome, ZoneAction};
 
 use crate::Timing;
 use crate::host::Target;
@@ -29,11 +29,11 @@ enum Due {
     Done,
     /// A read of these bytes.
     Bytes(Vec<u8>),
-    /// EIO, and for an action the reason.
-    Refused(Option<Failure>),
+    /// A failure for this reason.
+    Refused(Failure),
 }
 
-fn image(write_cache: bool) -> Image {
+pub fn image(write_cache: bool) -> Image {
     let (sectors, zone) = (Sectors(ZONES * ZONE_SECTORS), Sectors(ZONE_SECTORS));
     let mut layout = ZoneLayout::new(ZoneModel::HostManaged, sectors, zone);
     layout.unrestricted_reads = true;
@@ -68,13 +68,13 @@ fn commands_of(zone: u64, random: &mut Random) -> Vec<(Command, Vec<u8>, Due)> {
         // The writes wait for it, the first because it overlaps, the others because they are of one zone.
         read(1, data(0, 1)),
         write(0, 1, first, Due::Done),
-        write(first + 1, 9, 1, Due::Refused(None)),
+        write(first + 1, 9, 1, Due::Refused(Failure::UnalignedWrite)),
         write(first, 2, second, Due::Done),
         read(first + second, both.clone()),
         act(Op::Zone(ZoneAction::Finish), Due::Done),
-        write(first + second, 3, 1, Due::Refused(None)),
+        write(first + second, 3, 1, Due::Refused(Failure::InvalidField)),
         read(first + second, both),
-        (wrong, Vec::new(), Due::Refused(Some(Failure::InvalidField))),
+        (wrong, Vec::new(), Due::Refused(Failure::InvalidField)),
         act(Op::Zone(ZoneAction::Reset), Due::Done),
         read(first + second, data(0, first + second)),
         act(Op::Zone(ZoneAction::Open), Due::Done),
@@ -129,13 +129,13 @@ fn live(timing: Timing, write_cache: bool, seed: u64, planted: Option<Planted>) 
     target.close()
 }
 
-fn check(due: &Due, Completion { result, data, failure, .. }: &Completion) -> Result<(), String> {
+fn check(due: &Due, Completion { outcome, data, .. }: &Completion) -> Result<(), String> {
     let right = match due {
-        Due::Done => result.is_ok(),
-        Due::Bytes(bytes) => result.is_ok() && data == bytes,
-        Due::Refused(reason) => *result == Err(Errno::Io) && (reason.is_none() || reason == failure),
+        Due::Done => *outcome == Outcome::Done,
+        Due::Bytes(bytes) => *outcome == Outcome::Done && data == bytes,
+        Due::Refused(reason) => *outcome == Outcome::Failed(*reason),
     };
-    if right { Ok(()) } else { Err(format!("{result:?}, {failure:?}, {data:?}; due is {due:?}")) }
+    if right { Ok(()) } else { Err(format!("{outcome:?}, {data:?}; due is {due:?}")) }
 }
 
 fn lives(timing: Timing) {

@@ -9,7 +9,7 @@ use serde_json::Value;
 use skylight_disk::splitmix64;
 
 use crate::core::faults::Faults;
-use crate::core::{Backend, Command, Errno, Job, Setting};
+use crate::core::{Backend, Command, Errno, Failure, Job, Outcome, Setting};
 
 /// See the module page.
 pub struct FaultInjector {
@@ -30,10 +30,10 @@ impl FaultInjector {
         Self { inner, faults: RwLock::new(Some(faults)), drawn: AtomicU64::new(0) }
     }
 
-    fn check(&self, command: &Command) -> Result<(), Errno> {
+    fn check(&self, command: &Command) -> Result<(), Failure> {
         // Faults are replaced as a whole, also if a writer panics.
         let faults = self.faults.read().unwrap_or_else(PoisonError::into_inner);
-        let Some(Faults { rate, range, ops, errno, seed }) = &*faults else {
+        let Some(Faults { rate, range, ops, failure, seed }) = &*faults else {
             return Ok(());
         };
         let (offset, len) = (command.offset_bytes(), command.len_bytes());
@@ -42,7 +42,7 @@ impl FaultInjector {
             return Ok(());
         }
         let index = self.drawn.fetch_add(1, Ordering::Relaxed);
-        if draw(*seed, index) < *rate { Err(*errno) } else { Ok(()) }
+        if draw(*seed, index) < *rate { Err(*failure) } else { Ok(()) }
     }
 }
 
@@ -56,7 +56,7 @@ impl super::Filter for FaultInjector {
         command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         self.check(command)?;
         self.inner.execute_while(command, data, keep_going)
     }
@@ -70,7 +70,7 @@ impl super::Filter for FaultInjector {
         self.drawn.store(0, Ordering::Relaxed);
         Some(faults.as_ref().map_or_else(
             || "no commands fail".to_owned(),
-            |faults| format!("commands fail at rate {} with {}", faults.rate, faults.errno),
+            |faults| format!("commands fail at rate {} with {}", faults.rate, Errno::from(faults.failure)),
         ))
     }
 
@@ -82,7 +82,7 @@ impl super::Filter for FaultInjector {
     fn submit(&self, job: Job) {
         match self.check(&job.command) {
             Ok(()) => self.inner.submit(job),
-            Err(errno) => job.finish(Err(errno)),
+            Err(failure) => job.finish(Outcome::Failed(failure)),
         }
     }
 }

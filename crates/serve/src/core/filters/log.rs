@@ -10,11 +10,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::core::{Backend, Command, Errno, Job};
+use crate::core::{Backend, Command, Errno, Failure, Job};
 use crate::diagnostics::Writer;
 
-/// The result of a command, and its latency according to the model, ns.
-type Outcome = (Result<(), Errno>, Option<u64>);
+/// The status of a command, and its latency according to the model, ns.
+type Answer = (Result<(), Failure>, Option<u64>);
 
 /// Longest delay before lines are written.
 const WRITE_INTERVAL: Duration = Duration::from_millis(20);
@@ -42,12 +42,12 @@ impl LogBuffer {
         self.write();
     }
 
-    fn record(&self, command: &Command, since: Instant, latency: Duration, outcome: Outcome) {
+    fn record(&self, command: &Command, since: Instant, latency: Duration, answer: Answer) {
         let (offset, len) = (command.offset_bytes(), command.len_bytes());
         let at = since.duration_since(self.began).as_micros();
-        let (latency, (result, model_ns)) = (latency.as_micros(), outcome);
+        let (latency, (result, model_ns)) = (latency.as_micros(), answer);
         let flags = if command.flags.fua { "fua" } else { "-" };
-        let status = result.map_or_else(|errno| errno.to_string(), |()| "ok".to_owned());
+        let status = result.map_or_else(|failure| Errno::from(failure).to_string(), |()| "ok".to_owned());
         let model = model_ns.map_or_else(|| "-".to_owned(), |ns| format!("{}.{:03}", ns / 1000, ns % 1000));
         let line = format!("{at} {} {offset} {len} {flags} {status} {latency} {model}", command.op);
         self.pending.lock().unwrap_or_else(PoisonError::into_inner).push(line);
@@ -87,14 +87,14 @@ impl super::Filter for Log {
         command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         let since = Instant::now();
         let result = self.inner.execute_while(command, data, keep_going);
         self.lines.record(command, since, since.elapsed(), (result, None));
         result
     }
 
-    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Failure>>) {
         let (since, before) = (Instant::now(), results.len());
         self.inner.execute_writes(writes, results);
         let latency = since.elapsed();
@@ -110,9 +110,9 @@ impl super::Filter for Log {
     fn submit(&self, job: Job) {
         let (lines, since, command) = (self.lines.clone(), Instant::now(), job.command);
         self.inner.submit(job.intercept(move |completion, on_complete| {
-            let (latency, outcome) = (since.elapsed(), (completion.result, completion.model_ns));
+            let (latency, answer) = (since.elapsed(), (completion.outcome.status(), completion.model_ns));
             on_complete(completion);
-            lines.record(&command, since, latency, outcome);
+            lines.record(&command, since, latency, answer);
         }));
     }
 }

@@ -13,7 +13,7 @@ pub mod log;
 
 use serde_json::Value;
 
-use crate::core::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery, ZonePage};
+use crate::core::{Backend, Command, Extent, Failure, Job, Setting, Shape, StatusQuery, ZonePage};
 
 /// A backend over a backend: what a filter does not override passes through. Batched writes
 /// ([`Backend::execute_writes`]) are split into single ones unless a filter overrides that.
@@ -30,12 +30,12 @@ pub trait Filter: Send + Sync {
         command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         self.inner().execute_while(command, data, keep_going)
     }
 
     /// As [`Backend::execute_writes`].
-    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Failure>>) {
         results.extend(writes.iter_mut().map(|(command, data)| self.execute_while(command, data, &|| true)));
     }
 
@@ -66,7 +66,7 @@ impl<F: Filter> Backend for F {
         self.inner().shape()
     }
 
-    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Failure> {
         Filter::execute_while(self, command, data, &|| true)
     }
 
@@ -75,11 +75,11 @@ impl<F: Filter> Backend for F {
         command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         Filter::execute_while(self, command, data, keep_going)
     }
 
-    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Failure>>) {
         Filter::execute_writes(self, writes, results);
     }
 
@@ -94,11 +94,11 @@ impl<F: Filter> Backend for F {
         query: StatusQuery,
         limit: usize,
         extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         self.inner().block_status(offset, len, query, limit, extents)
     }
 
-    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Errno> {
+    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Failure> {
         self.inner().zones(first, most)
     }
 

@@ -15,7 +15,7 @@ use skylight_disk::{Lba, LbaExtent, SECTOR_BYTES, Sectors, Time};
 use skylight_layer::capabilities::zoned::{ZoneDescriptor, ZoneLayout};
 use skylight_layer::hbuffer::device::ZonedDevice;
 
-use crate::core::{Backend, Command, Completion, Errno, Job, Op, ZoneAction};
+use crate::core::{Backend, Command, Completion, Job, Op, ZoneAction};
 
 /// The longest command, 1 MiB: as the longest piece of a client's command.
 const COMMAND_MAX: Sectors = Sectors(2048);
@@ -31,20 +31,6 @@ pub(super) struct ServedZones {
     began: Instant,
 }
 
-/// Why a command failed, as the drive has it where it says so.
-fn failure_of(completion: &Completion) -> Option<Failure> {
-    let errno = completion.result.err()?;
-    Some(completion.failure.unwrap_or(match errno {
-        Errno::NoSpace => Failure::NoSpace,
-        Errno::NoMemory => Failure::NoMemory,
-        Errno::NotPermitted => Failure::NotPermitted,
-        Errno::NotSupported => Failure::Unsupported,
-        // All that a kernel says of a sector that cannot be read.
-        Errno::Io => Failure::Medium,
-        Errno::Invalid | Errno::Overflow | Errno::Shutdown => Failure::InvalidField,
-    }))
-}
-
 /// The parts of an extent, each as long as a command may be.
 fn parts(extent: LbaExtent) -> impl Iterator<Item = LbaExtent> {
     let starts = (0..extent.len.get()).step_by(COMMAND_MAX.get() as usize).map(Sectors);
@@ -56,7 +42,7 @@ impl ServedZones {
     ///
     /// # Errors
     /// When the drive has failed.
-    pub fn of(backend: Arc<dyn Backend>) -> Result<Option<Self>, Errno> {
+    pub fn of(backend: Arc<dyn Backend>) -> Result<Option<Self>, Failure> {
         let page = backend.zones(0, 0)?;
         Ok(page.map(|page| Self { backend, layout: page.layout, began: Instant::now() }))
     }
@@ -87,9 +73,9 @@ impl ServedZones {
                 return result;
             }
             // A job completes, come what may.
-            let (index, completion) = receiver.recv().map_err(|_| Failure::Medium)?;
+            let (index, completion) = receiver.recv().map_err(|_| Failure::Aborted)?;
             outstanding -= 1;
-            result = result.and(failure_of(&completion).map_or(Ok(()), Err));
+            result = result.and(completion.outcome.status());
             take(index, completion);
         }
     }
@@ -142,7 +128,7 @@ impl ZonedDevice for ServedZones {
         let mut first = zones.start;
         while first < zones.end {
             let most = REPORT_ZONES.min(zones.end - first);
-            let page = self.backend.zones(first, most as usize).map_err(|_| Failure::Medium)?;
+            let page = self.backend.zones(first, most as usize)?;
             let found = page.map(|page| page.zones).unwrap_or_default();
             if found.is_empty() {
                 return Err(Failure::InvalidField);

@@ -25,7 +25,7 @@ pub use opening::{HBufferError, HBufferPlan};
 
 use self::worker::{Message, Worker};
 use super::{
-    Backend, BlockState, Command, Errno, Extent, Failure, Job, Op, Setting, Shape, StatusQuery, ZonePage,
+    Backend, BlockState, Command, Extent, Failure, Job, Op, Outcome, Setting, Shape, StatusQuery, ZonePage,
     execute_by, push_extent, reported_bytes,
 };
 
@@ -85,15 +85,15 @@ impl HBuffered {
     }
 
     /// Asks the thread, and waits for the answer.
-    fn ask<T>(&self, message: impl FnOnce(Sender<T>) -> Message) -> Result<T, Errno> {
+    fn ask<T>(&self, message: impl FnOnce(Sender<T>) -> Message) -> Result<T, Failure> {
         let (sender, receiver) = handover();
         // A thread that is gone drops the message, and so the sender.
         let _ = self.messages.send(message(sender));
-        receiver.recv().map_err(|_| Errno::Shutdown)
+        receiver.recv().map_err(|_| Failure::Aborted)
     }
 
     /// Ends the thread; the result of its last flush.
-    fn end(&self) -> Result<(), Errno> {
+    fn end(&self) -> Result<(), Failure> {
         let flushed = self.ask(Message::Close).and_then(|flushed| flushed);
         if let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() {
             // If it panicked, it gave no answer.
@@ -149,7 +149,7 @@ impl Backend for HBuffered {
         &self.shape
     }
 
-    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Failure> {
         execute_by(|job| self.submit(job), command, data)
     }
 
@@ -162,7 +162,7 @@ impl Backend for HBuffered {
         _query: StatusQuery,
         limit: usize,
         extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         let extent = Command::of_bytes(Op::Read, offset, len).extent;
         let places = self.ask(|answer| Message::Locate { extent, limit, answer })?;
         for (len, place) in places {
@@ -183,7 +183,7 @@ impl Backend for HBuffered {
     }
 
     /// Those of the drive: they can be looked at.
-    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Errno> {
+    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Failure> {
         self.drive.zones(first, most)
     }
 
@@ -194,13 +194,12 @@ impl Backend for HBuffered {
     fn submit(&self, mut job: Job) {
         match job.command.op {
             // Nothing that the buffer does better when it is told ahead.
-            Op::Cache => job.finish(Ok(())),
-            Op::WriteZeroes if job.command.flags.fast_zero => job.finish(Err(Errno::NotSupported)),
-            // The zones are the buffer's.
-            Op::Zone(_) => {
-                job.failure = Some(Failure::NotPermitted);
-                job.finish(Err(Errno::NotPermitted));
+            Op::Cache => job.finish(Outcome::Done),
+            Op::WriteZeroes if job.command.flags.fast_zero => {
+                job.finish(Outcome::Failed(Failure::Unsupported))
             }
+            // The zones are the buffer's.
+            Op::Zone(_) => job.finish(Outcome::Failed(Failure::NotPermitted)),
             _ => {
                 job.data.resize(job.command.data_bytes() as usize, 0);
                 // A thread that is gone drops the job, which completes it.
@@ -224,6 +223,6 @@ impl Backend for HBuffered {
     fn close(&self) -> Result<(), String> {
         let flushed = self.end();
         let closed = self.drive.close();
-        closed.and_then(|()| flushed.map_err(|errno| format!("the host buffer cannot flush: {errno}")))
+        closed.and_then(|()| flushed.map_err(|failure| format!("the host buffer cannot flush: {failure}")))
     }
 }

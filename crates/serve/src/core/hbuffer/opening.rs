@@ -17,7 +17,7 @@ use skylight_layer::hbuffer::{HBuffer, NewError};
 
 use super::device::ServedZones;
 use super::waiting::Waiting;
-use crate::core::{Backend, BlockState, Errno, StatusQuery};
+use crate::core::{Backend, BlockState, Failure, StatusQuery};
 
 /// Zones of the log, of the paper's case study (section 5).
 const LOG_ZONES: u32 = 100;
@@ -59,7 +59,7 @@ pub enum HBufferError {
     Recovery(RecoveryError),
     /// The drive fails.
     #[error("the drive cannot be read: {0}")]
-    Drive(Errno),
+    Drive(Failure),
     /// A system call failed.
     #[error("cannot start the host buffer: {0}; try again when fewer programs run")]
     System(#[from] io::Error),
@@ -134,7 +134,7 @@ fn has_other_data(drive: &dyn Backend, device: &mut ServedZones) -> Result<bool,
 fn is_begun(device: &mut ServedZones, place: LbaExtent) -> Result<bool, HBufferError> {
     let mut first = vec![0; SECTOR_BYTES as usize];
     let read = device.read(LbaExtent::new(place.start, Sectors(1)), &mut first);
-    read.map_err(|failure| HBufferError::Drive(failure.into()))?;
+    read.map_err(HBufferError::Drive)?;
     Ok(Checkpoint::len_of(&first).is_some())
 }
 
@@ -158,7 +158,7 @@ fn has_data(drive: &dyn Backend, device: &mut ServedZones, extent: LbaExtent) ->
         drive
             .block_status(offset, len, StatusQuery::Allocation, 1, &mut states)
             .map_err(HBufferError::Drive)?;
-        let Some(run) = states.first() else { return Err(HBufferError::Drive(Errno::Io)) };
+        let Some(run) = states.first() else { return Err(HBufferError::Drive(Failure::Internal)) };
         let run_end = (at + Sectors(run.len / SECTOR_BYTES)).min(extent.end());
         if run.state == BlockState::Hole {
             at = run_end;
@@ -167,7 +167,7 @@ fn has_data(drive: &dyn Backend, device: &mut ServedZones, extent: LbaExtent) ->
             let here = LbaExtent::new(at, LOOK.min(run_end - at));
             buffer.resize(here.len.bytes() as usize, 0);
             let read = device.read(here, &mut buffer);
-            read.map_err(|failure| HBufferError::Drive(failure.into()))?;
+            read.map_err(HBufferError::Drive)?;
             if buffer.iter().any(|&byte| byte != 0) {
                 return Ok(true);
             }

@@ -10,7 +10,7 @@ use skylight_command::{CommandId, Outcome};
 use skylight_disk::{LbaExtent, Sectors};
 use skylight_layer::hbuffer::device::HostData;
 
-use crate::core::{Command, Errno, Job, Op};
+use crate::core::{Command, Job, Op};
 
 /// The longest part of zeros, 1 MiB: as the longest piece of a client's write.
 const ZEROS: Sectors = Sectors(2048);
@@ -161,8 +161,7 @@ impl HostData for Waiting {
             return;
         }
         self.free.push(id.0);
-        pending.job.failure = outcome.status().err();
-        pending.job.finish(outcome.status().map_err(Errno::from));
+        pending.job.finish(outcome);
     }
 }
 
@@ -171,7 +170,7 @@ mod tests {
     use std::sync::mpsc::{Receiver, channel};
 
     use super::*;
-    use crate::core::Completion;
+    use crate::core::{Completion, Failure};
 
     fn push(waiting: &mut Waiting, op: Op, offset: u64, len: u64) -> Receiver<Completion> {
         let (sender, receiver) = channel();
@@ -209,10 +208,11 @@ mod tests {
             assert!(zeros.try_recv().is_err(), "they are done when the last part is");
             waiting.complete(zeroing.id, Outcome::Done);
         }
-        assert_eq!(zeros.try_recv().map(|completion| completion.result), Ok(Ok(())));
+        assert_eq!(zeros.try_recv().map(|completion| completion.outcome), Ok(Outcome::Done));
         let [read] = shown(&waiting)[..] else { panic!("the read is next") };
-        waiting.complete(read.id, Outcome::Failed(skylight_command::Failure::Medium));
-        assert_eq!(above.try_recv().map(|completion| completion.result), Ok(Err(Errno::Io)));
+        let failed = Outcome::Failed(Failure::ReadInvalidData);
+        waiting.complete(read.id, failed);
+        assert_eq!(above.try_recv().map(|completion| completion.outcome), Ok(failed));
         assert!(waiting.is_empty());
     }
 

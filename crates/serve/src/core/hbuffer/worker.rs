@@ -19,7 +19,7 @@ use skylight_layer::{Idle, Queue};
 use super::Seen;
 use super::device::ServedZones;
 use super::waiting::Waiting;
-use crate::core::{Command, Completion, Errno, Job};
+use crate::core::{Command, Completion, Failure, Job};
 
 /// See [`HBuffer::locate`].
 pub(super) type Located = Vec<(Sectors, Option<Lba>)>;
@@ -31,7 +31,7 @@ pub(super) enum Message {
     /// Where an extent lies, about `limit` runs of it.
     Locate { extent: LbaExtent, limit: usize, answer: Sender<Located> },
     /// To do what was asked before, flush, and end.
-    Close(Sender<Result<(), Errno>>),
+    Close(Sender<Result<(), Failure>>),
 }
 
 /// See the module page.
@@ -41,7 +41,7 @@ pub(super) struct Worker {
     shown: Vec<Command>,
     last_command: Instant,
     seen: Arc<Mutex<Seen>>,
-    closing: Option<Sender<Result<(), Errno>>>,
+    closing: Option<Sender<Result<(), Failure>>>,
 }
 
 impl Worker {
@@ -127,13 +127,13 @@ impl Worker {
         let (sender, receiver) = channel();
         let answer = move |completion: Completion| {
             // It is received below.
-            let _ = sender.send(completion.result);
+            let _ = sender.send(completion.outcome.status());
         };
         self.work.host.push(Job::new(Command::FLUSH, Vec::new(), Box::new(answer)));
         self.serve();
         if let Some(closing) = self.closing {
             // Who asked waits for it.
-            let _ = closing.send(receiver.try_recv().unwrap_or(Err(Errno::Io)));
+            let _ = closing.send(receiver.try_recv().unwrap_or(Err(Failure::Internal)));
         }
     }
 

@@ -40,7 +40,7 @@ use super::read_modes::{Shingles, push_overwritten};
 use super::untimed::{push_places, status_json};
 use super::zone_reports::counts_json;
 use super::{
-    Backend, Command, Errno, Extent, Failure, Job, Op, Setting, Shape, StatusQuery, ZonePage, execute_by,
+    Backend, Command, Extent, Failure, Job, Op, Outcome, Setting, Shape, StatusQuery, ZonePage, execute_by,
 };
 
 /// The read mode and refused reads of a drive, if it is a raw shingled disk.
@@ -108,7 +108,7 @@ impl TimedDrive {
         let mut submissions = self.shared.submissions();
         if submissions.closed || self.shared.state.is_poisoned() {
             drop(submissions);
-            return job.finish(Err(Errno::Shutdown));
+            return job.finish(Outcome::Failed(Failure::Aborted));
         }
         submissions.jobs.push((job, came));
         self.shared.arrived.notify_one();
@@ -126,7 +126,7 @@ impl Backend for TimedDrive {
         &self.shape
     }
 
-    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Failure> {
         execute_by(|job| self.submit(job), command, data)
     }
 
@@ -137,7 +137,7 @@ impl Backend for TimedDrive {
         query: StatusQuery,
         most: usize,
         extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         let extent = Command::of_bytes(Op::Read, offset, len).extent;
         let state = &mut self.shared.state()?.model;
         if query == StatusQuery::Overwritten {
@@ -151,10 +151,10 @@ impl Backend for TimedDrive {
             let allocated = place.allocated || unwritten;
             push_places(&[Place { allocated, ..place }], query, extents);
         });
-        found.map_err(|error| Failure::from(&error).into())
+        found.map_err(|error| Failure::from(&error))
     }
 
-    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Errno> {
+    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Failure> {
         let state = &mut self.shared.state()?.model;
         let zoned = state.online.drive_mut().layer_mut().zoned();
         Ok(zoned.map(|zoned| ZonePage::of(zoned, first, most)))
@@ -167,8 +167,10 @@ impl Backend for TimedDrive {
     fn submit(&self, mut job: Job) {
         match job.command.op {
             // Nothing that the model knows of.
-            Op::Cache => job.finish(Ok(())),
-            Op::WriteZeroes if job.command.flags.fast_zero => job.finish(Err(Errno::NotSupported)),
+            Op::Cache => job.finish(Outcome::Done),
+            Op::WriteZeroes if job.command.flags.fast_zero => {
+                job.finish(Outcome::Failed(Failure::Unsupported))
+            }
             _ => {
                 job.data.resize(job.command.data_bytes() as usize, 0);
                 self.push(job);
@@ -212,7 +214,7 @@ impl Backend for TimedDrive {
     }
 
     fn set(&self, setting: &Setting) -> Result<String, String> {
-        let failed = |errno| format!("cannot be set: {errno}");
+        let failed = |failure| format!("cannot be set: {failure}");
         let state = &mut self.shared.state().map_err(failed)?.model;
         match (&self.shingles, state.online.drive_mut().layer_mut().overwriting()) {
             (Some(shingles), Some(disk)) => shingles.set(disk, setting),
@@ -235,7 +237,7 @@ impl Backend for TimedDrive {
         let layer = online.drive_mut().layer_mut();
         let closed = bytes.interpreter.close(layer).map_err(|error| error.to_string());
         match bytes.cached.bytes() {
-            0 => closed.and_then(|()| flushed.map_err(|errno| format!("cannot flush: {errno}"))),
+            0 => closed.and_then(|()| flushed.map_err(|failure| format!("cannot flush: {failure}"))),
             lost => {
                 let why = closed.err().or(bytes.last_error.take());
                 let why = why.unwrap_or_else(|| "the drive failed".to_owned());

@@ -23,7 +23,7 @@ use super::drive_data::Bytes;
 use super::in_flight::InFlight;
 use super::wake_latency::WakeLatency;
 use crate::core::planted_bugs::{Planted, Plants};
-use crate::core::{Command, Errno, Job, OnComplete, Op};
+use crate::core::{Command, Failure, Job, OnComplete, Op, Outcome};
 
 /// The longest part of zeroes, 1 MiB: as the longest piece of a client's write.
 const ZEROES: Sectors = Sectors(2048);
@@ -39,7 +39,7 @@ const TAKE_UP_SHARE: u64 = 8;
 /// A completed command.
 pub struct Done {
     job: Job,
-    result: Result<(), Errno>,
+    outcome: Outcome,
     /// When it completes according to the model.
     pub at: Time,
     /// When the completion is to be sent.
@@ -49,7 +49,7 @@ pub struct Done {
 impl Done {
     /// Sends the completion.
     pub fn finish(self) {
-        self.job.finish(self.result);
+        self.job.finish(self.outcome);
     }
 }
 
@@ -171,11 +171,14 @@ impl ModelDrive {
         self.deepest = self.deepest.max(self.outstanding);
         // The client may have received a completion ahead of its time: its next command arrives after that time.
         let at = at.max(self.answered_until);
-        if at < self.full_until && self.bytes.waits_for_media(&job.command) {
-            self.outstanding -= 1;
-            return self.refused.push(Done { job, result: Err(Errno::NoSpace), at, due: at });
-        }
-        self.place(job, at);
+        let refused = match job.command.op {
+            // Its bytes would be at a place that is known only when a plan has it, and `drive_data.rs` knows no such bytes.
+            Op::Append => Failure::Unsupported,
+            _ if at < self.full_until && self.bytes.waits_for_media(&job.command) => Failure::NoSpace,
+            _ => return self.place(job, at),
+        };
+        self.outstanding -= 1;
+        self.refused.push(Done { job, outcome: Outcome::Failed(refused), at, due: at });
     }
 
     /// After a refused write the layer was reloaded: writes that follow at once are refused without another reload.
@@ -218,7 +221,8 @@ impl ModelDrive {
             };
             if self.ending || zeroing.job.is_cancelled() {
                 self.outstanding -= 1;
-                self.refused.push(Done { job: zeroing.job, result: Err(Errno::Shutdown), at, due: at });
+                let outcome = Outcome::Failed(Failure::Aborted);
+                self.refused.push(Done { job: zeroing.job, outcome, at, due: at });
                 continue;
             }
             let LbaExtent { start, len } = zeroing.rest;
@@ -275,17 +279,17 @@ impl ModelDrive {
             .interpreter
             .close(self.online.drive_mut().layer_mut())
             .map_err(|error| error.to_string())?;
-        flushed.map_err(|errno| format!("cannot flush: {errno}"))
+        flushed.map_err(|failure| format!("cannot flush: {failure}"))
     }
 
     /// Advances virtual time until all commands have completed and are flushed, except for pending zeroes; returns the
     /// result of the flush.
-    pub(super) fn run_out(&mut self) -> Result<(), Errno> {
+    pub(super) fn run_out(&mut self) -> Result<(), Failure> {
         self.ending = true;
         let (sender, receiver) = channel();
         let answer: OnComplete = Box::new(move |completion| {
             // The receiver is read below.
-            let _ = sender.send(completion.result);
+            let _ = sender.send(completion.outcome.status());
         });
         let flush = Job::new(Command::FLUSH, Vec::new(), answer);
         self.submit(flush, self.online.clock());
@@ -297,27 +301,26 @@ impl ModelDrive {
             done.drain(..).for_each(Done::finish);
         }
         self.refused.drain(..).for_each(Done::finish);
-        receiver.try_recv().unwrap_or(Err(Errno::Io))
+        receiver.try_recv().unwrap_or(Err(Failure::Internal))
     }
 
     fn answered(&mut self, in_flight: InFlight, answer: Answered, due: Time, done: &mut Vec<Done>) {
         let InFlight { mut job, came, part_of, .. } = in_flight;
-        let (at, result) = (answer.at, answer.outcome.status().map_err(Errno::from));
+        let Answered { at, outcome, .. } = answer;
         let whose = |zeroing: &Zeroing| Some(zeroing.number) == part_of;
         let Some(index) = self.zeroing.iter().position(whose) else {
-            job.failure = answer.outcome.status().err();
             job.model_ns = Some((at - came).get());
             self.outstanding -= 1;
-            return done.push(Done { job, result, at, due });
+            return done.push(Done { job, outcome, at, due });
         };
         let zeroing = &mut self.zeroing[index];
         zeroing.in_flight = false;
-        if result.is_ok() && !zeroing.rest.is_empty() {
+        if outcome.status().is_ok() && !zeroing.rest.is_empty() {
             self.zero_on(at);
         } else if let Some(Zeroing { mut job, came, .. }) = self.zeroing.remove(index) {
             job.model_ns = Some((at - came).get());
             self.outstanding -= 1;
-            done.push(Done { job, result, at, due });
+            done.push(Done { job, outcome, at, due });
             self.zero_on(at);
         }
         // Commands may have waited for this part.

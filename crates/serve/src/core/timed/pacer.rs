@@ -2,7 +2,7 @@
 //! drive as they arrive and completes them when they are due.
 //!
 //! Invariants: the lock of the drive is not held while replies are sent; submitters hold the lock of the
-//! submission queue only to push a command; at shutdown, commands still in the queue complete with ESHUTDOWN.
+//! submission queue only to push a command; at shutdown, commands still in the queue are aborted.
 
 use std::num::NonZeroU64;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use skylight_disk::{Nanos, Time};
 
 use super::lateness::Lateness;
 use super::model::{Done, ModelDrive};
-use crate::core::{Errno, Job};
+use crate::core::{Failure, Job};
 
 /// Commands that have arrived and are not submitted to the drive yet.
 #[derive(Default)]
@@ -62,8 +62,8 @@ impl SleepOvershoot {
 impl Shared {
     // A panic while data moves leaves an unknown state, so the lock stays poisoned. The pacer has ended then,
     // and dropping its commands has completed them.
-    pub(super) fn state(&self) -> Result<MutexGuard<'_, State>, Errno> {
-        self.state.lock().map_err(|_| Errno::Io)
+    pub(super) fn state(&self) -> Result<MutexGuard<'_, State>, Failure> {
+        self.state.lock().map_err(|_| Failure::Internal)
     }
 
     pub(super) fn submissions(&self) -> MutexGuard<'_, SubmissionQueue> {

@@ -7,7 +7,7 @@
 //! When the host file system is full, writes fail and reads continue. After a write that failed with ENOSPC,
 //! the next writes are refused for a while without being attempted.
 //!
-//! Invariants: failures are reported to the client as an [`Errno`] and in `last_error` of the status in
+//! Invariants: a failure goes to the client with the reason that the image has for it, and into `last_error` of the status in
 //! words. `read_lock` is taken before `image`; a thread that reads under `read_lock` sees an image that does
 //! not change.
 
@@ -24,7 +24,7 @@ use super::activity::{Activity, ShutdownSignal};
 use super::fair_lock::FairLock;
 use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
 use crate::core::read_modes::{Shingles, losses};
-use crate::core::{Command, Errno, Failure, Job, Op, Shape, ZoneAction};
+use crate::core::{Command, Failure, Job, Op, Shape, ZoneAction};
 
 /// After a write has failed with ENOSPC, which costs the time to reload the layer, writes are refused without
 /// an attempt for this multiple of that time. So failing writes take at most this fraction of the time from
@@ -117,10 +117,13 @@ impl Access {
     }
 
     /// Accesses the image under its lock, without changing data.
-    pub(super) fn with<T>(&self, work: impl FnOnce(&mut Image) -> Result<T, ImageError>) -> Result<T, Errno> {
+    pub(super) fn with<T>(
+        &self,
+        work: impl FnOnce(&mut Image) -> Result<T, ImageError>,
+    ) -> Result<T, Failure> {
         // A panic during a change leaves the image in an unknown state, so the lock stays poisoned.
-        let mut image = self.image.lock().map_err(|_| Errno::Io)?;
-        let image = image.as_mut().ok_or(Errno::Shutdown)?;
+        let mut image = self.image.lock().map_err(|_| Failure::Internal)?;
+        let image = image.as_mut().ok_or(Failure::Aborted)?;
         work(image).map_err(|error| self.record_error(&error))
     }
 
@@ -128,7 +131,7 @@ impl Access {
     pub(super) fn change<T>(
         &self,
         work: impl FnOnce(&mut Image) -> Result<T, ImageError>,
-    ) -> Result<T, Errno> {
+    ) -> Result<T, Failure> {
         let _guard = self.read_lock.write().unwrap_or_else(PoisonError::into_inner);
         self.with(work)
     }
@@ -137,16 +140,16 @@ impl Access {
     pub(super) fn write_unless_full<T>(
         &self,
         work: impl FnOnce(&mut Image) -> Result<T, ImageError>,
-    ) -> Result<T, Errno> {
+    ) -> Result<T, Failure> {
         let until = self.no_space_until_us.load(Ordering::Relaxed);
         if until > 0 && self.activity.now_us() < until {
-            return Err(Errno::NoSpace);
+            return Err(Failure::NoSpace);
         }
         let mut backoff = Duration::ZERO;
         let written = self.change(|image| {
             work(image).inspect_err(|_| backoff = (image.refused_in() * BACKOFF_FACTOR).min(MAX_BACKOFF))
         });
-        let refused = matches!(written, Err(Errno::NoSpace));
+        let refused = matches!(written, Err(Failure::NoSpace));
         if refused || until > 0 {
             let until = if refused { self.activity.now_us() + backoff.as_micros() as u64 } else { 0 };
             self.no_space_until_us.store(until, Ordering::Relaxed);
@@ -154,13 +157,13 @@ impl Access {
         written
     }
 
-    fn record_error(&self, error: &ImageError) -> Errno {
+    fn record_error(&self, error: &ImageError) -> Failure {
         *lock(&self.last_error) = Some(error.to_string());
         self.checksum_errors.note(error);
-        Failure::from(error).into()
+        Failure::from(error)
     }
 
-    fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Errno> {
+    fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Failure> {
         let Some(reader) = &self.reads.reader else {
             // A raw shingled disk counts its reads and reports the sectors that it refuses.
             return self.change(|image| {
@@ -177,7 +180,7 @@ impl Access {
     }
 
     /// Makes all completed writes durable; other commands proceed meanwhile.
-    pub(super) fn flush(&self) -> Result<(), Errno> {
+    pub(super) fn flush(&self) -> Result<(), Failure> {
         let _flushing = lock(&self.flushing);
         let mut pending = self.with(Image::begin_flush)?;
         while let Some(sync) = pending {
@@ -192,10 +195,10 @@ impl Access {
         command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         let Command { op, flags, .. } = *command;
         if op == Op::WriteZeroes && flags.no_hole && flags.fast_zero {
-            return Err(Errno::NotSupported);
+            return Err(Failure::Unsupported);
         }
         if !matches!(op, Op::Trim | Op::WriteZeroes) {
             self.activity.note_short_command();
@@ -205,12 +208,12 @@ impl Access {
             Op::Read => self.read(command.offset_bytes(), data),
             Op::Write => self.write(&[write_of(command, data)]),
             Op::Flush => self.flush(),
-            Op::Append | Op::Zone(_) => Err(Errno::NotSupported),
+            Op::Append | Op::Zone(_) => Err(Failure::Unsupported),
             Op::Cache => Ok(()),
         }
     }
 
-    fn write(&self, writes: &[Write<'_>]) -> Result<(), Errno> {
+    fn write(&self, writes: &[Write<'_>]) -> Result<(), Failure> {
         let must_flush = self.write_unless_full(|image| image.take_writes(writes))?;
         if must_flush { self.flush() } else { Ok(()) }
     }
@@ -218,7 +221,7 @@ impl Access {
     pub(super) fn execute_writes(
         &self,
         writes: &mut [(Command, &mut [u8])],
-        results: &mut Vec<Result<(), Errno>>,
+        results: &mut Vec<Result<(), Failure>>,
     ) {
         self.activity.note_short_command();
         let result = match &*writes {
@@ -286,22 +289,15 @@ impl Access {
     /// Acts on a zone, or on all.
     fn act_on_zones(&self, action: ZoneAction, command: &Command) -> Result<(), Failure> {
         self.activity.note_short_command();
-        let mut failure = Failure::Medium;
-        let acted = self.change(|image| {
-            let acted = image.take_zone_action(action, command.offset_bytes(), command.len_bytes());
-            acted.inspect_err(|error| failure = Failure::from(error))
-        });
-        match acted {
-            Ok(must_flush) if must_flush => self.flush().map_err(|_| Failure::Medium),
-            other => other.map(drop).map_err(|_| failure),
-        }
+        let (offset, len) = (command.offset_bytes(), command.len_bytes());
+        let must_flush = self.change(|image| image.take_zone_action(action, offset, len))?;
+        if must_flush { self.flush() } else { Ok(()) }
     }
 
-    pub(super) fn execute_job(&self, mut job: Job) {
+    pub(super) fn execute_job(&self, job: Job) {
         if let Op::Zone(action) = job.command.op {
             let acted = self.act_on_zones(action, &job.command);
-            job.failure = acted.err();
-            return job.finish(acted.map_err(Errno::from));
+            return job.finish(acted);
         }
         job.execute_with(
             |command, data, keep_going| self.execute(command, data, keep_going),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use skylight_image::Write;
 
 use super::image_locking::Access;
-use crate::core::{Command, Errno, Op};
+use crate::core::{Command, Failure, Op};
 
 /// Minimum length of a command that is executed in pieces, bytes.
 const MIN_LONG_BYTES: u64 = 256 << 10;
@@ -24,7 +24,11 @@ const PAUSE: (u32, Duration) = (2, Duration::from_millis(10));
 
 impl Access {
     /// Executes a trim or write-zeroes command, in pieces if it is long.
-    pub(super) fn execute_long(&self, command: &Command, keep_going: &dyn Fn() -> bool) -> Result<(), Errno> {
+    pub(super) fn execute_long(
+        &self,
+        command: &Command,
+        keep_going: &dyn Fn() -> bool,
+    ) -> Result<(), Failure> {
         let (mut at, len, no_hole) = (command.offset_bytes(), command.len_bytes(), command.flags.no_hole);
         let end = at + len;
         let [first, min, largest] = PIECE_BYTES;
@@ -35,7 +39,7 @@ impl Access {
             let piece_len = if len < MIN_LONG_BYTES { len } else { end.min((at / piece + 1) * piece) - at };
             let turn = (len >= MIN_LONG_BYTES).then(|| self.long_lock.lock());
             if !keep_going() {
-                return Err(Errno::Shutdown);
+                return Err(Failure::Aborted);
             }
             if turn.is_some() {
                 self.activity.note_long_piece();

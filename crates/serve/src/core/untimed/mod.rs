@@ -30,7 +30,7 @@ use super::checksum_errors::ChecksumErrors;
 use super::planted_bugs::{Planted, Plants};
 use super::read_modes::{Shingles, push_overwritten};
 use super::zone_reports::counts_json;
-use super::{Backend, Command, Errno, Extent, Job, Setting, Shape, StatusQuery, ZonePage};
+use super::{Backend, Command, Extent, Failure, Job, Setting, Shape, StatusQuery, ZonePage};
 
 pub(crate) use self::status::{push_places, status_json};
 
@@ -163,7 +163,7 @@ impl Backend for ServedImage {
         &self.access.shape
     }
 
-    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&self, command: &Command, data: &mut [u8]) -> Result<(), Failure> {
         self.access.execute(command, data, &|| true)
     }
 
@@ -172,7 +172,7 @@ impl Backend for ServedImage {
         command: &Command,
         data: &mut [u8],
         keep_going: &dyn Fn() -> bool,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         self.access.execute(command, data, keep_going)
     }
 
@@ -180,7 +180,7 @@ impl Backend for ServedImage {
         self.access.refused_at(offset, len)
     }
 
-    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Errno>>) {
+    fn execute_writes(&self, writes: &mut [(Command, &mut [u8])], results: &mut Vec<Result<(), Failure>>) {
         self.access.execute_writes(writes, results);
     }
 
@@ -188,7 +188,7 @@ impl Backend for ServedImage {
         self.access.file_at(offset, len, visit)
     }
 
-    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Errno> {
+    fn zones(&self, first: u32, most: usize) -> Result<Option<ZonePage>, Failure> {
         self.access.with(|image| Ok(image.zoned().map(|zoned| ZonePage::of(zoned, first, most))))
     }
 
@@ -210,7 +210,7 @@ impl Backend for ServedImage {
         query: StatusQuery,
         limit: usize,
         extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         let (mut at, end) = (offset, offset + len);
         while at < end && extents.len() <= limit {
             let step = (end - at).min(STATUS_STEP_BYTES);
@@ -255,7 +255,7 @@ impl Backend for ServedImage {
                 _ => Err(setting.unavailable()),
             })
         };
-        self.access.change(set).map_err(|errno| format!("cannot change the setting: {errno}"))?
+        self.access.change(set).map_err(|failure| format!("cannot change the setting: {failure}"))?
     }
 
     fn close(&self) -> Result<(), String> {

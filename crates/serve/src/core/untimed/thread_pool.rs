@@ -128,12 +128,12 @@ mod tests {
     use std::sync::mpsc::channel;
 
     use super::*;
-    use crate::core::{Command, Errno, OnComplete};
+    use crate::core::{Command, Failure, OnComplete, Outcome};
 
-    fn job(number: u64, completions: &std::sync::mpsc::Sender<(u64, Result<(), Errno>)>) -> Job {
+    fn job(number: u64, completions: &std::sync::mpsc::Sender<(u64, Outcome)>) -> Job {
         let completions = completions.clone();
         let on_complete: OnComplete =
-            Box::new(move |completion| completions.send((number, completion.result)).unwrap());
+            Box::new(move |completion| completions.send((number, completion.outcome)).unwrap());
         Job::new(Command::FLUSH, Vec::new(), on_complete)
     }
 
@@ -146,7 +146,7 @@ mod tests {
         let pool = ThreadPool::new("pool", 1, 4, move |jobs: Vec<Job>| {
             gate.lock().unwrap().recv().unwrap();
             sizes.send(jobs.len()).unwrap();
-            jobs.into_iter().for_each(|job| job.finish(Ok(())));
+            jobs.into_iter().for_each(|job| job.finish(Outcome::Done));
         });
         for number in 0..10 {
             pool.submit(job(number, &completions));
@@ -158,6 +158,6 @@ mod tests {
         let sizes: Vec<usize> = batches.try_iter().collect();
         assert!(sizes.iter().sum::<usize>() == 10 && sizes.iter().all(|&size| size <= 4) && sizes.len() <= 4);
         pool.submit(job(10, &completions));
-        assert_eq!(completed.recv().unwrap(), (10, Err(Errno::Shutdown)));
+        assert_eq!(completed.recv().unwrap(), (10, Outcome::Failed(Failure::Aborted)));
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 use super::Transmission;
-use crate::core::{Errno, Extent, StatusQuery, reported_bytes};
+use crate::core::{Errno, Extent, Failure, StatusQuery, reported_bytes};
 use crate::nbd::reply_buffer::push_error;
 use crate::nbd::wire::{self, RawRequest, chunk};
 use crate::nbd::{context_id, status_flags};
@@ -27,7 +27,7 @@ impl Transmission<'_> {
             extents.truncate(limit);
             if result.is_err() || extents.is_empty() {
                 self.out.truncate(before);
-                let errno = result.err().unwrap_or(Errno::Io);
+                let errno = result.err().map_or(Errno::Io, Errno::from);
                 push_error(&mut self.out, true, raw.cookie, errno, None);
                 return Ok(());
             }
@@ -52,7 +52,7 @@ impl Transmission<'_> {
         query: StatusQuery,
         limit: usize,
         extents: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
+    ) -> Result<(), Failure> {
         let (mut at, end, mut step) = (offset, offset + len, STATUS_STEP_BYTES);
         while at < end && extents.len() <= limit {
             let before = extents.len();

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use super::{BufferedRequest, CHECK_INTERVAL, Transmission, check_client};
 use crate::core::connection::Phase;
-use crate::core::{Command, Errno, Job, Op, PIECE_BYTES};
+use crate::core::{Command, Errno, Failure, Job, Op, PIECE_BYTES};
 use crate::nbd::decode::{Decoded, decode};
 use crate::nbd::reply_buffer::{push_error, push_read_header, push_reply};
 use crate::nbd::reply_queue::{ReplyQueue, Reservation};
@@ -87,16 +87,16 @@ impl Transmission<'_> {
         }
         let before = self.out.len();
         push_read_header(&mut self.out, structured, raw, (raw.offset, raw.len as usize), true);
-        if let Err(errno) = self.backend.execute(command, self.out.extend(raw.len as usize)) {
+        if let Err(failure) = self.backend.execute(command, self.out.extend(raw.len as usize)) {
             self.out.truncate(before);
             let at = self.backend.refused_at(raw.offset, raw.len.into());
-            push_error(&mut self.out, structured, raw.cookie, errno, at);
+            push_error(&mut self.out, structured, raw.cookie, failure.into(), at);
         }
         Ok(())
     }
 
     /// Executes a command without data; it stops early on disconnection or shutdown.
-    fn execute_interruptible(&self, command: &Command) -> Result<(), Errno> {
+    fn execute_interruptible(&self, command: &Command) -> Result<(), Failure> {
         let (channel, connection, checked_at) = (&self.channel, &self.connection, Cell::new(self.checked_at));
         let keep_going = || {
             if checked_at.get().elapsed() >= CHECK_INTERVAL {

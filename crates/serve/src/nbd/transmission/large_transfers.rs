@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 
 use super::{CHECK_INTERVAL, Transmission, check_client};
-use crate::core::{Command, Completion, Errno, Job, Op, PIECE_BYTES};
+use crate::core::{Command, Completion, Errno, Failure, Job, Op, PIECE_BYTES};
 use crate::nbd::decode::{Decoded, decode};
 use crate::nbd::reply_buffer::{push_error, push_read_header, push_reply};
 use crate::nbd::reply_queue::{ReplyQueue, Reservation};
@@ -37,7 +37,7 @@ impl Transmission<'_> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
-        Completion::failed(Errno::Shutdown)
+        Completion::failed(Failure::Aborted)
     }
 
     /// Executes a long write as its payload arrives, and answers at the end; returns false when the client
@@ -63,14 +63,14 @@ impl Transmission<'_> {
             };
             let command = Command::of_bytes(Op::Write, at, len as u64).with_fua(fua);
             (left, at) = (left - len, at + len as u64);
-            result = self.write_piece(command);
+            result = self.write_piece(command).map_err(Errno::from);
             self.input.consume(len);
         }
         if !self.input.discard(self.channel.as_ref(), left)? {
             return Ok(false);
         }
         if fua && self.reply_queue.is_none() && result.is_ok() {
-            result = self.backend.execute(&Command::FLUSH, &mut []);
+            result = self.backend.execute(&Command::FLUSH, &mut []).map_err(Errno::from);
         }
         push_reply(&mut self.out, false, raw, result, &[], None);
         self.send()?;
@@ -97,11 +97,11 @@ impl Transmission<'_> {
 
     /// Writes the first bytes of the input. In a synchronous backend the flush at the end of the command
     /// makes them durable, not FUA on each piece.
-    fn write_piece(&mut self, command: Command) -> Result<(), Errno> {
+    fn write_piece(&mut self, command: Command) -> Result<(), Failure> {
         let len = command.len_bytes() as usize;
         if self.reply_queue.is_some() {
             let data = self.input.available()[..len].to_vec();
-            return self.execute_piece(command, data).result;
+            return self.execute_piece(command, data).outcome.status();
         }
         let backend = self.backend;
         backend.execute(&command.with_fua(false), &mut self.input.available_mut()[..len])
@@ -156,11 +156,11 @@ impl Transmission<'_> {
             self.send()?;
             let footprint = self.reserve_piece(len)?;
             let piece = Command::of_bytes(Op::Read, at, len as u64);
-            let Completion { result, data, failed_at, .. } = match footprint {
+            let Completion { outcome, data, failed_at, .. } = match footprint {
                 Some(_) => self.execute_piece(piece, vec![0; len]),
-                None => Completion::failed(Errno::Shutdown),
+                None => Completion::failed(Failure::Aborted),
             };
-            match result {
+            match outcome.status().map_err(Errno::from) {
                 Err(errno) if structured || at == offset => {
                     push_error(&mut self.out, structured, raw.cookie, errno, failed_at);
                     return self.send_piece(footprint);

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use crate::core::connection::{Connection, Phase};
 use crate::core::counters::Counters;
-use crate::core::{Backend, Errno};
+use crate::core::{Backend, Failure};
 use crate::nbd::Session;
 use crate::nbd::handshake::Negotiated;
 use crate::nbd::reply_buffer::ReplyBuffer;
@@ -78,7 +78,7 @@ struct Transmission<'a> {
     input: Input,
     out: ReplyBuffer,
     requests: Vec<BufferedRequest>,
-    results: Vec<Result<(), Errno>>,
+    results: Vec<Result<(), Failure>>,
     sent_at: Instant,
     /// Whether the last batch was small, so that a wake-up would dominate its cost.
     small_batch: bool,
