@@ -10,9 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use skylight_command::{Failure as Refused, Op, ZoneAction, code};
+use skylight_command::{Failure as Refused, Flags, Op, ZoneAction};
 
-use crate::columns::Columns;
+use crate::columns::{Checked, Columns, Needs, Rows};
 use crate::device::{Device, now_ns};
 use crate::engine::{End, Log};
 use crate::error::{Failure, HostError, Reason, RefusalReason};
@@ -36,39 +36,38 @@ impl Device {
     ) -> Result<(Log, End), HostError> {
         let refused = |reason: RefusalReason| reason.of(&self.identity().path);
         let checked = columns.check(depth, &self.limits());
-        let needs = checked.map_err(|error| refused(RefusalReason::Columns(error)))?;
-        if columns.op.iter().any(|&op| zone_op(op).is_some()) && !self.is_zoned() {
+        let Checked { op, needs } = checked.map_err(|error| refused(RefusalReason::Columns(error)))?;
+        let rows = Rows { op: &op, offset: columns.offset, size: columns.size };
+        if op.iter().any(|&(op, _)| leaves_ring(op)) && !self.is_zoned() {
             return Err(refused(RefusalReason::NotZoned).into());
         }
-        if !columns.is_empty() {
+        if !rows.is_empty() {
             self.prepare(&needs)?;
         }
         let mut log = Log::default();
         let mut pointers = Pointers::default();
         let mut end = End::Complete;
         let mut row = 0;
-        while row < columns.len() && end == End::Complete {
+        while row < rows.len() && end == End::Complete {
             let part;
-            (part, end) = match zone_op(columns.op[row]) {
-                None => {
-                    let rest = &columns.op[row..];
-                    let rows = rest.iter().position(|&op| zone_op(op).is_some()).unwrap_or(rest.len());
+            (part, end) = match op[row].0 {
+                op if leaves_ring(op) && interrupted() => (Log::default(), End::Interrupted),
+                Op::Append => self.append(&mut pointers, rows.part(row, row + 1), &needs, interrupted)?,
+                Op::Zone(action) => {
                     pointers.0.clear();
-                    self.run_io(columns.part(row, row + rows), depth, interrupted)?
+                    self.act(action, rows.offset[row], rows.size[row])?
                 }
-                Some(_) if interrupted() => (Log::default(), End::Interrupted),
-                Some(ZoneOp::Append) => {
-                    self.append(&mut pointers, columns.part(row, row + 1), interrupted)?
-                }
-                Some(ZoneOp::Act(action)) => {
+                _ => {
+                    let rest = &op[row..];
+                    let count = rest.iter().position(|&(op, _)| leaves_ring(op)).unwrap_or(rest.len());
                     pointers.0.clear();
-                    self.act(action, columns.offset[row], columns.size[row])?
+                    self.run_io(rows.part(row, row + count), &needs, depth, interrupted)?
                 }
             };
             row += part.submit_ns.len();
             log.extend(part);
         }
-        log.extend(Log::pending(columns.len() - log.submit_ns.len()));
+        log.extend(Log::pending(rows.len() - log.submit_ns.len()));
         if self.identity().declared.is_host_managed()
             && let End::Failed(Failure { op: Op::Write, reason, .. }) = &mut end
             && let Some(closer) = of_zoned_write(reason)
@@ -103,7 +102,8 @@ impl Device {
     fn append(
         &mut self,
         pointers: &mut Pointers,
-        row: Columns<'_>,
+        row: Rows<'_>,
+        needs: &Needs,
         interrupted: Interrupted<'_>,
     ) -> Result<(Log, End), HostError> {
         let (zone, size) = (row.offset[0], row.size[0]);
@@ -124,8 +124,8 @@ impl Device {
                 return Ok((Log::one(now, now, u64::from(refused.code())), End::Complete));
             }
         };
-        let write = Columns { op: &[code::WRITE], offset: &[at], size: &[size] };
-        let (mut log, end) = self.run_io(write, 1, interrupted)?;
+        let write = Rows { op: &[(Op::Write, Flags::NONE)], offset: &[at], size: &[size] };
+        let (mut log, end) = self.run_io(write, needs, 1, interrupted)?;
         if end == End::Complete {
             log.results = vec![(0, at)];
             pointers.0.insert(zone, Pointer { at: Some(at + u64::from(size)), ..pointer });
@@ -160,19 +160,9 @@ fn ended(failure: ZoneFailure, op: Op, offset: u64, size: u32) -> End {
     End::Failed(Failure { path: failure.path, op, offset, size, lba: None, took_ns: None, reason })
 }
 
-/// What a row asks that is not I/O of io_uring.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ZoneOp {
-    Act(ZoneAction),
-    Append,
-}
-
-fn zone_op(column: u8) -> Option<ZoneOp> {
-    match code::decode(column)?.0 {
-        Op::Zone(action) => Some(ZoneOp::Act(action)),
-        Op::Append => Some(ZoneOp::Append),
-        _ => None,
-    }
+/// Whether an operation is no I/O of io_uring.
+fn leaves_ring(op: Op) -> bool {
+    op == Op::Append || op.is_zone_action()
 }
 
 /// Write pointers by the first byte of their zones, as long as nothing but appends moves them.
@@ -198,6 +188,8 @@ impl Pointer {
 
 #[cfg(test)]
 mod tests {
+    use skylight_command::code;
+
     use super::*;
 
     #[test]
@@ -219,7 +211,8 @@ mod tests {
 
     #[test]
     fn only_actions_and_appends_leave_the_ring() {
-        let ops: Vec<u8> = (0..=255).filter(|&column| zone_op(column).is_some()).collect();
+        let ops: Vec<u8> =
+            (0..=255).filter(|&code| code::decode(code).is_some_and(|(op, _)| leaves_ring(op))).collect();
         let expected = [code::OPEN_ZONE, code::CLOSE_ZONE, code::FINISH_ZONE, code::RESET_ZONE, code::APPEND];
         assert_eq!(ops, expected);
     }

@@ -1,4 +1,4 @@
-//! A batch of I/O as columns, and its validation.
+//! A batch of I/O as columns, and its validation, which also decodes the operations: behind it no code is known.
 //!
 //! Invariants: a batch that passes [`Columns::check`] can be submitted without further checks; every row is
 //! checked before the first I/O, so an invalid last row costs no I/O.
@@ -36,6 +36,43 @@ pub struct Columns<'a> {
     pub size: &'a [u32],
 }
 
+/// The operations of a checked batch, row by row, and the buffers that it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked {
+    /// The operations, with their flags.
+    pub op: Vec<(Op, Flags)>,
+    /// The buffers.
+    pub needs: Needs,
+}
+
+/// Rows of a checked batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// The operations, with their flags.
+    pub op: &'a [(Op, Flags)],
+    /// Byte offsets.
+    pub offset: &'a [u64],
+    /// Sizes in bytes.
+    pub size: &'a [u32],
+}
+
+impl Rows<'_> {
+    /// Rows `first` to `last` (exclusive).
+    pub fn part(&self, first: usize, last: usize) -> Self {
+        Self { op: &self.op[first..last], offset: &self.offset[first..last], size: &self.size[first..last] }
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.op.len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.op.is_empty()
+    }
+}
+
 /// The buffers that a checked batch needs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
@@ -61,23 +98,8 @@ impl Needs {
 }
 
 impl Columns<'_> {
-    /// Rows `first` to `last` (exclusive).
-    pub fn part(&self, first: usize, last: usize) -> Self {
-        Self { op: &self.op[first..last], offset: &self.offset[first..last], size: &self.size[first..last] }
-    }
-
-    /// Rows of the batch.
-    pub fn len(&self) -> usize {
-        self.op.len()
-    }
-
-    /// Whether the batch has no rows.
-    pub fn is_empty(&self) -> bool {
-        self.op.is_empty()
-    }
-
-    /// Checks every row against the target's limits.
-    pub fn check(&self, depth: usize, limits: &Limits) -> Result<Needs, ColumnError> {
+    /// Checks every row against the target's limits, and decodes the operations.
+    pub fn check(&self, depth: usize, limits: &Limits) -> Result<Checked, ColumnError> {
         let rows = self.op.len();
         if self.offset.len() != rows || self.size.len() != rows {
             return Err(ColumnError::Length { op: rows, offset: self.offset.len(), size: self.size.len() });
@@ -86,8 +108,10 @@ impl Columns<'_> {
             return Err(ColumnError::Depth { depth });
         }
         let mut needs = Needs { slots: depth.min(rows), ..Needs::default() };
+        let mut ops = Vec::with_capacity(rows);
         for row in 0..rows {
-            let op = self.check_row(row, limits)?;
+            let (op, flags) = self.check_row(row, limits)?;
+            ops.push((op, flags));
             let largest = match op {
                 Op::Read => &mut needs.read_bytes,
                 Op::Write | Op::Append => &mut needs.write_bytes,
@@ -99,15 +123,15 @@ impl Columns<'_> {
         if needs.slots.saturating_mul(size as usize) > MAX_BUFFERS_BYTES {
             return Err(ColumnError::Buffers { depth: needs.slots, size });
         }
-        Ok(needs)
+        Ok(Checked { op: ops, needs })
     }
 
-    fn check_row(&self, row: usize, limits: &Limits) -> Result<Op, ColumnError> {
+    fn check_row(&self, row: usize, limits: &Limits) -> Result<(Op, Flags), ColumnError> {
         let (code, offset, size) = (self.op[row], self.offset[row], self.size[row]);
-        let op = match code::decode(code) {
-            Some((op @ (Op::Read | Op::Flush | Op::Append), Flags { fua: false, .. })) => op,
-            Some((Op::Write, _)) => Op::Write,
-            Some((op, _)) if op.is_zone_action() => op,
+        let (op, flags) = match code::decode(code) {
+            Some((op @ (Op::Read | Op::Flush | Op::Append), Flags { fua: false, .. })) => (op, Flags::NONE),
+            Some((Op::Write, flags)) => (Op::Write, flags),
+            Some((op, _)) if op.is_zone_action() => (op, Flags::NONE),
             Some((Op::Trim, _)) => return Err(ColumnError::Trim { row }),
             _ => return Err(ColumnError::UnknownOp { row, code }),
         };
@@ -116,7 +140,7 @@ impl Columns<'_> {
         }
         // A zone action without a size is for all zones.
         if op == Op::Flush || (op.is_zone_action() && size == 0) {
-            return Ok(op);
+            return Ok((op, flags));
         }
         if size == 0 || (size > MAX_IO_BYTES && !op.is_zone_action()) {
             return Err(ColumnError::Size { row, size });
@@ -126,7 +150,7 @@ impl Columns<'_> {
             return Err(ColumnError::Misaligned { row, offset, size, block });
         }
         match offset.checked_add(u64::from(size)) {
-            Some(end) if end <= limits.size_bytes => Ok(op),
+            Some(end) if end <= limits.size_bytes => Ok((op, flags)),
             _ => Err(ColumnError::OutOfRange { row, offset, size, capacity: limits.size_bytes }),
         }
     }
@@ -140,7 +164,7 @@ mod tests {
 
     fn check(op: u8, offset: u64, size: u32) -> Result<Needs, ColumnError> {
         let columns = Columns { op: &[0, op], offset: &[0, offset], size: &[512, size] };
-        columns.check(4, &LIMITS)
+        columns.check(4, &LIMITS).map(|checked| checked.needs)
     }
 
     #[test]
@@ -189,6 +213,15 @@ mod tests {
     }
 
     #[test]
+    fn the_check_decodes_what_a_device_can_do_and_nothing_else() {
+        for code in 0..=u8::MAX {
+            let columns = Columns { op: &[code], offset: &[0], size: &[512] };
+            let decoded = code::decode(code).filter(|(op, _)| *op != Op::Trim);
+            assert_eq!(columns.check(1, &LIMITS).ok().map(|checked| checked.op[0]), decoded, "{code}");
+        }
+    }
+
+    #[test]
     fn joined_needs_cover_both_while_memory_lasts() {
         let reads = Needs { slots: 1, read_bytes: 8192, write_bytes: 0 };
         let writes = Needs { slots: 32, read_bytes: 0, write_bytes: 4096 };
@@ -210,7 +243,7 @@ mod tests {
         let many = vec![0_u8; MAX_DEPTH];
         let large = Columns { op: &many, offset: &vec![0; MAX_DEPTH], size: &vec![4 << 20; MAX_DEPTH] };
         assert!(matches!(large.check(MAX_DEPTH, &LIMITS), Err(ColumnError::Buffers { .. })));
-        let needs = large.check(16, &LIMITS);
+        let needs = large.check(16, &LIMITS).map(|checked| checked.needs);
         assert_eq!(needs, Ok(Needs { slots: 16, read_bytes: 4 << 20, write_bytes: 0 }));
     }
 }

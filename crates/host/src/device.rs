@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 
 use crate::caching::Dialect;
-use crate::columns::{Columns, Limits, Needs};
+use crate::columns::{Limits, Needs, Rows};
 use crate::engine::{Batch, End, Engine, Log};
 pub use crate::engine::{Counters, now_ns};
 use crate::error::{HostError, Reason, Refusal, RefusalReason, printable};
@@ -195,20 +195,19 @@ impl Device {
         self.counters
     }
 
-    /// Runs the I/O of a batch, reads, writes and flushes, at a queue depth.
+    /// Runs the I/O of a checked batch, reads, writes and flushes, at a queue depth; `needs` are those of the batch.
     pub(crate) fn run_io(
         &mut self,
-        columns: Columns<'_>,
+        rows: Rows<'_>,
+        needs: &Needs,
         depth: usize,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> Result<(Log, End), HostError> {
         let path = self.identity.path.clone();
-        let needs =
-            columns.check(depth, &self.limits()).map_err(|error| RefusalReason::Columns(error).of(&path))?;
-        if columns.is_empty() {
+        if rows.is_empty() {
             return Ok((Log::default(), End::Complete));
         }
-        self.prepare(&needs)?;
+        self.prepare(needs)?;
         let Some(mut engine) = self.engine.take() else {
             return Ok((Log::default(), End::Complete));
         };
@@ -217,20 +216,20 @@ impl Device {
         let mut batch = Batch {
             fd: self.file.as_raw_fd(),
             path: &path,
-            columns,
+            rows,
             counters: &mut self.counters,
             shrunk: &shrunk,
             block_bytes: (self.identity.kind == Kind::BlockDevice).then_some(self.identity.block_bytes),
         };
         if let Some(size) = shrunk() {
             let failure = batch.failure(0, Reason::Shrunk(size));
-            let log = Log::pending(columns.len());
+            let log = Log::pending(rows.len());
             self.engine = Some(engine);
             return Ok((log, End::Failed(failure)));
         }
         let (log, mut end, drained) = engine.run(&mut batch, depth, interrupted);
         if let (End::Complete, Some(size)) = (&end, shrunk()) {
-            end = End::Failed(batch.failure(columns.len() - 1, Reason::Shrunk(size)));
+            end = End::Failed(batch.failure(rows.len() - 1, Reason::Shrunk(size)));
         }
         if drained {
             self.engine = Some(engine);

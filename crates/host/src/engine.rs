@@ -14,10 +14,10 @@ use std::os::fd::RawFd;
 use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use serde::Serialize;
-use skylight_command::{Op, code};
+use skylight_command::Op;
 
 use crate::arena::Arena;
-use crate::columns::{Columns, Needs};
+use crate::columns::{Needs, Rows};
 use crate::error::{Failure, Reason};
 
 /// Longest time between two checks for an interrupt, ns.
@@ -96,8 +96,8 @@ pub struct Batch<'a> {
     pub fd: RawFd,
     /// Its name, for messages.
     pub path: &'a str,
-    /// The checked columns.
-    pub columns: Columns<'a>,
+    /// What is to be done: reads, writes and flushes.
+    pub rows: Rows<'a>,
     /// Counters since the target was opened.
     pub counters: &'a mut Counters,
     /// The current size of the target if it has shrunk, bytes.
@@ -193,7 +193,7 @@ impl Engine {
         depth: usize,
         interrupted: &mut dyn FnMut() -> bool,
     ) -> (Log, End, bool) {
-        let rows = batch.columns.len();
+        let rows = batch.rows.len();
         self.free.clear();
         self.free.extend((0..depth.min(self.row_of.len())).rev());
         let mut progress = Progress {
@@ -257,10 +257,14 @@ impl Engine {
     }
 
     fn fill_queue(&mut self, batch: &mut Batch<'_>, progress: &mut Progress) {
-        while progress.next < batch.columns.len() {
+        while progress.next < batch.rows.len() {
             let Some(slot) = self.free.pop() else { return };
             let row = progress.next;
-            let entry = self.prepare(batch, row, slot).user_data(slot as u64);
+            let Some(entry) = self.prepare(batch, row, slot) else {
+                self.free.push(slot);
+                return progress.fail(batch, row, Reason::Errno(libc::EOPNOTSUPP), None);
+            };
+            let entry = entry.user_data(slot as u64);
             // SAFETY: the buffer is this slot's, which is not reused before its completion; the ring
             // and the arenas are leaked together when an I/O never completes.
             let pushed = unsafe { self.ring.submission().push(&entry) };
@@ -275,11 +279,13 @@ impl Engine {
         }
     }
 
-    fn prepare(&mut self, batch: &mut Batch<'_>, row: usize, slot: usize) -> squeue::Entry {
+    /// The entry for a row; `None` if io_uring has no such operation.
+    fn prepare(&mut self, batch: &mut Batch<'_>, row: usize, slot: usize) -> Option<squeue::Entry> {
         let fd = Fd(batch.fd);
-        let (offset, size) = (batch.columns.offset[row], batch.columns.size[row]);
-        match code::decode(batch.columns.op[row]) {
-            Some((Op::Write, flags)) => {
+        let (offset, size) = (batch.rows.offset[row], batch.rows.size[row]);
+        let (op, flags) = batch.rows.op[row];
+        Some(match op {
+            Op::Write => {
                 // The kernel sends FUA where the device has it, and a FLUSH behind the write where not.
                 let force = if flags.fua { libc::RWF_DSYNC } else { 0 };
                 batch.counters.writes += 1;
@@ -295,11 +301,11 @@ impl Engine {
                     opcode::Write::new(fd, buffer, size).offset(offset).rw_flags(force).build()
                 }
             }
-            Some((Op::Flush, _)) => {
+            Op::Flush => {
                 batch.counters.flushes += 1;
                 opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build()
             }
-            _ => {
+            Op::Read => {
                 batch.counters.reads += 1;
                 let buffer = self.reads.slot(slot);
                 if self.fixed {
@@ -308,7 +314,9 @@ impl Engine {
                     opcode::Read::new(fd, buffer, size).offset(offset).build()
                 }
             }
-        }
+            // `batch.rs` does these; a host asks for none of the others here.
+            Op::Append | Op::Zone(_) | Op::Trim | Op::WriteZeroes | Op::Cache => return None,
+        })
     }
 
     fn reap(&mut self, batch: &Batch<'_>, progress: &mut Progress, now: u64) {
@@ -355,10 +363,10 @@ impl Batch<'_> {
     pub fn failure(&self, row: usize, reason: Reason) -> Failure {
         Failure {
             path: self.path.to_owned(),
-            op: code::decode(self.columns.op[row]).map_or(Op::Read, |(op, _)| op),
-            offset: self.columns.offset[row],
-            size: self.columns.size[row],
-            lba: self.block_bytes.map(|block| self.columns.offset[row] / u64::from(block)),
+            op: self.rows.op[row].0,
+            offset: self.rows.offset[row],
+            size: self.rows.size[row],
+            lba: self.block_bytes.map(|block| self.rows.offset[row] / u64::from(block)),
             took_ns: None,
             reason,
         }
@@ -370,9 +378,43 @@ fn failed(batch: &Batch<'_>, row: usize, result: i32) -> Option<Reason> {
     let Ok(bytes) = u32::try_from(result) else {
         return Some(Reason::Errno(-result));
     };
-    let is_flush = batch.columns.op[row] == code::FLUSH;
-    if is_flush || bytes == batch.columns.size[row] {
+    let is_flush = batch.rows.op[row].0 == Op::Flush;
+    if is_flush || bytes == batch.rows.size[row] {
         return None;
     }
     Some((batch.shrunk)().map_or(Reason::Short(bytes), Reason::Shrunk))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsRawFd;
+
+    use skylight_command::Flags;
+
+    use super::*;
+
+    #[test]
+    fn what_io_uring_does_not_have_fails_and_is_no_read() {
+        let file = File::open("/dev/zero").expect("it exists");
+        let needs = Needs { slots: 1, read_bytes: 512, write_bytes: 0 };
+        let mut engine = Engine::new(&needs).expect("io_uring");
+        for op in [Op::Trim, Op::WriteZeroes, Op::Append] {
+            let mut counters = Counters::default();
+            let ops = [(Op::Read, Flags::NONE), (op, Flags::NONE)];
+            let mut batch = Batch {
+                fd: file.as_raw_fd(),
+                path: "zero",
+                rows: Rows { op: &ops, offset: &[0, 0], size: &[512, 512] },
+                counters: &mut counters,
+                shrunk: &|| None,
+                block_bytes: None,
+            };
+            let (log, end, drained) = engine.run(&mut batch, 1, &mut || false);
+            let End::Failed(failure) = end else { panic!("{op}: {end:?}") };
+            assert_eq!((failure.op, failure.reason), (op, Reason::Errno(libc::EOPNOTSUPP)));
+            assert!(drained && log.complete_ns[0] > 0 && log.complete_ns[1] == 0, "{op}: {log:?}");
+            assert_eq!(counters.reads, 1, "{op}");
+        }
+    }
 }
