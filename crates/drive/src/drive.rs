@@ -22,6 +22,7 @@ mod destage_passes;
 mod interface;
 #[cfg(test)]
 mod outcome_tests;
+mod single_command;
 mod zone_admission;
 
 use skylight_command::{Command, CommandId, Failure, Op, Outcome};

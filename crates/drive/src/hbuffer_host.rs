@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use skylight_command::{Command, CommandId, Failure, Op, Outcome, code};
+use skylight_command::{Command, CommandId, Failure, Flags, Op, Outcome, ZoneAction, code};
 use skylight_disk::{Lba, LbaExtent, Nanos, SECTOR_BYTES, Sectors, Time};
 use skylight_layer::capabilities::zoned::ZoneDescriptor;
 use skylight_layer::hbuffer::device::{Action, Data, Executor};
@@ -20,7 +20,7 @@ use skylight_layer::hbuffer::policy::Policy;
 use skylight_layer::hbuffer::{Counters, HBuffer, NewError};
 use skylight_layer::{Idle, Queue};
 
-use crate::batch::{Batch, BatchError};
+use crate::batch::Batch;
 use crate::drive::Drive;
 
 /// Most of a command to the drive. Chosen: two tracks, as a host splits long ones.
@@ -75,19 +75,13 @@ struct Timed {
 
 impl Timed {
     /// Sends commands to the drive, and waits for each.
-    fn issue(&mut self, op: u8, extent: LbaExtent) -> Result<(), Failure> {
-        let most = if matches!(op, code::READ | code::WRITE) { COMMAND } else { extent.len };
+    fn issue(&mut self, op: Op, extent: LbaExtent) -> Result<(), Failure> {
+        let most = if matches!(op, Op::Read | Op::Write) { COMMAND } else { extent.len };
         let mut rest = extent;
         loop {
             let len = rest.len.min(most);
-            let (op, offset, size) =
-                ([op], [rest.start.get() * SECTOR_BYTES], [u32::try_from(len.bytes()).unwrap_or(u32::MAX)]);
-            let batch = Batch { op: &op, offset: &offset, size: &size };
-            self.drive.run(&batch, 1, &mut [0], &mut [0]).map_err(|_: BatchError| Failure::InvalidField)?;
-            if let Some(Outcome::Failed(failure)) = self.drive.results().first().map(|result| result.outcome)
-            {
-                return Err(failure);
-            }
+            let command = Command::new(CommandId(0), op, LbaExtent::new(rest.start, len));
+            self.drive.run_command(command).status()?;
             rest = LbaExtent::new(rest.start + len, rest.len - len);
             if rest.is_empty() {
                 return Ok(());
@@ -103,22 +97,22 @@ impl Timed {
 impl Executor for Timed {
     fn execute(&mut self, action: &Action) -> Result<(), Failure> {
         match action {
-            Action::Read { from, .. } | Action::Gather { from, .. } => self.issue(code::READ, *from),
+            Action::Read { from, .. } | Action::Gather { from, .. } => self.issue(Op::Read, *from),
             Action::Zeros { .. } | Action::Forget => Ok(()),
             Action::Write { extent, data } => {
                 if let Data::Merged { native, .. } = data
                     && !native.is_empty()
                 {
-                    self.issue(code::READ, *native)?;
+                    self.issue(Op::Read, *native)?;
                 }
-                self.issue(code::WRITE, *extent)
+                self.issue(Op::Write, *extent)
             }
             Action::Reset { zone } => {
                 let layout = self.drive.layer_mut().zoned().map(|zoned| *zoned.layout());
                 let extent = layout.ok_or(Failure::Unsupported)?.extent_of(*zone);
-                self.issue(code::RESET_ZONE, extent)
+                self.issue(Op::Zone(ZoneAction::Reset), extent)
             }
-            Action::Flush => self.issue(code::FLUSH, LbaExtent::default()),
+            Action::Flush => self.issue(Op::Flush, LbaExtent::default()),
         }
     }
 
@@ -242,9 +236,8 @@ impl BufferedHost {
         let capacity = self.capacity();
         let (offset, size) =
             (Sectors(batch.offset[row] / SECTOR_BYTES), Sectors(u64::from(batch.size[row]) / SECTOR_BYTES));
-        let op = match batch.op[row] {
-            code::READ => Some(Op::Read),
-            code::WRITE => Some(Op::Write),
+        let op = match code::decode(batch.op[row]) {
+            Some((op @ (Op::Read | Op::Write), Flags::NONE)) => Some(op),
             _ => None,
         };
         let is_within = size.get() > 0 && size <= capacity && offset <= capacity - size;
