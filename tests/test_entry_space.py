@@ -148,3 +148,25 @@ def test_no_flash_takes_a_quantum_in_no_time(step_us: int, sharp: bool) -> None:
         took_ns = (rng.normal(each_us, 0.1, (6, 24)) * 1e3).astype(np.int64)
         runs[size] = [Run(size, True, each, np.cumsum(each + 10_000)) for each in took_ns]
     assert Footprints("flash", 8e6, runs).sharp(low, high) == sharp
+
+
+def test_a_size_that_alone_is_late_is_no_edge() -> None:
+    """As of random drive 99603, which cleaned while writes of 32 KiB were measured."""
+    counts = {BLOCK: (6, 0.3), 8 * BLOCK: (6, 0.7), 10 * BLOCK: (6, 0.3), 14 * BLOCK: (6, 0.3)}
+    assert footprints(counts, 1).more_quanta(8 * BLOCK)
+    assert footprints(counts, 1).first_longer is None
+    assert footprints(counts | {32 * BLOCK: (6, 0.7), 33 * BLOCK: (6, 0.7)}, 1).first_longer == 32 * BLOCK
+
+
+def test_times_that_grow_by_degrees_have_no_step_by_a_coarse_clock() -> None:
+    """As of random drive 100122: ticks of a millisecond move what is typical from one level to the next."""
+    for seed in range(6):
+        seen = footprints(
+            {blocks * BLOCK: (60, 0.3 + 0.002 * blocks) for blocks in (1, 8, 10, 11, 12, 16, 25)}, seed
+        )
+        runs = {
+            size: [Run(size, False, run.latency_ns // 10**6 * 10**6, run.done_ns) for run in each]
+            for size, each in seen.runs.items()
+        }
+        coarse = replace(seen, runs=runs)
+        assert coarse.smooth(10 * BLOCK, 11 * BLOCK) and not coarse.sharp(10 * BLOCK, 11 * BLOCK), seed

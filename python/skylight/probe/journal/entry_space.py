@@ -364,8 +364,8 @@ class Footprints:
                 return True
         if self.stepping and self._parted(low, high, step):
             return True
-        if self._lost_by_some(low, high, step):
-            return False
+        if self._lost_by_some(low, high, step) or self.smooth(low, high):
+            return False  # by a coarse clock times of sizes that grow by degrees have steps
         share = SHARP_TURNS if self.stepping else SHARP
         sure = step > max(share * self.shift_ns(high), SURE * self.noise_ns)
         return sure and self._flat_behind(low, high, step)
