@@ -252,10 +252,11 @@ def drawn(seed: int, path: Path) -> SuiteResult:
     return run_suite(engine_over(drive, facts), path / "r", SuiteOptions(only=("drive_type",)))
 
 
-@pytest.mark.parametrize(("seed", "kind"), [(99995, "cmr"), (100009, "not-rotating")])
+@pytest.mark.parametrize(("seed", "kind"), [(99995, "cmr"), (100163, "cmr"), (100009, "not-rotating")])
 def test_a_slow_link_hides_no_type(seed: int, kind: str, tmp_path: Path) -> None:
-    """Of 99995 three of ten writes are done before their FLUSH comes, and take as long as the link does; a
-    clock of 1 ms gave the blocks that 100009 reads back 3 ms, the least that a disk takes."""
+    """Of 99995 and 100163 three of ten writes are done before their FLUSH comes, and take as long as the link
+    does, of the latter give or take a pause of the host; a clock of 1 ms gave the blocks that 100009 reads
+    back 3 ms, the least that a disk takes."""
     assert found(drawn(seed, tmp_path))["drive_type"].value == kind
 
 

@@ -51,9 +51,10 @@ from skylight.units import format_duration, format_rotation, format_size
 SLOW_FIXED_NS = 3_500_000
 LEAST_CONFIDENCE = 0.5  # a verdict that half of the resamples do not share is none
 UNEVEN = 0.25  # Kuiper distance above which latencies do not fill the revolution
-AT_FLOOR_TURNS, LEAST_HIDDEN, MOST_HIDDEN = 0.03, 0.15, 0.6
+AT_FLOOR_TURNS, LEAST_HIDDEN, MOST_HIDDEN = (0.03, 0.08), 0.15, 0.6
 """How near, in revolutions, a write with a FLUSH is to the quickest of them if it waited for the link alone,
-and the part of all that may be. Chosen: where link and host take 0.6 of a revolution, enough is left."""
+for a host that keeps its pace and one that does not; and the part of all that may be. Chosen: where link and
+host take 0.6 of a revolution, enough is left."""
 PERIOD_TOLERANCE = SAME_PERIOD
 LARGE_VOLATILE_BYTES = 512 << 20  # a cache that takes as much is rather flash or memory than a disk's own
 
@@ -497,12 +498,14 @@ def unevenness(writes: Writes, period_ns: float) -> float:
     lasts as long as both commands at least; the medium had done those with a shorter wait by then, and the
     others are spread over what is left of the revolution."""
     latency_ns = within_tick(writes.latency_ns, writes.tick_ns)
-    hidden = latency_ns < latency_ns.min() + max(AT_FLOOR_TURNS * period_ns, 2 * writes.tick_ns)
-    share = float(np.mean(hidden))
-    if not writes.flushed or not LEAST_HIDDEN < share < MOST_HIDDEN:
-        return uneven_spread(latency_ns, period_ns)
-    seen_ns = latency_ns[~hidden]
-    return uneven_spread(seen_ns - seen_ns.min(), (1 - share) * period_ns)
+    least = uneven_spread(latency_ns, period_ns)
+    for turns in AT_FLOOR_TURNS if writes.flushed else ():
+        hidden = latency_ns < latency_ns.min() + max(turns * period_ns, 2 * writes.tick_ns)
+        share = float(np.mean(hidden))
+        if LEAST_HIDDEN < share < MOST_HIDDEN:
+            seen_ns = latency_ns[~hidden]
+            least = min(least, uneven_spread(seen_ns - seen_ns.min(), (1 - share) * period_ns))
+    return least
 
 
 def _conventional(writes: Writes, turning: Coherence) -> Landing:
