@@ -357,6 +357,13 @@ class TestSplits:
         assert splits.split - splits.whole <= 0.03 * splits.whole + BLOCK
         assert splits.confirmed() and splits.confidence() > 0.9
 
+    def test_an_end_that_few_repeats_show_is_none(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As of random drive 100088: a value at 9 % is likelier wrong than right."""
+        splits = splits_of(700 * BLOCK)
+        assert _split_finding(splits).known
+        monkeypatch.setattr(Splits, "confidence", lambda _: 0.4)
+        assert not _split_finding(splits).known
+
     @pytest.mark.parametrize(("scatter", "longer"), [(0.004, True), (0.3, False)])
     def test_time_tells_of_a_few_writes_that_end_at_much_the_same_angles(
         self, scatter: float, longer: bool

@@ -43,7 +43,7 @@ from skylight.probe.journal.merges import (
 from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash
 from skylight.probe.journal.splits import Splits
 from skylight.probe.journal.unerased_verdict import judge_later, known_tracks
-from skylight.units import format_duration, format_size
+from skylight.units import format_duration, format_percent, format_size
 
 SAME = 0.13  # of their mean that merges may differ by, one standard deviation: else no number stands for all
 PROMPT_PAUSE_NS, PROMPT_WAY_NS = 30_000, 1_000_000
@@ -56,6 +56,7 @@ revolution at most; of a bridge that cuts writes in two it is 2.4 revolutions fo
 MODEL = "fit of all sizes"
 """The way in which an entry is found that the times of all sizes fit best; what fits leave separates right
 ones from others no better than the count of these."""
+EVEN = 0.5  # an answer that is likelier wrong is none
 ONE_QUANTUM = 1.5  # times a quantum: a smaller entry holds one
 # A shorter merge is mostly a wait for the revolution, and another at other times.
 LEAST_TURNS = {"disk": 2.0, "flash": 4.0}
@@ -277,6 +278,12 @@ def _split_finding(splits: Splits) -> Finding:
         )
         return ENTRY_MAX.unknown(why, rows)
     confidence = splits.confidence()
+    if confidence < EVEN:
+        why = (
+            f"lone writes of {format_size(splits.split)} take longer than those of"
+            f" {format_size(splits.whole)}, but of repeats drawn anew {format_percent(confidence)} show it"
+        )
+        return ENTRY_MAX.unknown(why, rows)
     why = (
         f"lone writes of up to {format_size(splits.whole)} take as long as any of as many quanta, and from"
         f" {format_size(splits.split)} on as with another entry, into which a quantum more goes"
