@@ -112,7 +112,7 @@ def test_overlapping_ios_are_told(tmp_path: Path, rng: np.random.Generator) -> N
 
 def test_a_log_of_one_short_moment_has_no_unit(tmp_path: Path) -> None:
     path = write_log(tmp_path, "a_lat.1.log", "0, 400, 0, 4096, 8192\n1, 410, 0, 4096, 12288\n")
-    with pytest.raises(UsageError, match=r"cannot tell whether .*: it spans 1 ms; log with fio 3.19"):
+    with pytest.raises(UsageError, match=r"cannot determine whether .*: it spans 1 ms; log with fio 3.19"):
         read_log(path, "a")
 
 
@@ -121,7 +121,7 @@ def test_a_host_that_mostly_waits_has_no_unit(tmp_path: Path, unit_ns: int, rng:
     """100 us a read, one in 2 ms: neither unit fills the time."""
     latency = rng.integers(90_000, 110_000, COUNT)
     text = log_text(latency, in_order(COUNT), unit_ns=unit_ns, tail="", gap_ns=20 * int(latency.mean()))
-    with pytest.raises(UsageError, match="cannot tell whether latencies are microseconds or nanoseconds"):
+    with pytest.raises(UsageError, match="whether latencies are microseconds or nanoseconds"):
         read_log(write_log(tmp_path, "a_lat.1.log", text), "a")
 
 

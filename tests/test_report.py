@@ -293,7 +293,12 @@ def test_the_longest_wait_and_slow_starts_are_facts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("count", "unit", "shown"),
-    [(1, "writes", "1 write"), (2, "writes", "2 writes"), (1, "entries", "1 entry")],
+    [
+        (1, "writes", "1 write"),
+        (2, "writes", "2 writes"),
+        (1, "entries", "1 entry"),
+        (1, "revolutions", "1 revolution"),
+    ],
 )
 def test_one_is_written_without_a_plural(count: int, unit: str, shown: str) -> None:
     assert finding_rows([Finding("queue_packing", count, unit, None, 0.9, "")])[0].value == shown

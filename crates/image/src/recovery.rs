@@ -134,7 +134,9 @@ fn newest_checkpoint(
     let mut refused = None;
     for &(head, both) in heads {
         let read = match head.sequence.max(head.log_position).max(head.covered) >= NUMBERS_MAX {
-            true => Err(reader.damaged(format!("checkpoint {} has numbers that none has", head.generation))),
+            true => {
+                Err(reader.damaged(format!("checkpoint {}: sequence number out of range", head.generation)))
+            }
             false => read_checkpoint(reader, superblock, &head, bounds, layer),
         };
         match read {

@@ -155,7 +155,7 @@ def _cleaning(seen: _Film) -> _Cleaning | str:
     """The cleaning that the film shows, or why there is none."""
     phases = {one.name: one for one in seen.reading.cleaning}
     if seen.graph.time_s is None:
-        return f"{seen.graph.capture_why}: pauses of a host cannot be told from phases of a cleaning"
+        return f"{seen.graph.capture_why}: pauses of a host cannot be distinguished from phases of a cleaning"
     if not phases:
         return (
             "the film shows no cleaning: no rest, after which the arm goes to a band, to the cache and back"
@@ -258,7 +258,7 @@ def _strokes(seen: _Film) -> tuple[Finding, Finding]:
     pairs = [(one, two) for one, two in pairwise(seen.reading.strokes) if _shared(one, two) >= SAME_STROKE]
     why = seen.no_scale()
     if seen.graph.time_s is None:
-        why = f"{seen.graph.capture_why}: strokes cannot be told from seeks"
+        why = f"{seen.graph.capture_why}: strokes cannot be distinguished from seeks"
     elif not pairs:
         why = (
             "the film shows no two strokes over the same tracks: film a long sequential pass as a time lapse"

@@ -50,7 +50,7 @@ def control_socket(where: str) -> tuple[Path, list[int] | None]:
         ) from error
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise UsageError(
-            f"{where}: cannot tell where it is served: {error}; name the control socket"
+            f"{where}: cannot determine where it is served: {error}; name the control socket"
         ) from error
 
 

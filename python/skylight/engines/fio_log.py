@@ -310,8 +310,8 @@ def unit_of(columns: Columns, path: Path) -> tuple[int, str]:
 
 def _ambiguous(path: Path, why: str) -> UsageError:
     return UsageError(
-        f"{path}: cannot tell whether latencies are microseconds or nanoseconds: {why}; log with fio 3.19 or"
-        " later, one read at a time, without thinktime"
+        f"{path}: cannot determine whether latencies are microseconds or nanoseconds: {why}; log with fio"
+        " 3.19 or later, one read at a time, without thinktime"
     )
 
 

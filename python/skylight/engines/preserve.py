@@ -230,7 +230,7 @@ def _check_same(journal: Path, of: Header, found: Header, chosen: bool) -> None:
         raise UsageError(f"{found.target}: is not the drive of {journal}; name its path with --on")
     if not chosen:
         raise UsageError(
-            f"{found.target}: has no serial number to tell whether it is the drive of {journal}; name its"
+            f"{found.target}: has no serial number to show whether it is the drive of {journal}; name its"
             " path with --on"
         )
     seen = put_back(journal, found.target, note_of(of.key), writes=False)

@@ -394,7 +394,7 @@ def _declared(result: SuiteResult, recording: Path) -> tuple[tuple[str, str], ..
     recorded = _recorded(recording)
     if recorded is not None:
         pairs.append(("Recorded", recorded))
-    words = {True: "yes", False: "no", None: "not told"}
+    words = {True: "yes", False: "no", None: "not reported"}
     ends = {} if part is None else part.declared()
     for name, value in sorted((name, value) for name, value in target.declared.items() if name not in ends):
         text = words[value] if value is None or isinstance(value, bool) else str(value)
@@ -403,7 +403,7 @@ def _declared(result: SuiteResult, recording: Path) -> tuple[tuple[str, str], ..
         if name.endswith("sha256"):
             text = text[:16] + "\N{HORIZONTAL ELLIPSIS}"
         title = name.replace("_", " ").replace("sha256", "SHA-256")
-        pairs.append((title[:1].upper() + title[1:], text or "not told"))
+        pairs.append((title[:1].upper() + title[1:], text or "not reported"))
     return tuple(pairs)
 
 

@@ -18,7 +18,7 @@ __all__ = ["DASH", "FindingRow", "finding_row", "finding_rows", "unit_of_part"]
 LEAST_DIGITS, MOST_DIGITS = 3, 5
 """Significant digits of a duration; five tell 10.037 from 10.038 ms, and no use is known for more."""
 
-_SINGULARS = {"writes": "write", "entries": "entry", "zones": "zone"}
+_SINGULARS = {"writes": "write", "entries": "entry", "zones": "zone", "revolutions": "revolution"}
 """Of the units that count; those of quantities are abbreviations."""
 
 DASH = "\N{EN DASH}"

@@ -56,7 +56,7 @@ class Verdict:
 
 
 _CMR_LEAD = """
-It writes where it is told to, without a persistent cache. It keeps its pace under random writes for as long
+It writes in place, without a persistent cache. It keeps its pace under random writes for as long
 as they last.
 """
 _CMR_POINTS = """
@@ -66,7 +66,7 @@ Good for: RAID, ZFS and Btrfs pools with their rebuilds, virtual machines, datab
 What to avoid: Nothing beyond what is slow on every hard disk: many small random requests at once.
 """
 _RAW_LEAD = """
-It writes where it is told to, without a persistent cache, so its timing is that of a conventional disk. But
+It writes in place, without a persistent cache, so its timing is that of a conventional disk. But
 its tracks overlap and no layer manages them: a write destroys what lies on the tracks beside it.
 """
 _RAW_POINTS = """
@@ -107,7 +107,8 @@ read again.
 """
 _HOST_MANAGED_LEAD = """
 The drive declares zones that have to be written in order, and refuses other writes. That its tracks overlap
-follows from what it declares; timing does not show it, because types are told apart by writes out of order.
+follows from what it declares; timing does not show it, because types are distinguished by writes out of
+order.
 """
 _HOST_MANAGED_POINTS = """
 How it will feel: Programs and file systems that know zones (zonefs, F2FS, Btrfs, dm-zoned) write at full \

@@ -168,11 +168,11 @@ pub struct HostAware {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-range" = ["0 ms", "600 s"], "examples" = ["5 s"]))]
     pub throttle_most: Option<Duration>,
-    /// After so many writes that waited the drive looks whether cleaning has got ahead.
+    /// After this number of writes that waited the drive looks whether cleaning has got ahead.
     #[serde(default = "default::hundred")]
     #[schemars(range(min = 1, max = 1_000_000), extend("examples" = [46]))]
     pub throttle_writes: u32,
-    /// Cleaning has got ahead if meanwhile it has cleaned one in so many zones that were written out of order.
+    /// Cleaning has got ahead if meanwhile it has cleaned one zone in this number of those that were written out of order.
     #[serde(default = "default::hundred")]
     #[schemars(range(min = 1, max = 1_000_000), extend("examples" = [100]))]
     pub throttle_one_in: u32,

@@ -18,7 +18,7 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
     };
     let in_order = match &profile.layer {
         Layer::Zoned(keys) if keys.model == ZoneModel::HostManaged => {
-            Some("types are told apart by writes out of order, which a host-managed drive refuses".to_owned())
+            Some("types are distinguished by writes out of order, which a host-managed drive refuses".to_owned())
         }
         _ => None,
     };

@@ -48,7 +48,7 @@ fn open_zones(keys: &Zoned, whole: u64) -> Option<TrueFinding> {
     let most = u64::from(keys.max_open_zones.filter(|_| limited)?);
     let few = whole < FEWEST_ZONES || whole <= most;
     let few = few.then(|| format!("the drive has only {whole} zones with a write pointer"));
-    let why = "the drive has resources for so many open zones";
+    let why = "the drive has resources for this number of open zones";
     Some(TrueFinding::number("open_zones_edge", most, why).unless(few))
 }
 

@@ -61,7 +61,7 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
         return verdict.nothing("A volatile cache ignores FLUSH, so what is on the medium is not known.", rows)
     if seen.kind is None:
         return verdict.nothing(
-            "The drive could not be brought to a known state, or writes do not tell what kind of cache it"
+            "The drive could not be brought to a known state, or writes do not show what kind of cache it"
             " has, so how much of it is in use is not known.",
             rows,
         )

@@ -423,7 +423,7 @@ def of_journal(journal: Journal, known: Known, rows: Sequence[str]) -> list[Find
         met = (
             "the map was full before the slots"
             if journal.map_entries
-            else "the slots or the map were full: how much an entry holds is not known, to tell which"
+            else "the slots or the map were full: which of them is not known, nor how much an entry holds"
             if journal.alone is not None
             else "no start of cleaning was seen that older data cannot explain"
         )

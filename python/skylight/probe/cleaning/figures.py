@@ -117,7 +117,7 @@ def _stalls(seen: cache_bands.Seen, evidence: Evidence) -> Figure:
     caption = (
         "Writes over and over in one place fill one cache band; the write that finds it full waits until"
         f" it is cleaned. That happens every {every} whatever the size of the writes, so it is a size of the"
-        " drive and not a habit of every so many writes."
+        " drive and not a number of writes."
     )
     alt = f"Scatter of write latency against data written; the slow writes are {every} apart."
     return Figure("cleaning-stalls", "Writes that wait for cleaning", caption, alt, drawing)

@@ -92,7 +92,7 @@ def judge(seen: Seen, known: Known, size: int, rows: Sequence[str]) -> list[Find
         return [TYPE.unknown(why)]
     bands = seen.cache_bands
     if seen.controls.looks_tell is False:
-        why = "blocks look clean right after they were written: looks cannot tell where they lie"
+        why = "blocks look clean right after they were written: looks do not show where they lie"
         return [TYPE.unknown(why, _rows(seen.trials))]
     kind_of = _cleaning_type(seen.trials, bands)
     found = [kind_of]
@@ -269,7 +269,7 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     confidence = chance_within(BAND_WITHIN, apart_one) * chance_within(BAND_WITHIN, apart_half)
     why = f"{single}, {counted} bands with every other 64 KiB written {format_duration(half_s * 1e9)} each"
     if confidence < LEAST_CONFIDENCE:
-        return BAND.unknown(f"{why}, but the idle time is not known well enough to tell these from it")
+        return BAND.unknown(f"{why}, but the idle time is not known well enough to separate these from it")
     if one.band_s > half_s * (1 + BAND_WITHIN):
         return BAND.unknown(f"{why}: a contradiction, for what is written in half of a band is gathered too")
     if half_s > MOST_HALF * one.band_s:

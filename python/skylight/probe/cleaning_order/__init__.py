@@ -177,7 +177,7 @@ def _judge_few(told: list[Parade]) -> Finding:
         return ORDER.found("fifo", 1.0 - chance, why, rows)
     if misread <= LARGEST_CHANCE:
         return ORDER.found("other", 1.0 - misread, why, rows)
-    return ORDER.unknown(f"{why}: too few to tell an order")
+    return ORDER.unknown(f"{why}: too few to determine an order")
 
 
 def _judge(told: list[Parade]) -> Finding:

@@ -34,7 +34,7 @@ class FragmentedReads(LogTest):
     axis: Axis = "number"
     summary = (
         "Latency logs of reads in address order, one at a time: where every second block lies in a cache,"
-        " they tell one revolution, the tracks, and the arm's way to the cache."
+        " they show one revolution, the tracks, and the arm's way to the cache."
     )
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:

@@ -98,7 +98,7 @@ class Place:
                 " to the next, so at which angle a block passed is not known."
             )
         if self.home is None:
-            return f"Completions of {self.name} follow no rotation that its reads could tell."
+            return f"Completions of {self.name} follow no rotation that its reads show."
         return ""
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What logs of fragmented reads tell: some of what the live suite finds, and some that only they show."""
+"""What logs of fragmented reads show: some of what the live suite finds, and some that only they show."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from skylight.probe.rotation.findings import ROTATION, TRACK
 
 SKEW = Property("track_skew_ns", "Track skew", "ns", scope=Scope.ANYWHERE)
 FLOOR = Property("seek_floor_ns", "Shortest way to the cache and back", "ns", scope=Scope.ANYWHERE)
-CACHE_STEP = Property("cache_step_turns", "Step of the cache, in revolutions", "turn", scope=Scope.ANYWHERE)
+CACHE_STEP = Property("cache_step_turns", "Step of the cache", "revolutions", scope=Scope.ANYWHERE)
 FINDINGS: tuple[Property, ...] = (DRIVE_TYPE, ROTATION, TRACK, SKEW, LOCATION, FLOOR, CACHE_STEP)

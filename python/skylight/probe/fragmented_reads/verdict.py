@@ -58,7 +58,7 @@ def _troubles(places: Sequence[Place], otherwise: str) -> str:
     told = [place.trouble for place in places if place.trouble]
     if len(told) < len(places):
         return otherwise
-    more = f" ({len(told) - 1} more logs tell nothing either)" if len(told) > 1 else ""
+    more = f" ({len(told) - 1} more logs are inconclusive too)" if len(told) > 1 else ""
     return f"{told[0][:-1]}{more}." if told else "No log was given."
 
 
@@ -67,10 +67,10 @@ def _drive_type(places: Sequence[Place]) -> Finding:
     if where:
         why = (
             f"Every second block of {where[0].name} lies elsewhere, as on a shingled drive after small"
-            " writes; but a log tells neither what was written nor whether a drive or a file was read."
+            " writes; but a log shows neither what was written nor whether a drive or a file was read."
         )
     else:
-        why = _troubles(places, "Reads alone do not tell what a drive does with writes.")
+        why = _troubles(places, "Reads alone do not show what a drive does with writes.")
     return DRIVE_TYPE.unknown(why)
 
 
@@ -232,7 +232,7 @@ def _location(places: Sequence[Place], names: dict[str, str]) -> Finding:
         for place in seen
     )
     if len(seen) < 2:
-        why = f"The way to the blocks that lie elsewhere takes {words}; one place alone tells no direction."
+        why = f"The way to the blocks that lie elsewhere takes {words}; one place alone shows no direction."
         return LOCATION.unknown(why)
     place = _place_of_cache(floor)
     if place == UNKNOWN:
@@ -283,7 +283,7 @@ def _cache_steps(places: Sequence[Place], names: dict[str, str]) -> Finding:
         shown = " and ".join(f"{angle:.3f} ({100 * part:.0f} %)" for angle, part in modes)
         words.append(f"{shown} in {place.name}")
     why = (
-        "From one block that lies elsewhere to the next, in the order they were written, the platter turns by"
-        f" {'; '.join(words)} ({format_count(sum(place.count // 2 for place in seen))} blocks)."
+        "From one block that lies elsewhere to the next, in the order they were written, the platter rotates"
+        f" by {'; '.join(words)} ({format_count(sum(place.count // 2 for place in seen))} blocks)."
     )
     return CACHE_STEP.found(value, confidence, why, _rows(seen))

@@ -38,8 +38,8 @@ def conclude(seen: Seen | None, rows: Sequence[str]) -> Finding:
         return MAPPING.unknown("The drive could not be made to clean the bands that were written.", rows)
     if seen.noise > MOST_NOISE:
         return MAPPING.unknown(
-            f"Two readings of the fresh drive differ by {100 * seen.noise:.0f} % of a revolution, too much to"
-            " tell.",
+            f"Two readings of the fresh drive differ by {100 * seen.noise:.0f} % of a revolution, too much"
+            " for a verdict.",
             rows,
         )
     cleaned = seen.cleaned

@@ -12,7 +12,7 @@ from skylight.units import format_counted
 
 _EDGE = (
     "Each point is a burst of writes, one to each zone in turn. Where a line falls off a cliff, the drive"
-    " has no room to keep one zone more open, and writes metadata for every zone that it opens instead."
+    " cannot keep one zone more open, and writes metadata for every zone that it opens instead."
     " Write to fewer zones at a time."
 )
 _LIMIT = (

@@ -78,7 +78,7 @@ def _rotation(found: Analysis, without: str) -> Finding:
 
 def _tracks(found: Analysis, in_range: bool = False) -> Finding:
     if found.turn is None:
-        return TRACK.unknown("Without a rotation there are no tracks to be told.")
+        return TRACK.unknown("Without a rotation no tracks can be detected.")
     if found.stripe is not None:
         return TRACK.unknown(_striped_words(found.stripe))
     parts = found.sizes()
@@ -176,12 +176,12 @@ def _seeks(found: Analysis, in_range: bool = False) -> Finding:
     if (why_not := _not_one_disk(found, in_range)) is not None:
         return SEEK.unknown(why_not, ("od", "places"))
     if track is None:
-        why = "Arm times between neighbouring tracks do not tell a step of the arm from a switch of heads."
+        why = "Arm times between neighbouring tracks do not distinguish a step of the arm from a head switch."
         if found.same is None:
-            why = "The angles of blocks are not known well enough to tell when the arm is there."
+            why = "The angles of blocks are not known well enough to determine when the arm is there."
         return SEEK.unknown(why)
     if curve is None or full is None or same is None:
-        return SEEK.unknown("Too few places all over the drive have angles that can be told.")
+        return SEEK.unknown("At too few places all over the drive can angles be determined.")
     if found.end_at_home == 0.0:
         why = "The last addresses are not at the end of the drive, so how far the arm goes was not seen."
         return SEEK.unknown(why, ("md", *found.end_rows))

@@ -48,8 +48,8 @@ def _boxes(sweep: Mapping[tuple[str, int], Mapping[int, I64]], size: int) -> Fig
     axes.set_xlabel("zones")
     axes.legend()
     caption = (
-        "Each box holds the middle half of the writes of a burst over so many zones, the line in it their"
-        " median; the scale is logarithmic."
+        "Each box holds the middle half of the writes of a burst over that number of zones, the line in it"
+        " their median; the scale is logarithmic."
     )
     alt = f"Box plots of throughput against 20 to 200 zones, writes of {size} KiB."
     return Figure(f"open-zones-{size}", f"Writes of {size} KiB over a number of zones", caption, alt, drawing)
