@@ -11,7 +11,7 @@ packages=(--locked --workspace --exclude "$excluded")
 # That of the set-up, which `make` names.
 python=${PYO3_PYTHON:-$PWD/.venv/bin/python}
 # The longest begin first, so that none is left at the end.
-longest='/(hbuffer|random|oracle|full|set_associative|fully_associative|power_cuts|journaled)-[0-9a-f]+$'
+longest='/(hbuffer|random|oracle|out_of_space|set_associative|fully_associative|power_cuts|journaled)-[0-9a-f]+$'
 # The last programs have more than one processor, and many of them do not crowd many.
 export RUST_TEST_THREADS=${RUST_TEST_THREADS:-2}
 

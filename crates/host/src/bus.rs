@@ -45,7 +45,7 @@ pub fn bus_of(disk: &Node) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Tree;
+    use crate::fake_sysfs::Tree;
 
     #[test]
     fn the_bus_is_found_in_the_path() {

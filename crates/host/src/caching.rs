@@ -249,7 +249,7 @@ pub mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::fake::Tree;
+    use crate::fake_sysfs::Tree;
 
     /// A drive that keeps its settings, answers as the standards say, and keeps what it was sent.
     #[derive(Debug)]

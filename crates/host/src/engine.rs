@@ -314,7 +314,7 @@ impl Engine {
                     opcode::Read::new(fd, buffer, size).offset(offset).build()
                 }
             }
-            // `batch.rs` does these; a host asks for none of the others here.
+            // `batch_runner.rs` does these; a host asks for none of the others here.
             Op::Append | Op::Zone(_) | Op::Trim | Op::WriteZeroes | Op::Cache => return None,
         })
     }

@@ -225,7 +225,7 @@ fn nominal_rpm(page: &[u8]) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Tree;
+    use crate::fake_sysfs::Tree;
 
     #[test]
     fn a_sata_disk_is_known_by_its_attributes() {

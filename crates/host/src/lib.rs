@@ -21,7 +21,7 @@
 //! `proc_pid_mountinfo(5)`, `io_uring_enter(2)`, `wipefs(8)`.
 
 mod arena;
-mod batch;
+mod batch_runner;
 mod bus;
 mod caching;
 mod claim;
@@ -32,8 +32,8 @@ mod engine;
 mod erase;
 mod error;
 #[cfg(test)]
-#[path = "../tests/common/fake.rs"]
-mod fake;
+#[path = "../tests/common/fake_sysfs.rs"]
+mod fake_sysfs;
 mod identity;
 mod openers;
 mod settings;

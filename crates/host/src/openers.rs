@@ -68,7 +68,7 @@ fn is_target(link: &Path, targets: &Targets) -> bool {
 mod tests {
     use super::*;
     use crate::device_stack::file_key;
-    use crate::fake::Tree;
+    use crate::fake_sysfs::Tree;
 
     #[test]
     fn a_process_with_the_file_open_is_named() {

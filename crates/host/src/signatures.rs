@@ -127,7 +127,7 @@ fn is_own(target: &File, offset: u64) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Tree;
+    use crate::fake_sysfs::Tree;
 
     const SIZE_BYTES: u64 = 64 << 20;
     const EXT2_AT: u64 = 1080;

@@ -151,7 +151,7 @@ fn unopened(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Tree;
+    use crate::fake_sysfs::Tree;
 
     fn disk(tree: &Tree, sectors: u64) -> Node {
         let node = tree.disk("sdq", (8, 256));

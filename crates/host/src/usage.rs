@@ -120,7 +120,7 @@ fn partitioned(path: &str, partitions: &[Node]) -> Option<Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fake::Tree;
+    use crate::fake_sysfs::Tree;
 
     fn refusal(tree: &Tree, node: &Node) -> String {
         match of_block_device("/dev/sdq", node, &tree.sysfs()) {

@@ -256,7 +256,7 @@ mod tests {
     use std::cell::RefCell;
 
     use super::*;
-    use crate::fake::Tree;
+    use crate::fake_sysfs::Tree;
     use crate::sg_io::CommandFault;
 
     /// Zones of 1 MiB on a device of 10, reported some at a time; how often it was asked.

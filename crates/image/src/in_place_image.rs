@@ -7,7 +7,7 @@
 //! band write nothing. Data is written once, and a cleaning of any size is one tag per band.
 //!
 //! The *layer's* addresses of sectors (in the cache, in a remapped band) are still recorded, in tags and checkpoints as in
-//! a planned image (`relocating_image.rs`), so that a restarted drive has the same content in its cache. No read uses them. A band
+//! a planned image (`planned_image.rs`), so that a restarted drive has the same content in its cache. No read uses them. A band
 //! that the layer remaps is not moved: the layer's map and the addresses of the data are separate, and only the former
 //! changes.
 //!
@@ -33,11 +33,11 @@ use skylight_layer::{ExtentMap, Layer, MapChange, MediaUse, Source};
 use crate::error::ImageError;
 use crate::format::superblock::Superblock;
 use crate::format::tag_log::Kind;
+use crate::host_write_data::HostData;
 use crate::interpreter::Interpreter;
 use crate::non_native_locations::State;
 use crate::options::Options;
 use crate::protected_ranges::Rooms;
-use crate::write_data::HostData;
 
 /// Where a stretch of the drive lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! Executes plans on a store: where data is written, when it is durable, and what a recovery finds.
 //!
 //! There are two placements of data. In an image *in place* each sector has one permanent address, and neither the cache
-//! nor cleaning moves it (`in_place_image.rs`). In a *planned* image data is written where the plan puts it (`relocating_image.rs`): data
+//! nor cleaning moves it (`in_place_image.rs`). In a *planned* image data is written where the plan puts it (`planned_image.rs`): data
 //! of a host write to the address in the commit of the map, with a *tag* in the log that has this address and a checksum
 //! of the data; writes to native addresses, and merged bands, go there directly. The tag of a band records that the band
 //! is complete at its address, so it is written after the band's data is durable: [`Interpreter::flush`] syncs, appends
@@ -30,15 +30,15 @@ use crate::error::ImageError;
 use crate::flush::FlushState;
 use crate::format::superblock::{Part, Superblock};
 use crate::format::tag_log::{Kind, TAGS, Tag};
+use crate::host_write_data::HostData;
+pub use crate::host_write_data::HostWrite;
 use crate::log::TagLog;
 use crate::non_native_locations::State;
+use crate::planned_image::Access;
 use crate::planted_bugs::{Planted, Plants};
 use crate::reader::Route;
-use crate::relocating_image::Access;
 use crate::store::Store;
 use crate::store_errors::{Health, Reserved};
-use crate::write_data::HostData;
-pub use crate::write_data::HostWrite;
 
 /// Bytes that were moved since the image was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,12 +4,12 @@
 //! writes beside the data is enough to find everything again after a power cut.
 //!
 //! * [`image`]: one drive: layer, store and interpreter; what a server talks to. `creation`: how it is made and opened.
-//! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place_image`, `relocating_image`: where they lie.
+//! * [`interpreter`]: a plan's bytes, and when they are durable; `in_place_image`, `planned_image`: where they lie.
 //! * [`store`]: what lies underneath: sparse files and block devices.
 //! * [`mod@format`]: the bytes beside the data; `log`, `checkpoints`, `protected_ranges`, `cleaning_buffers`: how they are written;
 //!   `structure_reader`, `replay`, `recovery`: how they are read.
 //! * `store_errors`: what happens where the file system is full, or fails.
-//! * `bad_sectors`: sectors that are known not to be what was written.
+//! * `checksum_errors`: sectors that are known not to be what was written.
 //! * `image_files`: files and devices, and what is asked of them before anything is written.
 //! * [`overwrite_records`]: what is kept of a drive whose writes overwrite others, beside its data.
 //!   `zone_logging`, `zone_records`: of one with zones.
@@ -24,13 +24,14 @@
 #[cfg(feature = "planted")]
 #[path = "../tests/common/audit.rs"]
 mod audit;
-mod bad_sectors;
 mod checkpoints;
+mod checksum_errors;
 mod cleaning_buffers;
 mod creation;
 pub mod error;
 mod flush;
 pub mod format;
+mod host_write_data;
 pub mod image;
 mod image_files;
 mod in_place_image;
@@ -41,18 +42,17 @@ mod non_native_locations;
 pub mod offline_tools;
 mod options;
 pub mod overwrite_records;
+mod planned_image;
 #[doc(hidden)]
 pub mod planted_bugs;
 mod protected_ranges;
 pub mod reader;
 mod recovery;
-mod relocating_image;
 mod replay;
 pub mod scrub;
 pub mod store;
 mod store_errors;
 mod structure_reader;
-mod write_data;
 mod zone_logging;
 mod zone_records;
 

@@ -25,12 +25,12 @@ use skylight_layer::{Layer, MapChange, Plan, Purpose, Source, Step};
 
 use crate::error::ImageError;
 use crate::format::tag_log::{Kind, TAGS};
+use crate::host_write_data::{HostData, HostWrite};
 use crate::in_place_image::Place;
 use crate::interpreter::Interpreter;
 use crate::non_native_locations::State;
 use crate::planted_bugs::Planted;
 use crate::store_errors::changes;
-use crate::write_data::{HostData, HostWrite};
 
 /// Bytes of zeros that are written at a time where the store cannot discard.
 const ZEROS_BYTES: u64 = 1 << 20;

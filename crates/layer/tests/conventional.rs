@@ -5,8 +5,8 @@ mod common;
 
 use common::bugs::{self, Bug};
 use common::host::Sizes;
-use common::pair::{Pair, Shadow};
-use common::runs::half_share;
+use common::layer_and_shadow::{Pair, Shadow};
+use common::operation_count::half_share;
 use common::truth::{Spot, Truth, written};
 use proptest::prelude::*;
 use skylight_disk::{Direction, LbaExtent, Pba, Sectors};
@@ -86,14 +86,14 @@ fn any_drive() -> impl Strategy<Value = (Medium, u64, u64)> {
 #[test]
 fn lone_commands_keep_every_write() {
     half_share("conventional", "lone commands", &any_drive(), |(medium, capacity, seed)| {
-        pair(medium, capacity, seed, 1).run(common::runs::LONG)
+        pair(medium, capacity, seed, 1).run(common::operation_count::LONG)
     });
 }
 
 #[test]
 fn deep_queues_keep_every_write() {
     half_share("conventional", "deep queues", &any_drive(), |(medium, capacity, seed)| {
-        pair(medium, capacity, seed, 40).run(common::runs::LONG)
+        pair(medium, capacity, seed, 40).run(common::operation_count::LONG)
     });
 }
 

@@ -10,9 +10,9 @@ mod common;
 
 use common::bugs::{self, Bug};
 use common::host::Sizes;
-use common::pair::{Pair, Shadow};
-use common::plans::{self, access, command, idle};
-use common::runs::{LONG, cases, half_share};
+use common::layer_and_shadow::{Pair, Shadow};
+use common::operation_count::{LONG, cases, half_share};
+use common::plan_builders::{self, access, command, idle};
 use common::truth::{Spot, Truth, written};
 use proptest::prelude::*;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
@@ -424,7 +424,7 @@ fn small() -> SetAssociativeSpec {
 }
 
 fn take(layer: &mut SetAssociative, op: Op, start: u64, len: u64) -> Vec<Step> {
-    plans::take(layer, &[command(3, op, start, len)], 0)
+    plan_builders::take(layer, &[command(3, op, start, len)], 0)
 }
 
 /// The plan of a cleaning, step by step: bands 1 and 5 share cache band 1, band 3 has nothing in it.

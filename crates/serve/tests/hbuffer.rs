@@ -4,19 +4,19 @@
 //! `SKYLIGHT_SERVED_OPERATIONS` is how many commands there are in all (4,000 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
 
 mod common;
+#[path = "../../image/tests/common/env_number.rs"]
+mod env_number;
 #[path = "../../image/tests/media/mod.rs"]
 mod media;
-#[path = "../../image/tests/common/numbers.rs"]
-mod numbers;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use common::{Reply, TestServer};
+use env_number::number;
 use media::fault::{FaultStore, Random};
 use media::ram::RamStore;
-use numbers::number;
 use skylight_command::CommandId;
 use skylight_disk::{Lba, LbaExtent, Pba, Sectors};
 use skylight_image::{Image, Options};

@@ -7,7 +7,7 @@ and restored on exit of `settings`, at interpreter exit, by a guard (`restore_gu
 restoring failed, and, from a restore note on disk, by the next run of the same boot. A lock (`drive_lock.py`)
 keeps the note of a drive to one run. A drive that cannot be restored (it vanished) raises a `TargetError`,
 which never replaces an error already being raised. Zone actions and appends in a batch run one at a time,
-after what is before them (see the Rust module `host/batch.rs`). Notes live in `$SKYLIGHT_STATE`, else
+after what is before them (see the Rust module `host/batch_runner.rs`). Notes live in `$SKYLIGHT_STATE`, else
 `$XDG_STATE_HOME/skylight`, else `~/.local/state/skylight`, one file per drive.
 
 Source: docs/devices.md; docs/architecture.md (crates/host).

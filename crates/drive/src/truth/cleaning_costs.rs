@@ -15,8 +15,8 @@ use skylight_disk::{Direction, Nanos, Sectors};
 use skylight_layer::{Medium, Purpose};
 
 use super::cache::band_at;
-use super::conditions;
 use super::finding::TrueFinding;
+use super::measurability;
 use super::quiet;
 use super::watermarks::{isolated_writes, lone_writes, usable};
 use crate::batch::Batch;
@@ -118,7 +118,7 @@ fn idle_cleaning(
     conditions: &Conditions,
     writes: impl Fn((u64, u64)) -> (Vec<u64>, u64),
 ) -> Result<Option<u64>, ProfileError> {
-    let depth = profile.interface.queue_depth.min(conditions::depth(conditions)) as usize;
+    let depth = profile.interface.queue_depth.min(measurability::depth(conditions)) as usize;
     let mut drive = Drive::new(&copy(profile), 0)?;
     drive.meet(profile, &collecting(conditions), 0);
     let mut total = 0;

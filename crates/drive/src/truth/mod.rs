@@ -5,7 +5,7 @@
 //! * `platters`: rotation, tracks, seeks, plateaus, from the geometry and mechanics of the built drive.
 //! * `cache`: sizes of the persistent cache and of its journal.
 //! * `out_of_band_time`: the time of a journal's out-of-band data, where its log stands.
-//! * `conditions`: what the conditions of a measurement put out of reach.
+//! * `measurability`: what the conditions of a measurement put out of reach.
 //! * `zones`: what a drive declares of its zones.
 //! * `cleaning_costs`: costs of cleaning and map merges, measured on a quiet copy of the drive.
 //!
@@ -14,9 +14,9 @@
 
 mod cache;
 mod cleaning_costs;
-mod conditions;
 mod drive_kind;
 mod finding;
+mod measurability;
 mod out_of_band_time;
 mod platters;
 mod watermarks;
@@ -50,7 +50,7 @@ impl Truth {
     pub fn under(profile: &Profile, conditions: &Conditions) -> Result<Self, ProfileError> {
         let drive = Drive::new(&quiet(profile), 0)?;
         let mut findings = drive_kind::findings(profile);
-        findings.extend(cache::findings(profile, conditions::sharing(conditions, profile)));
+        findings.extend(cache::findings(profile, measurability::sharing(conditions, profile)));
         findings.extend(cache::bands(profile));
         if !matches!(profile.layer, Layer::Ssd(_)) {
             findings.extend(platters::findings(profile, &drive));
@@ -66,7 +66,7 @@ impl Truth {
         findings.extend(cleaning_costs::cleaning(profile, conditions)?);
         findings.extend(platters::plateaus(profile, &drive));
         findings.extend(zones::findings(profile));
-        conditions::apply(conditions, profile, &mut findings);
+        measurability::apply(conditions, profile, &mut findings);
         Ok(Self { name: profile.name.clone(), size_bytes: profile.capacity.get(), findings })
     }
 

@@ -10,7 +10,7 @@ use super::ata::PASSWORD;
 use super::flow::MOST_UNCLEAR_LOOKS;
 use super::*;
 use crate::caching::ATA_PASS_THROUGH_16;
-use crate::fake::Tree;
+use crate::fake_sysfs::Tree;
 use crate::sg_io::{CommandFault, Exchange, Link, Reply, TIMEOUT, Transfer};
 
 /// What goes wrong.

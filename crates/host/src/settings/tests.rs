@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::*;
 use crate::caching::tests::FakeDrive;
-use crate::fake::Tree;
+use crate::fake_sysfs::Tree;
 use crate::sg_io::{CommandFault, Transfer};
 
 /// A SATA disk with its cache on, and the path of its setting.

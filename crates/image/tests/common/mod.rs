@@ -3,8 +3,8 @@
 //!
 //! A life says what a session does and what its oracle allows; this goes through the cuts.
 
-mod numbers;
-pub mod windows;
+mod env_number;
+pub mod multi_part_image;
 
 use std::iter::Peekable;
 use std::vec::IntoIter;
@@ -14,7 +14,7 @@ use crate::media::ram::RamStore;
 use skylight_image::{Image, Options, Store};
 use skylight_layer::Layer;
 
-pub use numbers::number;
+pub use env_number::number;
 
 /// What happened when so many effects had been.
 pub enum Event<Op, Found> {
@@ -64,13 +64,13 @@ pub trait Lives {
 
     /// The image's store over all the bytes that there are.
     fn store(&self, all: &FaultStore) -> Box<dyn Store> {
-        windows::in_parts(all, &self.boundaries())
+        multi_part_image::in_parts(all, &self.boundaries())
     }
 
     /// Bytes of a medium with all parts.
     fn len_bytes(&self) -> u64 {
         let len = Image::bytes_needed(self.layer().as_ref(), self.options());
-        windows::len_in_parts(len, &self.boundaries())
+        multi_part_image::len_in_parts(len, &self.boundaries())
     }
 
     fn open(&self, store: &FaultStore) -> Result<Image, String> {

@@ -16,7 +16,7 @@ use skylight_image::format::superblock::{COPY, Superblock, TEXT};
 use skylight_image::{Image, ImageError, Store};
 use skylight_layer::Medium;
 
-use crate::common::{Lives, windows};
+use crate::common::{Lives, multi_part_image};
 
 /// Whether images carry checksums of what the host wrote: then a sector whose bytes were changed is an error, or right.
 const DATA_IS_CHECKED: bool = false;
@@ -126,7 +126,7 @@ fn try_one<L: Subject>(
 ) -> Result<(), String> {
     let boundaries = life.boundaries();
     let (superblock, regions) = regions(&history.now, &boundaries);
-    let parts = windows::ranges(history.now.len_bytes(), &boundaries);
+    let parts = multi_part_image::ranges(history.now.len_bytes(), &boundaries);
     let mut changed = history.now.clone();
     let (name, mutation) = mutate(life.random(), &mut changed, history, &regions, &parts);
     tally.mutations += 1;
@@ -208,7 +208,7 @@ fn regions(store: &RamStore, boundaries: &[u64]) -> (Superblock, Vec<Region>) {
         add("checkpoint", area.start, area.len, false);
     }
     // Parts end somewhere in these; a run that crosses the end of one is cut there.
-    let ranges = windows::ranges(store.len_bytes(), boundaries);
+    let ranges = multi_part_image::ranges(store.len_bytes(), boundaries);
     for (number, part) in ranges.iter().enumerate() {
         let head = if number > 0 { START } else { superblock.platter.start };
         if number > 0 {

@@ -2,9 +2,9 @@
 //!
 //! `SKYLIGHT_CUTS` is how many cuts there are in all (20,000 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
 
-mod beside;
 #[path = "../common/mod.rs"]
 mod common;
+mod concurrent_flush;
 mod drives;
 #[path = "../media/mod.rs"]
 mod media;

@@ -10,7 +10,7 @@ use skylight_disk::{Direction, Lba, LbaExtent, Pba, Sectors};
 use skylight_layer::{Command, CommandId, Layer, MapChange, Medium, Op, Piece, Plan, Purpose, Queue, Step};
 
 use super::host::Host;
-use super::pair::{Pair, Shadow};
+use super::layer_and_shadow::{Pair, Shadow};
 
 /// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,8 +8,8 @@ mod shadow;
 
 use common::bugs::{self, Bug};
 use common::host::Sizes;
-use common::pair::Pair;
-use common::runs::{LONG, cases, half_share};
+use common::layer_and_shadow::Pair;
+use common::operation_count::{LONG, cases, half_share};
 use proptest::prelude::*;
 use shadow::Logs;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, Sectors};

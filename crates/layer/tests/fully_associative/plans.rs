@@ -7,7 +7,7 @@ use skylight_layer::{
 };
 
 use crate::common::host::Stream;
-use crate::common::plans::{access, command, idle, take};
+use crate::common::plan_builders::{access, command, idle, take};
 
 const MIB: u64 = 2048;
 

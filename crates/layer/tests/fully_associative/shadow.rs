@@ -14,7 +14,7 @@ use skylight_layer::{
     Purpose, Queue, Step,
 };
 
-use crate::common::pair::Shadow;
+use crate::common::layer_and_shadow::Shadow;
 use crate::common::truth::{JUNK, NOBODY};
 
 /// What the cleaning of a zone has read, by place, and where it wrote a merged band of that.

@@ -3,18 +3,18 @@
 //! `SKYLIGHT_OPERATIONS` random commands (2,000,000 if it is not set) without cuts, and `SKYLIGHT_CUTS` cuts (20,000) between any two
 //! commands to the drive; `PROPTEST_RNG_SEED` is their seed. A failure names the drive and the seed.
 
+mod cleaning_errors;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
-mod losses;
 mod media;
+mod random_policy;
 mod reads;
 mod session;
 mod shadow;
 mod shape;
-mod whim;
 
-use common::runs::{LONG, half};
+use common::operation_count::{LONG, half};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -54,7 +54,7 @@ fn cuts() -> u64 {
 
 /// Sessions with cuts until there were so many, and with failing commands if asked for.
 fn cut(most: u64, failures: bool) -> session::Made {
-    let mut runner = TestRunner::new(common::runs::cases(1));
+    let mut runner = TestRunner::new(common::operation_count::cases(1));
     let (mut made, mut seed) = (session::Made::default(), runner.rng().next_u64());
     while made.cuts < most {
         let shape = any_shape().new_tree(&mut runner).expect("a shape").current();

@@ -14,9 +14,9 @@ use skylight_layer::{Command, CommandId, Failure, Op, Outcome, Queue};
 
 use super::common::host::{Host, Sizes};
 use super::media::{Media, Sector, fill};
+use super::random_policy::RandomPolicy;
 use super::shadow::{Shadow, stamp};
 use super::shape::Shape;
-use super::whim::Whim;
 
 /// One write in so many is FUA.
 const FUA_EVERY: u32 = 9;
@@ -280,17 +280,17 @@ impl Session {
         let mut drive = Faulty::new(media(), bug);
         // The power may go while the buffer is made, after any of some commands.
         drive.media().left = (cuts && seed.is_multiple_of(2)).then_some(seed / 2 % 8 + 1);
-        let whim = || Box::new(Whim::new(seed));
+        let policy = || Box::new(RandomPolicy::new(seed));
         let mut stream = super::common::host::Stream(seed);
-        let layer = match HBuffer::new(shape.spec(seed), shape.layout(), &mut drive, whim()) {
+        let layer = match HBuffer::new(shape.spec(seed), shape.layout(), &mut drive, policy()) {
             Ok(layer) => layer,
             Err(NewError::Drive(_)) if drive.media().is_off() => {
                 drive.media().cut(&mut stream);
-                match HBuffer::recover(None, shape.spec(0).1, drive.media(), whim()) {
+                match HBuffer::recover(None, shape.spec(0).1, drive.media(), policy()) {
                     Ok((layer, _)) => layer,
                     Err(RecoveryError::NoCheckpoint) => {
                         drive = Faulty::new(media(), bug);
-                        HBuffer::new(shape.spec(seed), shape.layout(), &mut drive, whim())
+                        HBuffer::new(shape.spec(seed), shape.layout(), &mut drive, policy())
                             .unwrap_or_else(|error| panic!("{shape:?}: {error}"))
                     }
                     Err(error) => panic!("{shape:?}, seed {seed}: {error}"),
@@ -535,7 +535,7 @@ impl Session {
         let seed = self.host.stream.next();
         let (sizes, tuning, _) = self.shape.spec(0);
         let named = self.host.stream.once_in(2).then_some(sizes);
-        let recovered = HBuffer::recover(named, tuning, media, Box::new(Whim::new(seed)));
+        let recovered = HBuffer::recover(named, tuning, media, Box::new(RandomPolicy::new(seed)));
         let (layer, found) = recovered.map_err(|error| format!("recovery: {error}"))?;
         self.layer = layer;
         self.made.entries += found.entries;

@@ -7,9 +7,9 @@ mod shape;
 
 use common::bugs::{self, Bug};
 use common::host::Sizes;
-use common::pair::Pair;
-use common::plans::{access, command, idle, take};
-use common::runs::{LONG, cases, half_share};
+use common::layer_and_shadow::Pair;
+use common::operation_count::{LONG, cases, half_share};
+use common::plan_builders::{access, command, idle, take};
 use proptest::prelude::*;
 use shadow::Journal;
 use shape::Shape;

@@ -6,17 +6,17 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod disk_and_oracle;
 mod disks;
 mod oracle;
-mod shadow;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use common::runs::cases;
+use common::operation_count::cases;
+use disk_and_oracle::Pair;
 use disks::Disk;
 use oracle::{Surface, under_head};
 use proptest::prelude::*;
-use shadow::Pair;
 use skylight_disk::{Angle, SegmentSpec};
 
 proptest! {

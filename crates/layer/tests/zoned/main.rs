@@ -5,15 +5,15 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod layer_and_model;
 mod mistakes;
 mod model;
-mod pair;
 mod tables;
 
-use common::runs::{LONG, half};
+use common::operation_count::{LONG, half};
+use layer_and_model::Pair;
 use mistakes::Mistake;
 use model::Shape;
-use pair::Pair;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;

@@ -31,11 +31,10 @@ mod common;
 mod cuts;
 #[path = "../../../image/tests/power_cuts/drives.rs"]
 mod drives;
-mod full;
 mod host;
-mod live;
 #[path = "../../../image/tests/media/mod.rs"]
 mod media;
+mod out_of_space;
 mod planted_bugs;
 mod raw;
 mod shadow;
@@ -43,6 +42,7 @@ mod shadow;
 #[expect(dead_code, reason = "the layer's own tests use the rest")]
 mod surface;
 mod targets;
+mod without_power_cuts;
 mod zones;
 
 /// The three timing modes.

@@ -10,9 +10,9 @@ use crate::Timing;
 use crate::common::number;
 use crate::drives::{DRIVES, SECTORS};
 use crate::host::{Host, Mood};
-use crate::live::{image, live};
 use crate::shadow::Shadow;
 use crate::targets::Served;
+use crate::without_power_cuts::{image, live};
 
 /// Drives of one kind of layer each.
 const ONE_EACH: [usize; 4] = [0, 3, 5, 9];

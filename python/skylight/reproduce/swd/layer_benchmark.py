@@ -1,4 +1,4 @@
-"""The example program `shingled`: the layer of a raw shingled disk at work on a file.
+"""The example program `shingling_cost`: the layer of a raw shingled disk at work on a file.
 
 It is written in Rust, because the subject of measurement is the layer and not an interpreter, and a separate
 program, because instructions are counted per process. It is looked for in cargo's target folder, and built if
@@ -35,7 +35,7 @@ _BUILD = (
     "-p",
     "skylight-drive",
     "--example",
-    "shingled",
+    "shingling_cost",
 )
 _MOST_S = 900
 
@@ -46,7 +46,7 @@ def _target() -> Path:
 
 def _find() -> Path | None:
     """The program, built if necessary; None if it neither exists nor can be built."""
-    program = _target() / "release" / "examples" / "shingled"
+    program = _target() / "release" / "examples" / "shingling_cost"
     if shutil.which("cargo") and (_ROOT / "Cargo.toml").is_file():
         built = subprocess.run(_BUILD, cwd=_ROOT, capture_output=True, text=True, check=False)
         if built.returncode != 0:

@@ -14,7 +14,7 @@
 //!   the first piece, in steps and through a staging area, and seeks for each piece; the host rewrites the whole zone, once, from
 //!   memory. So the drive gets what is near the end of a zone, if zones get one write each; what it costs to be wrong about
 //!   that is a seek for each further write, so until zones are known to get few the buffer gets all.
-//! * **In idle time** a zone that has to be rewritten waits until the host has probably done with it ([`super::rewrite_delays`]), while less
+//! * **In idle time** a zone that has to be rewritten waits until the host has probably done with it ([`super::hot_zones`]), while less
 //!   than half of the log and of the map is used. What idle time is left unused goes, up to a share of all time, to those that have been silent longest. A zone that was only ever appended to is moved once, whenever that is, and does not
 //!   wait; one that was overwritten before waits also when it only has to be appended to.
 //!
@@ -27,7 +27,7 @@ use skylight_disk::{Nanos, Sectors, Time};
 use super::super::policy::{Cleaned, HomeZone, Occasion, Path, Policy, State, WritePart};
 use super::super::streams::WINDOW_WRITES;
 use super::costs::{Costs, POSITION_NS, Way};
-use super::rewrite_delays::{Allowance, Silences};
+use super::hot_zones::{Allowance, Silences};
 use crate::capabilities::zoned::ZoneModel;
 
 /// One in so many open zones is not for streams. Chosen: the log and zones that are cleaned take two, and one number may be meant

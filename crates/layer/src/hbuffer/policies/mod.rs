@@ -1,22 +1,22 @@
 //! The policies besides the static ones, and all of them by name.
 //!
 //! * [`open_zones`]: the paper's: more sequential streams than open zones go to the buffer.
-//! * [`non_sequential`]: few zones are out of order in the drive at any time.
+//! * [`non_sequential_zone_limit`]: few zones are out of order in the drive at any time.
 //! * [`adaptive`]: the path that costs least, now and later; [`costs`] are what it has seen of the drive,
-//!   [`rewrite_delays`] how long a zone that the host overwrites waits for its rewriting.
+//!   [`hot_zones`] which zones the host overwrites again and again, and how long they wait for their rewriting.
 
 pub mod adaptive;
 pub mod costs;
-pub mod non_sequential;
+pub mod hot_zones;
+pub mod non_sequential_zone_limit;
 pub mod open_zones;
-pub mod rewrite_delays;
 
 #[cfg(test)]
 pub(crate) mod fake;
 
 use super::policy::{Path, Policy, Static};
 use adaptive::Adaptive;
-use non_sequential::NonSequential;
+use non_sequential_zone_limit::NonSequential;
 use open_zones::OpenZones;
 
 /// The names of all policies, the static ones first.

@@ -12,7 +12,7 @@ use skylight_layer::{
     Command, CommandId, Journaled, MapChange, Medium, Op, Piece, Plan, Purpose, Queue, Step, StretchSpec,
 };
 
-use crate::common::pair::Shadow;
+use crate::common::layer_and_shadow::Shadow;
 use crate::common::truth::{JUNK, Spot, Truth, written};
 use crate::shape::Shape;
 use cleaning::Cleaning;

@@ -5,7 +5,7 @@
 //! ([`Backend::is_async`]) gets the requests as they arrive and completes them later; a thread of its own
 //! then sends the replies, so that a client that does not read its replies blocks no other.
 //!
-//! `execution.rs` handles commands whose data is held in memory whole, `overlap.rs` executes long writes of this kind beside
+//! `execution.rs` handles commands whose data is held in memory whole, `pipelined_writes.rs` executes long writes of this kind beside
 //! the next receive, `large_transfers.rs` handles longer reads and writes, and `block_status.rs` block status.
 //!
 //! Invariants: memory per connection is bounded, whatever a client sends or leaves unread
@@ -17,7 +17,7 @@
 mod block_status;
 mod execution;
 mod large_transfers;
-mod overlap;
+mod pipelined_writes;
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,7 +31,7 @@ use crate::nbd::handshake::Negotiated;
 use crate::nbd::reply_buffer::ReplyBuffer;
 use crate::nbd::reply_queue::ReplyQueue;
 use crate::nbd::splice_pipe::SplicePipe;
-use crate::nbd::transmission::overlap::{LongWrite, Overlap};
+use crate::nbd::transmission::pipelined_writes::{LongWrite, Overlap};
 use crate::nbd::transport::{Channel, Input};
 use crate::nbd::wire::{self, CHUNK_BYTES, RawRequest, SIMPLE_REPLY_BYTES};
 
@@ -132,7 +132,7 @@ pub fn transmit(
     };
     if !backend.is_async() {
         let transmission = Mutex::new(transmission);
-        let result = std::thread::scope(|scope| overlap::serve(&transmission, scope, true));
+        let result = std::thread::scope(|scope| pipelined_writes::serve(&transmission, scope, true));
         let mut transmission = transmission.into_inner().unwrap_or_else(PoisonError::into_inner);
         transmission.disconnect();
         return result.and(transmission.overlap.failure());

@@ -3,7 +3,7 @@
 //!
 //! `SKYLIGHT_FULL` is how many sessions there are in all (500 if it is not set), `PROPTEST_RNG_SEED` the seed (1).
 
-#[path = "../common/numbers.rs"]
+#[path = "../common/env_number.rs"]
 mod common;
 #[path = "../power_cuts/drives.rs"]
 mod drives;

@@ -5,12 +5,12 @@ use skylight_layer::hbuffer::policy::{Occasion, Path, Policy, State, WritePart};
 use super::common::host::Stream;
 
 /// See the module page.
-pub struct Whim {
+pub struct RandomPolicy {
     stream: Stream,
     paths: &'static [Path],
 }
 
-impl Whim {
+impl RandomPolicy {
     pub fn new(seed: u64) -> Self {
         let mut stream = Stream(seed);
         let all: [&[Path]; 3] =
@@ -20,9 +20,9 @@ impl Whim {
     }
 }
 
-impl Policy for Whim {
+impl Policy for RandomPolicy {
     fn name(&self) -> &'static str {
-        "whim"
+        "random"
     }
 
     fn path(&mut self, _part: &WritePart, _state: &State<'_>) -> Path {

@@ -19,10 +19,10 @@ use skylight_layer::{Layer, MapChange, Medium, Purpose, Source};
 
 use crate::error::ImageError;
 use crate::format::tag_log::{Kind, Tag};
+use crate::host_write_data::HostData;
 use crate::interpreter::Interpreter;
 use crate::planted_bugs::Planted;
 use crate::protected_ranges::Room;
-use crate::write_data::HostData;
 
 /// Most bytes that are moved at a time.
 const CHUNK: u64 = 1 << 20;

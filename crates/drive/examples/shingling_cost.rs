@@ -1,6 +1,6 @@
 //! The cost of shingling on a real backing device: the raw shingled disk against the conventional layer, with
 //! the accesses of each plan made to a file. `skylight reproduce swd` runs it:
-//! `cargo run --release --example shingled -- compare PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS
+//! `cargo run --release --example shingling_cost -- compare PROFILE.toml FILE WORKLOAD K BLOCK BANDS OPERATIONS
 //! ROUNDS` prints a line of JSON with the median time of an operation in each round, and the mean CPU time.
 //! It measures the conventional layer twice, so that the difference of the two shows the noise, and the
 //! shingled disk.

@@ -11,9 +11,9 @@ use crate::Timing;
 use crate::common::number;
 use crate::drives::{DRIVES, Drive, SECTORS};
 use crate::host::{Host, Mood, Target};
-use crate::live::options;
 use crate::shadow::{Op, SECTOR, Shadow};
 use crate::targets::AnyTarget;
+use crate::without_power_cuts::options;
 
 /// Most commands of a stretch.
 const STRETCH: u64 = 60;
