@@ -114,7 +114,7 @@ burn-in: setup test-tools ## use the emulated drives as disks: ext4, a kernel co
 
 .PHONY: bench
 bench: setup test-tools ## print the rates and ratios of bench/
-	$(BIN)/python bench/run.py $(BENCH_ARGS)
+	$(BIN)/python bench/speed.py $(BENCH_ARGS)
 	$(BIN)/python bench/probe_cpu.py
 
 # The oldest glibc that the wheel runs on is that of the machine it is built on; maturin names it in the wheel's tag.
@@ -150,7 +150,7 @@ format: setup ## rewrite the sources as the formatters want them
 
 .PHONY: lock
 lock: ## resolve pyproject.toml into requirements.lock again
-	@scripts/lock.sh
+	@scripts/lock-requirements.sh
 
 .PHONY: clean
 clean: ## remove what was built and installed here (.venv, target, caches); recordings and reports stay

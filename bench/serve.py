@@ -23,7 +23,7 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import peer
+import nbdkit_comparison
 
 SIZE_BYTES = 1 << 30
 DRIVES = {
@@ -60,13 +60,13 @@ class Row:
 
 def fill(socket: Path) -> None:
     """Writes the whole range once, so that no run reads holes."""
-    command = [*peer.fio(socket, "write", "1m", 4, SIZE_BYTES), "--end_fsync=1"]
+    command = [*nbdkit_comparison.fio(socket, "write", "1m", 4, SIZE_BYTES), "--end_fsync=1"]
     subprocess.run(command, check=True, capture_output=True)
 
 
 def rate(socket: Path, load: tuple[str, str, int], seconds: float) -> float:
     """Operations per second."""
-    command = [*peer.fio(socket, *load, SIZE_BYTES), "--time_based", f"--runtime={seconds}"]
+    command = [*nbdkit_comparison.fio(socket, *load, SIZE_BYTES), "--time_based", f"--runtime={seconds}"]
     command += ["--randrepeat=0", "--output-format=json"]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     job = json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0]
@@ -90,10 +90,13 @@ def measure(place: tuple[Path, int], load: tuple[str, str, int], seconds: float)
 def compare(name: str, drive: str, folder: Path, seconds: float, turns: int) -> list[Row]:
     """Every load on a drive and on the peer."""
     ours, theirs = folder / "ours", folder / "peer"
-    nbdkit = peer.nbdkit(folder / "plain", theirs, SIZE_BYTES)
-    serve = peer.serve(drive, folder / f"{name}.img", ours)
+    nbdkit = nbdkit_comparison.nbdkit(folder / "plain", theirs, SIZE_BYTES)
+    serve = nbdkit_comparison.serve(drive, folder / f"{name}.img", ours)
     rows = []
-    with peer.server(serve, ours) as our_process, peer.server(nbdkit, theirs) as their_process:
+    with (
+        nbdkit_comparison.server(serve, ours) as our_process,
+        nbdkit_comparison.server(nbdkit, theirs) as their_process,
+    ):
         fill(ours)
         fill(theirs)
         our_place, peer_place = (ours, our_process), (theirs, their_process)
@@ -135,7 +138,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="folder of the files (default: a temporary one)")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args()
-    peer.check_tools()
+    nbdkit_comparison.check_tools()
     rows: list[Row] = []
     for name in options.drives.split(","):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:

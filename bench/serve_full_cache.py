@@ -35,7 +35,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
-import peer
+import nbdkit_comparison
 
 GIB = 1 << 30
 SIZE_BYTES = 2 * GIB
@@ -69,8 +69,11 @@ class Row:
 def both(drive: str, folder: Path) -> Iterator[tuple[Path, Path]]:
     """A new image of a drive and a new plain file, each served."""
     ours, theirs, plain, image = (folder / name for name in ("ours", "peer", "plain", f"{drive}.img"))
-    nbdkit = peer.nbdkit(plain, theirs, SIZE_BYTES)
-    with peer.server(peer.serve(drive, image, ours), ours), peer.server(nbdkit, theirs):
+    nbdkit = nbdkit_comparison.nbdkit(plain, theirs, SIZE_BYTES)
+    with (
+        nbdkit_comparison.server(nbdkit_comparison.serve(drive, image, ours), ours),
+        nbdkit_comparison.server(nbdkit, theirs),
+    ):
         yield ours, theirs
     for path in (image, plain):
         path.unlink()
@@ -79,7 +82,11 @@ def both(drive: str, folder: Path) -> Iterator[tuple[Path, Path]]:
 def rate(socket: Path, load: tuple[str, str, int, int], seconds: float | None) -> float:
     """Operations a second, of so many seconds or of as many writes as the load has."""
     kind, block, depth, count = load
-    command = [*peer.fio(socket, kind, block, depth, SIZE_BYTES), "--randrepeat=0", "--output-format=json"]
+    command = [
+        *nbdkit_comparison.fio(socket, kind, block, depth, SIZE_BYTES),
+        "--randrepeat=0",
+        "--output-format=json",
+    ]
     if seconds is None:
         command.append(f"--number_ios={count}")
     else:
@@ -92,7 +99,10 @@ def rate(socket: Path, load: tuple[str, str, int, int], seconds: float | None) -
 def moved(socket: Path) -> tuple[int, int]:
     """Bytes that the host wrote and that the drive wrote to its media."""
     done = subprocess.run(
-        [*peer.SKYLIGHT, "status", f"unix:{socket}", "--json"], check=True, capture_output=True, text=True
+        [*nbdkit_comparison.SKYLIGHT, "status", f"unix:{socket}", "--json"],
+        check=True,
+        capture_output=True,
+        text=True,
     )
     image = json.loads(done.stdout)["drive"]["image"]
     return image["host_bytes"], image["media_bytes"]
@@ -180,7 +190,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where the files lie; a temporary folder if not given")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON")
     options = parser.parse_args()
-    peer.check_tools()
+    nbdkit_comparison.check_tools()
     rows: list[Row] = []
     for drive in options.drives.split(","):
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:

@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-import peer
+import nbdkit_comparison
 from skylight.reproduce.swd.attached_drive import SKYLIGHT, process
 
 MEDIAN_US, P99_US = 150.0, 1000.0
@@ -180,7 +180,7 @@ def fill_cache(socket: Path, image: Path, seed: int, folder: Path) -> None:
 def control(folder: Path, seconds: float, seed: int) -> list[Row]:
     """As `measure`, for the peer: a row for each depth, and one for all of them."""
     socket, rows, every = folder / "s", [], []
-    with peer.server(peer.delayed(socket, CONTROL_BYTES, CONTROL_MS), socket):
+    with nbdkit_comparison.server(nbdkit_comparison.delayed(socket, CONTROL_BYTES, CONTROL_MS), socket):
         for depth in DEPTHS:
             client = load(socket, depth, seconds / len(DEPTHS), seed + depth, folder)
             pairs = [(latency_us, CONTROL_MS * 1000.0) for _, latency_us in client]
@@ -231,7 +231,7 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="folder of the images, instead of memory")
     parser.add_argument("--json", action="store_true", help="print the rows as JSON, after the lines")
     options = parser.parse_args()
-    peer.check_tools()
+    nbdkit_comparison.check_tools()
     drives = options.drives.split(",")
     share_s = options.seconds / (2 * len(drives))
     if share_s < LEAST_S * len(DEPTHS):

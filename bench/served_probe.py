@@ -10,8 +10,8 @@ marks must be the same. A loop device erases nothing, and switches neither look-
 so the drive in virtual time meets the same conditions (docs/conditions.md), and so does its truth. Half an
 hour a drive, nearly all of it waiting, so drives may be probed side by side by several runs.
 
-With --host-gap the host waits before each command, evenly drawn from a range: a relay between nbdfuse and the
-server (host_gap_relay.py) holds it back. The answers must be the same as those in virtual time without.
+With --host-gap the host waits before each command, evenly drawn from a range: a proxy between nbdfuse and the
+server (nbd_delay_proxy.py) holds it back. The answers must be the same as those in virtual time without.
 
 A loop device does not report a volatile cache. A drive whose profile has it off is served with it off, and
 queue/write_cache of the loop device is set accordingly; for the others FLUSH must suffice.
@@ -76,7 +76,7 @@ FIRST_NICENESS, USUAL_NICENESS = -20, 0
 # sched(7), "The autogroup feature": where it is on, niceness counts within a session alone.
 AUTOGROUP = Path("/proc/self/autogroup")
 WORKER, LOOP = "kworker/", "loop"  # the kernel's workers while they work for a loop device
-RELAY = Path(__file__).parent / "host_gap_relay.py"
+PROXY = Path(__file__).parent / "nbd_delay_proxy.py"
 # Folder of the images: a disk that syncs more slowly than the model's drive writes would distort results.
 MEMORY = Path("/dev/shm")
 
@@ -175,7 +175,7 @@ def served(profile: Path, folder: Path, host: Host, *more: str) -> dict[str, Any
     """The same for the drive behind NBD, a file and a loop device."""
     volatile = interface_of(profile).get("write_cache_on", False)
     options = ("--timing", "model", "--write-cache", "on" if volatile else "off")
-    between = (sys.executable, str(RELAY), host.gap) if host.gap else ()
+    between = (sys.executable, str(PROXY), host.gap) if host.gap else ()
     with (
         before_all_others(host.has_priority),
         disk(str(profile), folder, *options, between=between) as device,

@@ -32,7 +32,7 @@ run_tests() {
 export -f run_tests
 
 programs=$(cargo test "${packages[@]}" --no-run --message-format=json-render-diagnostics |
-    "$python" scripts/test_programs.py "$excluded")
+    "$python" scripts/list_test_binaries.py "$excluded")
 [ -n "$programs" ] || fail "cargo built no tests: look at what it says above"
 awk -v longest="$longest" '$0 ~ longest; $0 !~ longest { rest = rest $0 "\n" } END { printf "%s", rest }' <<<"$programs" |
     xargs -d '\n' -P "$(nproc)" -n 1 bash -c 'run_tests "$1"' run_tests ||

@@ -19,10 +19,10 @@ from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe import fua_writes
-from skylight.probe.cleaning import CleaningTest, cache_bands, half_band, zone_log_stalls
+from skylight.probe.cleaning import CleaningTest, half_written_band, set_associative, zone_log_stalls
 from skylight.probe.cleaning.band_time import BEGUN, ORDER, Round, places
-from skylight.probe.cleaning.half_band import MOST_OUT_PAUSES, Span
-from skylight.probe.cleaning.idle_by_bands import fit
+from skylight.probe.cleaning.half_written_band import MOST_OUT_PAUSES, Span
+from skylight.probe.cleaning.idle_time_correction import fit
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
 from skylight.probe.cleaning.trials import (
     MORE_LOOKS,
@@ -197,7 +197,7 @@ class TestBracket:
 
 
 def whole_row(latency_ns: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Stalls | None:
-    return periodic(latency_ns, cache_bands.FEWEST_STALLS, cache_bands.SHORTEST_PERIOD, whole=True)
+    return periodic(latency_ns, set_associative.FEWEST_STALLS, set_associative.SHORTEST_PERIOD, whole=True)
 
 
 class TestControls:
@@ -402,10 +402,10 @@ class TestFreeBands:
                         assert int((part.offset + part.size).max()) <= size
 
 
-def progress_of(went_home: list[int], work_s: list[float], cells: int) -> half_band.Progress:
+def progress_of(went_home: list[int], work_s: list[float], cells: int) -> half_written_band.Progress:
     """A place at which so many cells more were home after each pause of so much work."""
     before = np.zeros(cells, bool)
-    progress = half_band.Progress(1 << 20, False, [0.0], [before])
+    progress = half_written_band.Progress(1 << 20, False, [0.0], [before])
     for more, work in zip(np.cumsum(went_home), work_s, strict=True):
         progress.add(work, np.arange(cells) < more)
     return progress
@@ -516,7 +516,7 @@ def test_a_band_is_known_no_better_than_the_idle_time_of_its_pauses(late_counts:
     seen.trials = [Trial(1, 5.99, 0, False, False), Trial(2, 6.01, 0, True, False)]
     home = np.arange(40) < 30
     seen.rounds = [Round("bands-1", home, 5.0 + 30 + BEGUN, 0.0, 5.0, 0)]
-    for place in half_band.PLACES:
+    for place in half_written_band.PLACES:
         seen.halves[place] = progress_of([0, 20, 0, 20, 0, 20], [0.6] * 6, 80)
     found = _band(seen, ())
     assert found.known == known, found.why
@@ -529,7 +529,7 @@ def test_pieces_that_each_go_home_for_themselves_are_no_band(work_s: float, know
     seen = Seen(Ground(cast(Any, None), False, False, 8e6), controls=Controls(True, True))
     seen.trials = [Trial(1, 5.99, 0, False, False), Trial(2, 6.01, 0, True, False)]
     seen.rounds = [Round("bands-1", np.arange(40) < 30, 5.0 + 30 + BEGUN, 0.0, 5.0, 0)]
-    for place in half_band.PLACES:
+    for place in half_written_band.PLACES:
         seen.halves[place] = progress_of([0, 20, 0, 20, 0, 20], [work_s] * 6, 80)
     found = _band(seen, ())
     assert found.known == known, found.why

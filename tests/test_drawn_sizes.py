@@ -13,7 +13,7 @@ from skylight.engines.sim import SimEngine
 from skylight.evidence import IoBatch, IoLog, TargetFacts
 from skylight.findings import Finding
 from skylight.infer.cached_or_native import at_home, look_ns, looks
-from skylight.infer.whole_looks import MOST_TURNS, Platter, whole_looks
+from skylight.infer.cached_or_native_extent import MOST_TURNS, Platter, whole_looks
 from skylight.probe import scoring
 from skylight.probe.cache_size import CacheSize
 from skylight.truth import true_findings

@@ -13,7 +13,7 @@ from skylight.evidence import I64, TargetFacts
 from skylight.findings import Value
 from skylight.probe.cache_size.entry_lengths import advances, entries_of, fits
 from skylight.probe.cache_size.entry_time import CYCLES, MISSED_CYCLES, PAIRS, entry_ns
-from skylight.probe.journal.out_of_band import SETTLE_NS
+from skylight.probe.journal.out_of_band_time import SETTLE_NS
 from skylight.probe.suite import SuiteOptions, run_suite
 from skylight.truth import true_findings
 

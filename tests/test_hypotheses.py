@@ -18,7 +18,7 @@ from skylight.engines.sim import SimEngine, read_profile
 from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import F64, I64, IoBatch, IoLog, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.infer.moved import Moved, moved_between
+from skylight.infer.blocks_moved import Moved, moved_between
 from skylight.infer.phase import Coherence
 from skylight.infer.priors import CHOSEN, PRIORS
 from skylight.infer.robust import Spread, tick_of

@@ -21,9 +21,9 @@ from skylight.probe import fua_writes
 from skylight.probe.journal import Journal
 from skylight.probe.journal.entries import Bound, largest_full, largest_group, next_queue_size
 from skylight.probe.journal.entry_space import Footprints, Run
+from skylight.probe.journal.map_merges import Many
 from skylight.probe.journal.measure import Bench, Runs, find_out_of_band
-from skylight.probe.journal.merges import Many
-from skylight.probe.journal.out_of_band import (
+from skylight.probe.journal.out_of_band_time import (
     FLASH_NS,
     QuantumTime,
     judge_disk,

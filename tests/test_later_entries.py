@@ -8,13 +8,13 @@ import pytest
 
 from skylight.evidence import F64, IoBatch, IoLog, Op
 from skylight.findings import Known
-from skylight.infer.track_from_entry import tracks
-from skylight.infer.wait_edges import differences, in_tracks
+from skylight.infer.latency_without_wait import differences, in_tracks
+from skylight.infer.tracks_under_entries import tracks
 from skylight.probe.durable_writes import Rounds
 from skylight.probe.journal.entry_space import Footprints, Run
 from skylight.probe.journal.findings import MERGE
 from skylight.probe.journal.measure import Runs
-from skylight.probe.journal.out_of_band import judge_flash
+from skylight.probe.journal.out_of_band_time import judge_flash
 from skylight.probe.journal.unerased_entries import (
     CYCLES,
     LongEntries,

@@ -8,7 +8,7 @@ import pytest
 from skylight.evidence import I64
 from skylight.infer.stalls import rare_period
 from skylight.probe.journal.entry_space import Footprints
-from skylight.probe.journal.merges import Merges
+from skylight.probe.journal.map_merges import Merges
 from skylight.probe.journal.verdict import Seen, _merge_findings
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from skylight.evidence import I64
-from skylight.reproduce.hasmr import bursts, cleaning, real_drive, sustained, table, tolerances
+from skylight.reproduce.hasmr import bursts, cleaning, real_drive_recordings, sustained, table, tolerances
 from skylight.reproduce.hasmr.drive import Bench
-from skylight.reproduce.hasmr.real_drive import Writes
+from skylight.reproduce.hasmr.real_drive_recordings import Writes
 from skylight.reproduce.rows import NotMeasured, judge
 
 MS = 1_000_000
@@ -27,7 +27,7 @@ def test_every_row_has_bands_and_every_band_a_row() -> None:
 
 def test_without_recordings_a_row_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SKYLIGHT_DATA", str(tmp_path / "nowhere"))
-    real_drive.bursts.cache_clear()
+    real_drive_recordings.bursts.cache_clear()
     row = next(spec for spec in table.ROWS if spec.id == "R2")
     judged = judge(row, row.measure(Bench(tmp_path)), tolerances.BANDS)
     assert not judged.passed and not judged.missed
@@ -36,7 +36,7 @@ def test_without_recordings_a_row_is_skipped(tmp_path: Path, monkeypatch: pytest
 
 @recorded
 def test_the_recorded_bursts_are_as_their_readme_has_them() -> None:
-    runs = real_drive.bursts("seq_contiguous", 4)
+    runs = real_drive_recordings.bursts("seq_contiguous", 4)
     assert list(runs) == [20, 60, 100, 120, 140, 180]
     assert bursts.median_mbps(runs[120].latency_ns, 4) == pytest.approx(27.1, abs=0.1)
     assert bursts.mbps_by_time(runs[140].latency_ns, 4) == pytest.approx(0.69, abs=0.01)
@@ -47,7 +47,7 @@ def test_the_recorded_bursts_are_as_their_readme_has_them() -> None:
 
 @recorded
 def test_a_shortened_write_keeps_its_size() -> None:
-    run = real_drive.sustained("zones128_512k_flush")
+    run = real_drive_recordings.sustained("zones128_512k_flush")
     assert run.size_bytes is not None
     assert len(run) == 65_535
     assert 0 < np.count_nonzero(run.size_bytes < 512 << 10) < 200
@@ -55,7 +55,7 @@ def test_a_shortened_write_keeps_its_size() -> None:
 
 @recorded
 def test_a_recording_agrees_with_itself() -> None:
-    run = real_drive.bursts("seq_contiguous", 512)[140]
+    run = real_drive_recordings.bursts("seq_contiguous", 512)[140]
     for statistic in ("median", "bytes over time"):
         same = bursts.compared(run.latency_ns, run, 140, 512, statistic)
         assert same.ratio == 1.0

@@ -18,7 +18,7 @@ from skylight.findings import Finding, Known
 from skylight.infer import stalls
 from skylight.probe.band_size import BandSize, cache_parts
 from skylight.probe.cache_size import CacheSize, used_zone_logs
-from skylight.probe.cleaning import cache_bands, half_band, zone_log_stalls
+from skylight.probe.cleaning import half_written_band, set_associative, zone_log_stalls
 from skylight.probe.cleaning.trials import Ground
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
@@ -200,8 +200,8 @@ def test_a_zone_that_holds_older_data_is_no_cache_band(target: _Target, kind: st
     cache_part = cache_parts.overwritten(steps)
     assert cache_part is not None and cache_parts.is_place_bound(cache_part, target.size)
     assert cache_parts.kind_of(steps, State.UNKNOWN)[0] == kind
-    seen, ground = cache_bands.Seen(), Ground(cast(Steps, type(target)()), False, False, 5.4e6)
-    assert cache_bands.measure(ground, seen) is (kind == "cache-bands")
+    seen, ground = set_associative.Seen(), Ground(cast(Steps, type(target)()), False, False, 5.4e6)
+    assert set_associative.measure(ground, seen) is (kind == "cache-bands")
     assert seen.stalls is (kind == "cache-bands")
 
 
@@ -269,7 +269,7 @@ def test_a_place_that_shows_nothing_ends_the_search_for_the_time_of_a_band(
     monkeypatch.setattr(zone_log_stalls, "_place", attempt)
     ground = Ground(cast(Steps, _OlderZone()), False, False, 5.4e6)
     zone_log_stalls.measure(ground, {})
-    assert asked == [half_band.PLACES[0]] * len(zone_log_stalls.SHIFTS)
+    assert asked == [half_written_band.PLACES[0]] * len(zone_log_stalls.SHIFTS)
 
 
 @pytest.mark.parametrize(("before", "inside"), [((3, 3, 4, 8), False), ((3, 1, 3, 3, 0, 3), True)])

@@ -8,7 +8,7 @@ import pytest
 from skylight.evidence import I64
 from skylight.infer.stalls import periodic
 from skylight.infer.zone_throughput import Spell, edge, falls, slow_spells
-from skylight.reproduce.hasmr import real_drive
+from skylight.reproduce.hasmr import real_drive_recordings
 from skylight.reproduce.hasmr.bursts import median_mbps
 from skylight.reproduce.hasmr.sustained import blocking
 
@@ -67,7 +67,7 @@ def test_steps_have_a_level_between_them() -> None:
 
 @recorded
 def test_the_recorded_edge_lies_between_120_and_140_zones() -> None:
-    runs = real_drive.bursts("seq_contiguous", 4)
+    runs = real_drive_recordings.bursts("seq_contiguous", 4)
     found = edge(list(runs), [float(run.latency_ns.mean()) for run in runs.values()])
     assert found is not None
     assert (found.last, found.beyond) == (120, 140)
@@ -76,7 +76,7 @@ def test_the_recorded_edge_lies_between_120_and_140_zones() -> None:
 @recorded
 @pytest.mark.parametrize("kind", ["seq_contiguous", "seq_scattered"])
 def test_the_recorded_large_writes_fall_in_two_steps(kind: str) -> None:
-    runs = real_drive.bursts(kind, 512)
+    runs = real_drive_recordings.bursts(kind, 512)
     assert len(falls([median_mbps(run.latency_ns, 512) for run in runs.values()])) == 2
 
 
@@ -86,7 +86,7 @@ def test_the_recorded_large_writes_fall_in_two_steps(kind: str) -> None:
 )
 def test_the_recorded_spells(zones: int, first: int, writes: int, seconds: int) -> None:
     """As the README beside the recordings has them."""
-    found = blocking(real_drive.sustained(f"zones{zones:03}_512k_flush").latency_ns)
+    found = blocking(real_drive_recordings.sustained(f"zones{zones:03}_512k_flush").latency_ns)
     assert found is not None
     assert found.spell.first == pytest.approx(first, abs=3)
     assert found.spell.writes == pytest.approx(writes, rel=0.06)  # 34 fast ones lie before a last slow one
@@ -102,7 +102,7 @@ def test_the_recorded_spells(zones: int, first: int, writes: int, seconds: int) 
     ("name", "stall_ms"), [("zones008_4k_flush_untimed", 455), ("zones008_512k_flush_untimed", 423)]
 )
 def test_the_recorded_stalls_come_every_240th_write(name: str, stall_ms: int) -> None:
-    run = real_drive.sustained(name)
+    run = real_drive_recordings.sustained(name)
     found = periodic(run.latency_ns[:34_000])
     assert found is not None
     assert found.period == 240
@@ -111,7 +111,7 @@ def test_the_recorded_stalls_come_every_240th_write(name: str, stall_ms: int) ->
 
 @recorded
 def test_the_whole_drive_blocks_after_its_fast_writes() -> None:
-    found = blocking(real_drive.sustained("wholedrive_run1_512k").latency_ns)
+    found = blocking(real_drive_recordings.sustained("wholedrive_run1_512k").latency_ns)
     assert found is not None
     assert found.spell.first == pytest.approx(56_074, abs=30)
     assert found.spell.took_ns / found.spell.writes == pytest.approx(5.24e9, rel=0.02)

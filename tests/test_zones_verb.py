@@ -10,7 +10,7 @@ import pytest
 from serving import SMALL, Served, need_native, small_profile
 from skylight.cli.app import run
 from skylight.evidence import FAILURES, IoBatch, IoLog, Op
-from skylight.zoned.chart import MOST_ROWS, chart_of
+from skylight.zoned.text_chart import MOST_ROWS, chart_of
 from skylight.zoned.zone_symbols import (
     LOOKS,
     chosen,

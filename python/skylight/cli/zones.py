@@ -333,7 +333,7 @@ def _limits(layout: ZoneLayout, found: Zones) -> Iterator[str]:
 
 def _print_chart(found: Zones) -> None:
     """A character for a zone or a group of them, and the legend."""
-    from skylight.zoned.chart import chart_of
+    from skylight.zoned.text_chart import chart_of
     from skylight.zoned.zone_symbols import LOOKS
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else CHART_WIDTH

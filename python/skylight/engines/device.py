@@ -31,6 +31,7 @@ from skylight import _native
 from skylight.engines.declared import hints_of
 from skylight.engines.device_protocols import Host, Setting, Switch
 from skylight.engines.drive_lock import DriveLock
+from skylight.engines.early_stop import is_reached, piece_ios
 from skylight.engines.erase import (
     Erase,
     Erased,
@@ -41,7 +42,6 @@ from skylight.engines.erase import (
     still_erasing,
 )
 from skylight.engines.restore_guard import Guard
-from skylight.engines.stop_pieces import is_reached, piece_ios
 from skylight.engines.undo_log import PutBack
 from skylight.errors import KeepError, SkylightError, TargetError, UsageError, one_line, reason_of
 from skylight.evidence import (

@@ -11,18 +11,18 @@
 | `one_spindle` | do all blocks follow the one rotation that was found |
 | `striped` | do addresses go to several disks in turn |
 | `cached_or_native` | is a written block in the persistent cache or at its native location |
-| `moved` | did blocks move while something else happened |
+| `cached_or_native_extent` | the same of what was written in one go, of which neighbours were written too |
+| `blocks_moved` | did blocks move while something else happened |
 | `stalls` | which writes stall, do they come at an even distance, from which on does a drive clean |
-| `track_from_entry` | how long tracks are under entries of a log, from the angles of their blocks |
+| `tracks_under_entries` | how long tracks are under entries of a log, from the angles of their blocks |
 | `track_phases` | the revolution to a few parts in a million; the angle of each block of a track, its size |
 | `track_size_change` | tracks of one size, where a zone or a surface ends among those that were read |
 | `minimum_access_time` | overhead and arm time from whether blocks were caught or missed |
+| `latency_without_wait` | the shortest of times that hold a wait for a place to come round |
 | `adjacent_tracks` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
 | `tracks_in_bands` | the same of tracks in bands of a few each, whose distance is not known |
 | `host_clock` | what a host adds to times: the tick of its clock, its gap between commands |
 | `ordered_reads` | revolution, tracks, way to a cache: from latencies of reads in address order alone |
-| `wait_edges` | the shortest of times that hold a wait for a place to come round |
-| `whole_looks` | the same of what was written in one go, of which neighbours were written too |
 | `zone_throughput` | how many zones a zoned drive serves at full speed, and when it blocks |
 
 Every random draw in here comes from a fixed seed: the same evidence gives the same finding to the last digit.

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, U8
 from skylight.units import format_capacity, format_count, format_size
-from skylight.zoned.chart import group_of
+from skylight.zoned.text_chart import group_of
 from skylight.zoned.zone_symbols import LOOKS, NON_SEQUENTIAL, fill_of, plain_looks
 from skylight.zoned.zones import ZoneLayout, Zones
 

@@ -4,9 +4,9 @@ Such a drive cleans nothing while it is left alone, so each look at its bands ta
 looking for edges anywhere (`journaled`) takes two or more. But it declares where its zones lie. So a grid of
 blocks is laid over nine zones, three near each of the first, the middle and the last address, and into their
 neighbours, dense where the declared edges are. In each of the nine a block is written before everything else;
-then decoys, then the grid; then the cache is filled until the nine are native again (`zone_filler`). What
-went home with the first block of a zone then begins and ends at the zone's edges, or the zones are not the
-bands.
+then decoys, then the grid; then the cache is filled until the nine are native again (`forced_zone_cleaning`).
+What went home with the first block of a zone then begins and ends at the zone's edges, or the zones are not
+the bands.
 
 Invariants: zones of the grid are full before, the others empty; between two looks less is let in than the
 decoys give back.
@@ -24,8 +24,8 @@ from skylight.evidence import F64, I64, IoBatch
 from skylight.probe.band_size import cleaned_or_cached
 from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.band_size.cleaned_or_cached import BLOCK, Fresh
+from skylight.probe.band_size.forced_zone_cleaning import ZoneFiller, is_asked, middle_of_zone
 from skylight.probe.band_size.journaled import MIB, MUCH_AFTER, Band, Region, bands_of
-from skylight.probe.band_size.zone_filler import ZoneFiller, is_asked, middle_of_zone
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import ZonesSeen

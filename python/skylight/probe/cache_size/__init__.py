@@ -1,8 +1,8 @@
 """Tests 6 to 8, persistent cache size: how much a shingled drive takes before it has to clean.
 
 What there is to count depends on the kind of cache (`skylight.probe.band_size.cache_parts`): cache bands and
-zones are counted one by one after one was filled (`cache_parts`), which costs thousands of writes and not
-millions; a journal is filled, with writes of whole quanta and with blocks (`journal`).
+zones are counted one by one after one was filled (`count_cache_parts`), which costs thousands of writes and
+not millions; a journal is filled, with writes of whole quanta and with blocks (`journal`).
 
 Where a volatile cache ignores FLUSH, all writes have FUA if that is obeyed (`skylight.probe.fua_writes`);
 else parts are counted with reads around each write (`skylight.probe.destage_by_read`), and a journal is not,
@@ -22,8 +22,8 @@ from skylight.findings import Finding, Known
 from skylight.probe import Cost, Figure, destage_by_read, fua_writes
 from skylight.probe.band_size import cache_parts as kinds
 from skylight.probe.band_size.cache_parts import Kind
-from skylight.probe.cache_size import cache_parts, journal, verdict
-from skylight.probe.cache_size.cache_parts import CacheParts
+from skylight.probe.cache_size import count_cache_parts, journal, verdict
+from skylight.probe.cache_size.count_cache_parts import CacheParts
 from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
 from skylight.probe.cache_size.journal import Journal
@@ -116,11 +116,11 @@ class CacheSize(ProcedureTest[Seen]):
         state = steps.reset("erase")
         kind, cache_part = kinds.kind_of(steps, state)
         if kind == "cache-bands" and cache_part is not None:
-            seen.kind, seen.cache_parts = kind, cache_parts.cache_bands(steps, cache_part)
+            seen.kind, seen.cache_parts = kind, count_cache_parts.cache_bands(steps, cache_part)
         elif kind is None or state is State.UNKNOWN or (kind == "journal" and seen.ignores_flush):
             return
         elif kind == "zones":
-            seen.kind, seen.cache_parts = kind, cache_parts.zones(steps)
+            seen.kind, seen.cache_parts = kind, count_cache_parts.zones(steps)
         elif steps.reset("lone-erase") is not State.UNKNOWN:
             seen.kind, seen.journal = kind, journal.measured(steps)
             seen.journal = journal.with_mixed_fill(steps, seen.journal)

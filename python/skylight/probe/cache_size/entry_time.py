@@ -24,7 +24,7 @@ import numpy as np
 from skylight.evidence import I64, IoBatch, IoLog
 from skylight.infer.host_clock import tick_ns
 from skylight.probe.cache_size.fill_check import BLOCK, Places
-from skylight.probe.journal.out_of_band import SETTLE_NS
+from skylight.probe.journal.out_of_band_time import SETTLE_NS
 from skylight.probe.procedure import Steps
 
 PAUSED = "paused"

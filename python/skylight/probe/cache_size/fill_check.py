@@ -20,8 +20,8 @@ import numpy as np
 
 from skylight.evidence import U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
+from skylight.infer.cached_or_native_extent import Platter, whole_looks
 from skylight.infer.stalls import MISSED_TURNS, SLOW
-from skylight.infer.whole_looks import Platter, whole_looks
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.durable_writes import FlushedSteps
 from skylight.probe.known_state import State

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from skylight.findings import Finding, Known
 from skylight.infer.host_clock import tick_ns
 from skylight.probe.cache_size import entry_lengths, log_advance
-from skylight.probe.cache_size.cache_parts import CacheParts
+from skylight.probe.cache_size.count_cache_parts import CacheParts
 from skylight.probe.cache_size.fill_check import BLOCK, Fill
 from skylight.probe.cache_size.findings import CACHE, FILL, FILL_RIGHT, MAP, RAW, SIZE_RIGHT
 from skylight.probe.cache_size.journal import LARGEST_WRITE, LONG_ENTRIES, Entries, Journal

@@ -2,10 +2,10 @@
 
 `trials` leaves the drive alone for longer and longer and finds the idle time after which it cleans, or that
 it does not within minutes. Of a drive that does, `band_time` lets many bands with one written block be
-cleaned and counts them, and `half_band` watches bands of which every other 64 KiB was written. Of a lazy
-drive with a journal, `journal` fills the cache behind such bands and times the writes that then wait;
+cleaned and counts them, and `half_written_band` watches bands of which every other 64 KiB was written. Of a
+lazy drive with a journal, `journal` fills the cache behind such bands and times the writes that then wait;
 `zone_log_stalls` does so in single zones of a drive that has free bands everywhere. Of a drive that may be
-set-associative, for it shows no journal, `cache_bands` fills one cache band over and over and times the
+set-associative, for it shows no journal, `set_associative` fills one cache band over and over and times the
 writes that wait.
 
 *Lazy* needs two signs where they can be had: no trial up to several minutes found anything cleaned, and, of
@@ -23,9 +23,9 @@ from skylight.findings import Finding
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.cleaning import (
     band_time,
-    cache_bands,
-    half_band,
+    half_written_band,
     journal,
+    set_associative,
     short_pauses,
     trials,
     zone_log_stalls,
@@ -83,7 +83,7 @@ class CleaningTest(ProcedureTest[Seen]):
                 return
             quantum = steps.known.number("journal_quantum_bytes")
             # Entries of a journal that are shorter than a write make merges come at a number of bytes too.
-            if quantum is None and cache_bands.measure(ground, seen.cache_bands):
+            if quantum is None and set_associative.measure(ground, seen.cache_bands):
                 self._short(search, seen)
                 return
             idle_s = idle_time(seen.trials)
@@ -115,7 +115,7 @@ class CleaningTest(ProcedureTest[Seen]):
         if seen.short is not None and (between_s := seen.short.start_s) is not None:
             start_s = sum(between_s) / 2
         if ground.settles:
-            half_band.measure(ground, start_s, one.band_s, seen.halves)
+            half_written_band.measure(ground, start_s, one.band_s, seen.halves)
 
     @staticmethod
     def _short(search: trials.Search, seen: Seen) -> None:

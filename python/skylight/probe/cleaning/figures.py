@@ -15,7 +15,7 @@ import numpy as np
 from skylight.evidence import Evidence
 from skylight.infer import cached_or_native
 from skylight.probe import Figure
-from skylight.probe.cleaning import band_time, cache_bands, trials
+from skylight.probe.cleaning import band_time, set_associative, trials
 from skylight.probe.figure_parts import cached_or_cleaned, dashed_line, new_axes, plain_numbers
 from skylight.units import format_duration, format_size
 
@@ -97,11 +97,11 @@ def _bands(evidence: Evidence, told: band_time.Round, rotation_ns: float, *, fla
     return Figure("cleaning-bands", "Blocks cleaned after a pause", caption, alt, drawing)
 
 
-def _stalls(seen: cache_bands.Seen, evidence: Evidence) -> Figure:
+def _stalls(seen: set_associative.Seen, evidence: Evidence) -> Figure:
     drawing, axes = new_axes()
     steps = (
-        (cache_bands.OVER_LARGE, cache_bands.LARGE, "o"),
-        (cache_bands.OVER_SMALL, cache_bands.SMALL, "s"),
+        (set_associative.OVER_LARGE, set_associative.LARGE, "o"),
+        (set_associative.OVER_SMALL, set_associative.SMALL, "s"),
     )
     for index, (name, size, mark) in enumerate(steps):
         latency_ns = trials.writes_ns(evidence.log(name))
@@ -113,7 +113,7 @@ def _stalls(seen: cache_bands.Seen, evidence: Evidence) -> Figure:
     axes.set_xlabel("written to one place (MiB)")
     axes.set_ylabel("latency (ms, logarithmic)")
     axes.legend(loc="center right")
-    every = format_size((0 if seen.large is None else seen.large.period) * cache_bands.LARGE)
+    every = format_size((0 if seen.large is None else seen.large.period) * set_associative.LARGE)
     caption = (
         "Writes over and over in one place fill one cache band; the write that finds it full waits until"
         f" it is cleaned. That happens every {every} whatever the size of the writes, so it is a size of the"

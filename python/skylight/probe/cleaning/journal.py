@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import U64, Bools, IoLog, Op, Stop
-from skylight.probe.cleaning import band_time, half_band
+from skylight.probe.cleaning import band_time, half_written_band
 from skylight.probe.cleaning.band_time import CLUSTERS, longest_band
-from skylight.probe.cleaning.half_band import Stretch
+from skylight.probe.cleaning.half_written_band import Stretch
 from skylight.probe.cleaning.trials import GIB, KIB, MIB, MORE_LOOKS, Ground, look_again, writes_ns
 from skylight.probe.known_state import State
 
@@ -104,7 +104,9 @@ class Seen:
     def whole(self) -> bool:
         """Whether there is a time for each place."""
         half_ns = self.half_ns
-        return self.one is not None and len(half_ns) == len(half_band.PLACES) and all(half_ns.values())
+        return (
+            self.one is not None and len(half_ns) == len(half_written_band.PLACES) and all(half_ns.values())
+        )
 
 
 def measure(ground: Ground, quantum: int, seen: Seen) -> None:
@@ -172,9 +174,13 @@ def _stretches(ground: Ground, one_s: float, part: float) -> dict[int, Stretch]:
     size, speed = ground.steps.size, float(np.mean(ground.bytes_a_second))
     wanted = min(STRETCH_BANDS * longest_band(ground, one_s, speed), size // 32)
     length = max(int(part * wanted) // MIB, 1) * MIB
-    cell = max(-(-length // half_band.MOST_CELLS // half_band.LEAST_CELL), 1) * half_band.LEAST_CELL
+    cell = (
+        max(-(-length // half_written_band.MOST_CELLS // half_written_band.LEAST_CELL), 1)
+        * half_written_band.LEAST_CELL
+    )
     start = {
-        place: place * (size // half_band.SIXTHS) // (64 * MIB) * (64 * MIB) for place in half_band.PLACES
+        place: place * (size // half_written_band.SIXTHS) // (64 * MIB) * (64 * MIB)
+        for place in half_written_band.PLACES
     }
     return {place: Stretch(at, length // cell * cell, cell) for place, at in start.items()}
 
@@ -188,7 +194,7 @@ def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int],
         name, stretches = f"{HALF}-{number}", _stretches(ground, one_s, stretch_part)
         steps.reset(f"{name}-erase")
         for place, stretch in stretches.items():
-            half_band.write(ground, f"{name}-{place}", stretch.writes(ground.block))
+            half_written_band.write(ground, f"{name}-{place}", stretch.writes(ground.block))
         data = sum(stretch.length for stretch in stretches.values()) // 2
         early = max(0, int(early_part * (count - STRETCH_COST * data / large)))
         filler = Filler(steps.size, large)
@@ -199,7 +205,7 @@ def _halves(ground: Ground, one_s: float, quantum: int, filled: tuple[int, int],
                 continue
         filler = Filler(steps.size, quantum, filler.used * large // quantum + 1)
         late = steps.run(f"{name}-late", ground.writes(filler.next(FIRST_PIECE), quantum))
-        first = stretches[half_band.PLACES[0]].blocks[:LOOKED_FIRST]
+        first = stretches[half_written_band.PLACES[0]].blocks[:LOOKED_FIRST]
         if front(ground.home(steps.run(f"{name}-check", ground.looks(first)))):
             continue
         seen.plain_ns = float(np.median(writes_ns(late)))

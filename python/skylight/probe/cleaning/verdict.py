@@ -20,10 +20,10 @@ from skylight.findings import Finding, Known
 from skylight.infer.robust import share
 from skylight.probe.cleaning import (
     band_time,
-    cache_bands,
-    half_band,
-    idle_by_bands,
+    half_written_band,
+    idle_time_correction,
     journal,
+    set_associative,
     trials,
     zone_log_stalls,
 )
@@ -75,9 +75,9 @@ class Seen:
     trials: list[Trial] = field(default_factory=list)
     controls: Controls = field(default_factory=Controls)
     short: ShortPauses | None = None
-    cache_bands: cache_bands.Seen = field(default_factory=cache_bands.Seen)
+    cache_bands: set_associative.Seen = field(default_factory=set_associative.Seen)
     rounds: list[band_time.Round] = field(default_factory=list)
-    halves: dict[int, half_band.Progress] = field(default_factory=dict)
+    halves: dict[int, half_written_band.Progress] = field(default_factory=dict)
     waits: journal.Seen = field(default_factory=journal.Seen)
     zones: dict[int, zone_log_stalls.Place] = field(default_factory=dict)
 
@@ -117,7 +117,7 @@ def _rows(seen: list[Trial]) -> tuple[str, ...]:
     return tuple(f"{trials.TRIAL}{trial.number}-look" for trial in seen)
 
 
-def _cleaning_type(seen: list[Trial], bands: cache_bands.Seen) -> Finding:
+def _cleaning_type(seen: list[Trial], bands: set_associative.Seen) -> Finding:
     high_s = trials.bracket(seen)[1]
     longest_s = max(trial.pause_s for trial in seen)
     if math.isfinite(high_s):
@@ -246,8 +246,8 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     if seen.cache_bands.stalls:
         return _cache_band(seen.cache_bands)
     if idle_time(seen.trials) is None:
-        zones = [seen.zones[place] for place in half_band.PLACES if place in seen.zones]
-        if len(zones) == len(half_band.PLACES):
+        zones = [seen.zones[place] for place in half_written_band.PLACES if place in seen.zones]
+        if len(zones) == len(half_written_band.PLACES):
             return _zones(zones, rows)
         return _waits(seen.waits, rows)
     one, places = band_time.best(seen.rounds), seen.halves
@@ -255,13 +255,13 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
         return BAND.unknown("no pause was found in which some bands were cleaned and some were not")
     timed = [spans for progress in places.values() if (spans := progress.spans())]
     single = f"{one.count} bands with one written block took {format_duration(one.band_s * 1e9)} each"
-    if len(timed) < len(half_band.PLACES):
-        missing = len(half_band.PLACES) - len(timed)
+    if len(timed) < len(half_written_band.PLACES):
+        missing = len(half_written_band.PLACES) - len(timed)
         return BAND.unknown(f"{single}, but at {missing} of 3 places no half-written bands were counted")
     low_s, high_s = trials.bracket(seen.trials)
     idle_error = (high_s - low_s) / math.sqrt(12)
-    half = idle_by_bands.fit(timed, math.hypot(idle_error, _first_error(seen, one.band_s)))
-    half_s, counted = half.band_s, sum(half_band.bands_of(spans) for spans in timed)
+    half = idle_time_correction.fit(timed, math.hypot(idle_error, _first_error(seen, one.band_s)))
+    half_s, counted = half.band_s, sum(half_written_band.bands_of(spans) for spans in timed)
     apart_one = math.hypot(COUNT_ERROR / one.count, idle_error / one.work_s, MODEL_ERROR)
     apart_half = math.hypot(COUNT_ERROR / counted * math.sqrt(3), half.apart_s / half_s, HALF_MODEL_ERROR)
     if seen.ground is not None and seen.ground.noisy:
@@ -275,7 +275,7 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     if half_s > MOST_HALF * one.band_s:
         return BAND.unknown(f"{why}: a contradiction, for a band is rewritten once whatever is written in it")
     value = {"one_block": round(one.band_s * 1e9), "half": round(half_s * 1e9)}
-    half_rows = [name for name in rows if name.startswith(half_band.HALF)]
+    half_rows = [name for name in rows if name.startswith(half_written_band.HALF)]
     return BAND.found(dict(value), confidence, why, (f"{one.name}-look", *half_rows))
 
 
@@ -297,7 +297,9 @@ def _waits(waits: journal.Seen, rows: Sequence[str]) -> Finding:
     one_ns, half_ns = waits.one.band_ns, waits.half_mean_ns
     counted = sum(len(stalls) for stalls in waits.half_ns.values())
     apart = max(float(np.std(stalls) / np.mean(stalls)) for stalls in waits.half_ns.values())
-    part = chance_within(BAND_WITHIN, math.hypot(apart / math.sqrt(len(half_band.PLACES)), MODEL_ERROR))
+    part = chance_within(
+        BAND_WITHIN, math.hypot(apart / math.sqrt(len(half_written_band.PLACES)), MODEL_ERROR)
+    )
     counts = waits.one.bands + counted
     confidence = part * chance_within(BAND_WITHIN, MODEL_ERROR) * share(counts, counts)
     why = (
@@ -331,7 +333,7 @@ def _zones(places: list[zone_log_stalls.Place], rows: Sequence[str]) -> Finding:
     return BAND.found(value, confidence, why, told, way="zones")
 
 
-def _cache_band(bands: cache_bands.Seen) -> Finding:
+def _cache_band(bands: set_associative.Seen) -> Finding:
     if not bands.measured:
         return BAND.unknown("no other data bands that share a cache band were found")
     more_ns = round(bands.more_ns)
@@ -345,12 +347,12 @@ def _cache_band(bands: cache_bands.Seen) -> Finding:
         )
     else:
         why = f"a write to a full cache band waits {one}, and no other data band shares it"
-    rows = tuple(f"{name}-{n}" for name in (cache_bands.ONE, cache_bands.SEVERAL) for n in (1, 2, 3))
+    rows = tuple(f"{name}-{n}" for name in (set_associative.ONE, set_associative.SEVERAL) for n in (1, 2, 3))
     value: dict[str, int | float | bool | str] = {"one_block": more_ns, "half": more_ns}
     return BAND.found(value, confidence, why, rows, way="cache bands")
 
 
-def _cache_bands(bands: cache_bands.Seen, band: cache_bands.CacheBand) -> Finding:
+def _cache_bands(bands: set_associative.Seen, band: set_associative.CacheBand) -> Finding:
     """What only a set-associative drive has: how many cache bands, bytes of a band, host bytes that
     fill a cache band."""
     why = (
@@ -362,5 +364,5 @@ def _cache_bands(bands: cache_bands.Seen, band: cache_bands.CacheBand) -> Findin
         "band_bytes": band.pitch,
         "fill_bytes": band.usable_bytes,
     }
-    rows = (cache_bands.OVER_LARGE, cache_bands.OVER_SMALL, f"{cache_bands.SEVERAL}-1")
+    rows = (set_associative.OVER_LARGE, set_associative.OVER_SMALL, f"{set_associative.SEVERAL}-1")
     return CACHE_BANDS.found(value, 1.0 - STRAY, why, rows)

@@ -28,8 +28,8 @@ from itertools import pairwise
 import numpy as np
 
 from skylight.evidence import IoBatch, IoLog, Stop
-from skylight.probe.cleaning import band_time, half_band
-from skylight.probe.cleaning.half_band import Bools, Stretch
+from skylight.probe.cleaning import band_time, half_written_band
+from skylight.probe.cleaning.half_written_band import Bools, Stretch
 from skylight.probe.cleaning.journal import front
 from skylight.probe.cleaning.trials import (
     GIB,
@@ -76,7 +76,7 @@ class Layout:
     @staticmethod
     def at(size: int, place: int, attempt: int, band: int | None) -> Layout:
         """Of an attempt at a place, for bands of any size or of this one."""
-        shifted = place * (size // half_band.SIXTHS) + int(SHIFTS[attempt] * size)
+        shifted = place * (size // half_written_band.SIXTHS) + int(SHIFTS[attempt] * size)
         if band is None:
             return Layout(shifted // (64 * MIB) * (64 * MIB), band_time.LARGEST_BAND, STRETCH)
         pitch = -(-int(BAND_SLACK * band) // MIB) * MIB
@@ -115,7 +115,7 @@ def measure(ground: Ground, places: dict[int, Place]) -> None:
     if ground.flushed:
         ground = replace(ground, steps=WriteThrough(ground.steps, empties=True), flushed=False)
     band: int | None = None
-    for place in half_band.PLACES:
+    for place in half_written_band.PLACES:
         for attempt in range(len(SHIFTS)):
             name = f"{ZONE}{place}-{attempt + 1}"
             ground.steps.reset(f"{name}-erase", slow=False)  # what is older is cleaned first, and not counted

@@ -3,8 +3,8 @@ ordinary disk.
 
 Both append small writes and move them home when they are left alone. An ordinary disk writes a block home by
 itself; a shingled disk reads and writes the whole band around it. So blocks are written far apart, hardly two
-in a band; whether they moved shows in the angle at which they are read (`skylight.infer.moved`), beside
-blocks that nobody wrote, which have the same pause and must stay.
+in a band; whether they moved shows in the angle at which they are read (`skylight.infer.blocks_moved`),
+beside blocks that nobody wrote, which have the same pause and must stay.
 
 * *Rungs*: a few blocks, then pauses, each longer, until some of them have moved: from there on it is known
   between which pauses the drive begins. A drive that never moved any by the last says nothing.
@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import U64, IoBatch, IoLog, Op
-from skylight.infer.moved import Moved, moved_between
+from skylight.infer.blocks_moved import Moved, moved_between
 from skylight.infer.tail_probability import few_runs, hypergeometric_tail
 from skylight.probe.drive_type.plan import Plan
 from skylight.units import format_duration

@@ -13,8 +13,8 @@ and over in many phases of arrival, shows how long its *out-of-band data* is.
 | `entries` | groups that complete together, and the bound on an entry |
 | `splits` | single writes that are longer than an entry |
 | `entry_model` | the same from the times of all sizes at once |
-| `merges` | the stalls that are merges, and what one costs |
-| `out_of_band` | the first entry, again and again |
+| `map_merges` | the stalls that are merges, and what one costs |
+| `out_of_band_time` | the first entry, again and again |
 | `unerased_entries`, `unerased_verdict` | entries wherever the log is, where the target cannot be erased |
 | `write_through` | writes that are flushed where a volatile cache stays on |
 | `findings`, `verdict` | what is reported, and how it is decided |
@@ -46,7 +46,7 @@ from skylight.probe.journal.measure import (
     Runs,
     measure,
 )
-from skylight.probe.journal.out_of_band import FAST_CYCLES
+from skylight.probe.journal.out_of_band_time import FAST_CYCLES
 from skylight.probe.journal.unerased_entries import MOST_IOS
 from skylight.probe.journal.verdict import judge, observe
 from skylight.probe.journal.write_through import COARSE_ROUNDS, written_through

@@ -14,7 +14,7 @@ import numpy as np
 from skylight.evidence import I64, Evidence
 from skylight.probe import Figure
 from skylight.probe.figure_parts import new_axes
-from skylight.probe.journal.merges import Merges
+from skylight.probe.journal.map_merges import Merges
 from skylight.probe.journal.verdict import Seen
 from skylight.units import format_duration, format_size
 

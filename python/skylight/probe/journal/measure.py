@@ -30,8 +30,8 @@ from skylight.probe.journal.entries import (
 )
 from skylight.probe.journal.entry_model import measure_more
 from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
-from skylight.probe.journal.merges import LONG_QUANTA, Many, control_writes, period_of
-from skylight.probe.journal.out_of_band import (
+from skylight.probe.journal.map_merges import LONG_QUANTA, Many, control_writes, period_of
+from skylight.probe.journal.out_of_band_time import (
     COARSE_CYCLES,
     COARSE_EACH,
     COARSE_TURNS,

@@ -3,13 +3,13 @@
 Both the write of a block and its read back end at the angle of that block: the time from the submission to
 that moment holds the command overhead, the arm's way, a wait and, for the write, the out-of-band data with
 the settling of the head. Commands come in all phases, so the shortest of each kind has no wait in it
-(`skylight.infer.wait_edges`), and the difference of the two is the out-of-band data.
+(`skylight.infer.latency_without_wait`), and the difference of the two is the out-of-band data.
 
 It has switches of track in it: as many as there are ends of tracks in it. Long entries, read back block by
 block, show how long tracks are where the log is, and what a switch takes
-(`skylight.infer.track_from_entry`). So what is written becomes a part of a track, and its time follows in the
-mean of entries, which begin anywhere on a track: that of its bytes, and a switch for each track that these
-fill.
+(`skylight.infer.tracks_under_entries`). So what is written becomes a part of a track, and its time follows in
+the mean of entries, which begin anywhere on a track: that of its bytes, and a switch for each track that
+these fill.
 
 Invariant: a value is given only if `SURE_ENOUGH` of the weight lies within a twentieth of a revolution of it;
 the confidence is that weight.
@@ -25,11 +25,11 @@ import numpy as np
 from skylight.evidence import F64, IoLog
 from skylight.findings import Finding, Known
 from skylight.infer.host_clock import tick_ns
+from skylight.infer.latency_without_wait import STEP, Weighed, differences, in_tracks
 from skylight.infer.robust import BOOTSTRAP_SEED
-from skylight.infer.track_from_entry import Tracks, tracks
-from skylight.infer.wait_edges import STEP, Weighed, differences, in_tracks
+from skylight.infer.tracks_under_entries import Tracks, tracks
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_BYTES
-from skylight.probe.journal.out_of_band import LEAST_TURNS, RIGHT_TURNS, SETTLE_NS, SURE_ENOUGH
+from skylight.probe.journal.out_of_band_time import LEAST_TURNS, RIGHT_TURNS, SETTLE_NS, SURE_ENOUGH
 from skylight.probe.journal.unerased_entries import CYCLES, LongEntries, columns
 from skylight.units import format_duration, format_size
 

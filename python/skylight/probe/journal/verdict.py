@@ -30,8 +30,7 @@ from skylight.probe.journal.findings import (
     PACKING,
     QUANTUM,
 )
-from skylight.probe.journal.measure import DEPTH, Runs, at_a_stripe
-from skylight.probe.journal.merges import (
+from skylight.probe.journal.map_merges import (
     CLOSE,
     RESAMPLES,
     Merges,
@@ -40,7 +39,8 @@ from skylight.probe.journal.merges import (
     merge_cost,
     merges_of,
 )
-from skylight.probe.journal.out_of_band import QuantumTime, judge_disk, judge_flash
+from skylight.probe.journal.measure import DEPTH, Runs, at_a_stripe
+from skylight.probe.journal.out_of_band_time import QuantumTime, judge_disk, judge_flash
 from skylight.probe.journal.splits import Splits
 from skylight.probe.journal.unerased_verdict import judge_later, known_tracks
 from skylight.units import format_duration, format_percent, format_size

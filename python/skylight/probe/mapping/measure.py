@@ -7,7 +7,8 @@ later the block comes than its partner shows whether it was cleaned
 revolution, shows whether the band moved, for all that lies between is the distance on the platters.
 
 Cleaning is made to run as each kind of drive needs: left alone; one cache band, or one zone, or the journal
-filled; on a lazy drive that declares zones so that it cleans those of the blocks first (`zone_filler`).
+filled; on a lazy drive that declares zones so that it cleans those of the blocks first
+(`forced_zone_cleaning`).
 
 Invariant: a band counts only if it was seen to be cleaned.
 Source: Skylight (FAST '15), section 4.8, Test 10, Figure 17; "the size chosen for these algorithmic
@@ -25,8 +26,8 @@ from skylight.evidence import F64, I64, IoBatch, IoLog
 from skylight.infer import host_clock
 from skylight.probe.band_size import cache_parts
 from skylight.probe.band_size.cache_parts import OVER_BYTES, OVER_SLOTS, CachePart, Kind, logged, spread
+from skylight.probe.band_size.forced_zone_cleaning import ZoneFiller, is_asked, middle_of_zone
 from skylight.probe.band_size.journaled import Filler, Region, left_alone, outlasts_test
-from skylight.probe.band_size.zone_filler import ZoneFiller, is_asked, middle_of_zone
 from skylight.probe.cleaning.findings import START
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps

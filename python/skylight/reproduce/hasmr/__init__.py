@@ -4,7 +4,7 @@
 |---|---|
 | `table` | the rows in order, and the run |
 | `tolerances` | every band, once |
-| `real_drive` | what the real drive did: readers of the recordings |
+| `real_drive_recordings` | what the real drive did: readers of the recordings |
 | `drive` | the emulated drive: zones, commands on them, replays |
 | `bursts` | H1a, H1b, R2: bursts of writes over a number of zones |
 | `sustained` | H2, R3, R4: non-sequential writes until the drive blocks, and beyond |

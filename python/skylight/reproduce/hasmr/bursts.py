@@ -20,10 +20,10 @@ from skylight.findings import Known
 from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES
 from skylight.infer.zone_throughput import falls
 from skylight.probe.suite import SuiteOptions, run_suite
-from skylight.reproduce.hasmr import real_drive
+from skylight.reproduce.hasmr import real_drive_recordings
 from skylight.reproduce.hasmr.drawing import box_figure, recorded_figure
 from skylight.reproduce.hasmr.drive import KIB, Bench, ZonedDrive, rng
-from skylight.reproduce.hasmr.real_drive import Writes
+from skylight.reproduce.hasmr.real_drive_recordings import Writes
 from skylight.reproduce.rows import Measured, Ours
 
 BURST_WRITES = 1_000
@@ -69,7 +69,7 @@ def _sweep(bench: Bench) -> Sweep:
 
 def median_mbps(latency_ns: I64, size_kib: int) -> float:
     """The median throughput of writes, MB/s."""
-    return float(np.median(real_drive.mbps(size_kib * KIB, latency_ns)))
+    return float(np.median(real_drive_recordings.mbps(size_kib * KIB, latency_ns)))
 
 
 def mbps_by_time(latency_ns: I64, size_kib: int) -> float:
@@ -174,7 +174,7 @@ def r2(bench: Bench) -> Measured:
     notes: list[str] = []
     replays: dict[tuple[str, int], dict[int, I64]] = {}
     for kind, size in RUNS:
-        runs = real_drive.bursts(kind, size)
+        runs = real_drive_recordings.bursts(kind, size)
         gap = HOST_GAP_SECONDS[size]
         ours = {count: bench.drive().replay(run, gap_seconds=gap) for count, run in runs.items()}
         replays[kind, size] = ours

@@ -17,7 +17,7 @@ from itertools import pairwise
 import numpy as np
 
 from skylight.evidence import I64
-from skylight.reproduce.hasmr import real_drive
+from skylight.reproduce.hasmr import real_drive_recordings
 from skylight.reproduce.hasmr.drawing import cleaning_figure, count_figure, ionum_figure
 from skylight.reproduce.hasmr.drive import KIB, Bench, ZonedDrive, rng
 from skylight.reproduce.rows import Measured, NotMeasured, Ours
@@ -144,7 +144,7 @@ def h3b(bench: Bench) -> Measured:
 
 def r5(bench: Bench) -> Measured:
     """The recorded count of non-sequential zones while the drive is idle, and ours."""
-    sample, count = real_drive.counts(IDLE)
+    sample, count = real_drive_recordings.counts(IDLE)
     fell = -np.diff(count)[1:-1] / np.diff(sample)[1:-1]
     drive = bench.drive()
     draw = rng("idle")

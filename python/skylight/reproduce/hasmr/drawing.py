@@ -15,7 +15,7 @@ from skylight.evidence import F64, I64
 from skylight.probe import Figure
 from skylight.probe.figure_parts import MARKERS, new_axes, plain_numbers
 from skylight.reproduce.drawing import thinned
-from skylight.reproduce.hasmr import real_drive
+from skylight.reproduce.hasmr import real_drive_recordings
 
 KIB = 1 << 10
 
@@ -31,16 +31,16 @@ def _boxes(sweep: Mapping[tuple[str, int], Mapping[int, I64]], size: int) -> Fig
     own = {kind: runs for (kind, each), runs in sweep.items() if each == size}
     for number, (kind, runs) in enumerate(own.items()):
         at = np.array(list(runs)) + (-4 if number == 0 else 4)
-        rates = [real_drive.mbps(size * KIB, latency) for latency in runs.values()]
+        rates = [real_drive_recordings.mbps(size * KIB, latency) for latency in runs.values()]
         axes.boxplot(
             rates, positions=at, widths=6, showfliers=False, manage_ticks=False,
             boxprops={"color": f"C{number}"}, medianprops={"color": f"C{number}"},
             whiskerprops={"color": f"C{number}"}, capprops={"color": f"C{number}"},
         )  # fmt: skip
         axes.plot([], [], color=f"C{number}", label=kind)
-    real = real_drive.bursts("seq_contiguous", size) if real_drive.there() else {}
+    real = real_drive_recordings.bursts("seq_contiguous", size) if real_drive_recordings.there() else {}
     if real:
-        medians = [np.median(real_drive.mbps(size * KIB, run.latency_ns)) for run in real.values()]
+        medians = [np.median(real_drive_recordings.mbps(size * KIB, run.latency_ns)) for run in real.values()]
         axes.plot(list(real), medians, MARKERS[2], color="C2", label="sequential, the real drive's median")
     axes.set_yscale("log")
     plain_numbers(axes.yaxis)
@@ -62,9 +62,9 @@ def recorded_figure(replays: Mapping[tuple[str, int], Mapping[int, I64]]) -> lis
 
 def _replayed(kind: str, size: int, ours: Mapping[int, I64]) -> Figure:
     drawing, axes = new_axes()
-    real = {count: run.latency_ns for count, run in real_drive.bursts(kind, size).items()}
+    real = {count: run.latency_ns for count, run in real_drive_recordings.bursts(kind, size).items()}
     for number, (label, runs) in enumerate((("ours", ours), ("the real drive", real))):
-        median = [np.median(real_drive.mbps(size * KIB, latency)) for latency in runs.values()]
+        median = [np.median(real_drive_recordings.mbps(size * KIB, latency)) for latency in runs.values()]
         whole = [size * KIB * len(latency) * 1e3 / latency.sum() for latency in runs.values()]
         axes.plot(list(runs), median, MARKERS[number] + "-", color=f"C{number}", label=f"{label}, median")
         axes.plot(

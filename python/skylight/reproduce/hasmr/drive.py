@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from skylight.engines.sim import SimEngine
 from skylight.errors import UsageError
 from skylight.evidence import I64, IoBatch, Op, Stop
-from skylight.reproduce.hasmr.real_drive import Writes
+from skylight.reproduce.hasmr.real_drive_recordings import Writes
 from skylight.reproduce.rows import Measured, NotMeasured, noted
 from skylight.zoned.zones import ZoneLayout
 

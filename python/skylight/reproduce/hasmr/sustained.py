@@ -14,7 +14,7 @@ import numpy as np
 from skylight.evidence import F64, I64
 from skylight.infer.stalls import periodic
 from skylight.infer.zone_throughput import Spell, slow_spells
-from skylight.reproduce.hasmr import real_drive
+from skylight.reproduce.hasmr import real_drive_recordings
 from skylight.reproduce.hasmr.drawing import course_figure, writes_figure
 from skylight.reproduce.hasmr.drive import KIB, Bench, ZonedDrive, rng
 from skylight.reproduce.rows import Measured, Ours
@@ -143,7 +143,7 @@ def r3(bench: Bench) -> Measured:
     notes: list[str] = []
     drawn: dict[str, tuple[I64, I64]] = {}
     for count in FLUSHED_ZONES:
-        real = real_drive.sustained(f"zones{count:03}_512k_flush")
+        real = real_drive_recordings.sustained(f"zones{count:03}_512k_flush")
         ours_ns = bench.drive().replay(real, flushed=True)
         found, true = blocking(ours_ns), blocking(real.latency_ns)
         notes += [_said(f"{count} zones, recorded", true), _said(f"{count} zones, ours", found)]
@@ -165,7 +165,7 @@ def r3(bench: Bench) -> Measured:
 def r4(bench: Bench) -> Measured:
     """Random writes over the whole drive without a flush."""
     drive = bench.drive()
-    real_ns = real_drive.sustained("wholedrive_run1_512k").latency_ns
+    real_ns = real_drive_recordings.sustained("wholedrive_run1_512k").latency_ns
     plan = _random_in(drive.all_zones(), WHOLE_BYTES, drive, "whole drive")
     ours_ns = drive.writes(*plan(len(real_ns)), WHOLE_BYTES)
     found, true = blocking(ours_ns), blocking(real_ns)

@@ -132,7 +132,7 @@ def new_drive(name: str | None, order: str | None = None) -> _native.SimDrive:
     if order:
         fifo = 'cleaning_order = "fifo"'
         if text.count(fifo) != 1:
-            raise SystemExit(f"bench/run.py: the profile {name} has no line {fifo} to derive others from")
+            raise SystemExit(f"bench/speed.py: the profile {name} has no line {fifo} to derive others from")
         text = text.replace(fifo, f'cleaning_order = "{order}"')
     return _native.SimDrive(text, origin, 1)
 

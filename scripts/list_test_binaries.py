@@ -3,7 +3,7 @@
 Reads what `cargo test --no-run --message-format=json-render-diagnostics` prints. `cargo metadata` names the
 targets that have tests: where the two differ, this ends with 1, so that no test is left out unseen.
 
-``test_programs.py EXCLUDED.. < MESSAGES``; EXCLUDED are packages whose tests cargo was told to leave out.
+``list_test_binaries.py EXCLUDED.. < MESSAGES``; EXCLUDED are packages whose tests cargo left out.
 """
 
 from __future__ import annotations

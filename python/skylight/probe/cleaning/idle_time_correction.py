@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import F64
-from skylight.probe.cleaning.half_band import Span
+from skylight.probe.cleaning.half_written_band import Span
 
 EDGE_ERROR = 0.3
 """Of a band: how far the one in progress at the edge of a span is not known. It ended within a pause, of

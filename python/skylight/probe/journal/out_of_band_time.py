@@ -15,7 +15,7 @@ tracks (`QuantumTime`).
 
 A clock as coarse as a twentieth of a revolution says of no single write how short it was. Of many it does: in
 evenly spread phases of arrival times fill one revolution from the shortest on, smeared by a tick
-(`skylight.infer.wait_edges`), and the angle at which they end is known from all of them.
+(`skylight.infer.latency_without_wait`), and the angle at which they end is known from all of them.
 
 A write waits for the head to settle a little longer than a read does, and nothing a host sees tells that from
 out-of-band data: `SETTLE_NS` bounds it, half of it is taken off, and the interval holds it.
@@ -38,8 +38,8 @@ import numpy as np
 
 from skylight.evidence import F64, IoBatch, IoLog, Op
 from skylight.findings import Finding
+from skylight.infer.latency_without_wait import differences
 from skylight.infer.robust import BOOTSTRAP_SEED, share
-from skylight.infer.wait_edges import differences
 from skylight.probe.journal.entry_space import typical, without_outliers
 from skylight.probe.journal.findings import OUT_OF_BAND, OUT_OF_BAND_RIGHT
 from skylight.units import format_duration

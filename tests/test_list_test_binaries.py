@@ -8,8 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+import list_test_binaries
 import pytest
-import test_programs
 
 
 def artifact(crate: str, name: str, *, test: bool = True, executable: bool = True) -> str:
@@ -60,7 +60,7 @@ def test_targets_without_a_program_and_programs_without_a_target_are_errors(
     answer = subprocess.CompletedProcess([], 0, json.dumps({"packages": packages}))
     monkeypatch.setattr(subprocess, "run", lambda *_args, **_options: answer)
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(MESSAGES)))
-    assert test_programs.main(["py"]) == code
+    assert list_test_binaries.main(["py"]) == code
     out, err = capsys.readouterr()
     assert out.splitlines() == ["/house/disk\t/target/disk-0123", "/house/disk\t/target/atlas-0123"]
     assert len(err.splitlines()) == code
@@ -73,7 +73,7 @@ def test_nothing_is_compared_after_a_build_that_failed(
     answer = subprocess.CompletedProcess([], 0, json.dumps({"packages": [package("disk", "disk", "seeks")]}))
     monkeypatch.setattr(subprocess, "run", lambda *_args, **_options: answer)
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join([*MESSAGES[:-1], *last])))
-    assert test_programs.main([]) == 1
+    assert list_test_binaries.main([]) == 1
     out, err = capsys.readouterr()
     assert not out
     assert len(err.splitlines()) == 1

@@ -7,7 +7,7 @@ When a client goes, how long its commands were held back in fact is written to `
 
 Source: the NBD protocol, doc/proto.md of its repository: "Newstyle negotiation", "Request message".
 
-``host_gap_relay.py LEAST-MOST SOCKET OWN``: microseconds, the server's socket, and that of the relay.
+``nbd_delay_proxy.py LEAST-MOST SOCKET OWN``: microseconds, the server's socket, and that of the proxy.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from skylight.engines.device import DeviceEngine
-from skylight.engines.stop_pieces import PIECE_IOS
+from skylight.engines.early_stop import PIECE_IOS
 from skylight.evidence import IoBatch, IoLog, Stop
 
 COUNT = 200
