@@ -77,8 +77,9 @@ struct Said {
     access: PbaExtent,
     before: u64,
     taken: u64,
-    /// By sector, where accesses have brought the bytes that the next change of the map is about.
-    brought: BTreeMap<u64, u64>,
+    /// By sector, where accesses have brought its bytes: where a host's write put them, and where merges of which the map
+    /// has not changed yet, and may never change, have put them since.
+    brought: BTreeMap<u64, Vec<u64>>,
     /// By sector, where the last plan has said that it is native, by the accesses that brought its bytes.
     native: BTreeMap<u64, u64>,
 }
@@ -121,21 +122,37 @@ impl Said {
         let (mut missing, mut native) = (Vec::new(), BTreeMap::new());
         for step in plan.steps() {
             match *step {
-                Step::Access { extent, source: Source::Host(lba) | Source::Merged(lba), .. } => {
+                Step::Access { extent, source: Source::Host(lba), .. } => {
                     let lba = Lba::from(lba).get();
-                    self.brought.extend((0..extent.len.get()).map(|at| (lba + at, extent.start.get() + at)));
+                    let places = (0..extent.len.get()).map(|at| (lba + at, vec![extent.start.get() + at]));
+                    self.brought.extend(places);
+                }
+                Step::Access { extent, source: Source::Merged(lba), .. } => {
+                    let lba = Lba::from(lba).get();
+                    for at in 0..extent.len.get() {
+                        self.brought.entry(lba + at).or_default().push(extent.start.get() + at);
+                    }
                 }
                 // A stream is remapped where it was written as a log.
                 Step::Commit(MapChange::Cached { lba, pba }) => {
-                    let pba = Pba::from(pba);
-                    self.brought.extend((0..lba.len.get()).map(|at| (lba.start.get() + at, pba.get() + at)));
-                    native.retain(|at, _| *at < lba.start.get() || lba.end().get() <= *at);
+                    let (lba_start, pba) = (lba.start.get(), Pba::from(pba).get());
+                    self.brought.extend((0..lba.len.get()).map(|at| (lba_start + at, vec![pba + at])));
+                    native.retain(|at, _| *at < lba_start || lba.end().get() <= *at);
                 }
-                Step::Commit(MapChange::Native { lba } | MapChange::Remapped { lba, .. }) => {
+                Step::Commit(MapChange::Native { lba }) => {
                     for at in lba.start.get()..lba.end().get() {
-                        match self.brought.remove(&at) {
+                        match self.brought.remove(&at).and_then(|places| places.last().copied()) {
                             Some(place) => _ = native.insert(at, place),
                             None => missing.push(at),
+                        }
+                    }
+                }
+                Step::Commit(MapChange::Remapped { lba, pba }) => {
+                    for at in 0..lba.len.get() {
+                        let (sector, place) = (lba.start.get() + at, Pba::from(pba).get() + at);
+                        match self.brought.remove(&sector) {
+                            Some(places) if places.contains(&place) => _ = native.insert(sector, place),
+                            _ => missing.push(sector),
                         }
                     }
                 }

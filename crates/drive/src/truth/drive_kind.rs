@@ -17,9 +17,9 @@ pub(super) fn findings(profile: &Profile) -> Vec<TrueFinding> {
         _ => ("smr", "writes go through a translation layer for shingled bands"),
     };
     let in_order = match &profile.layer {
-        Layer::Zoned(keys) if keys.model == ZoneModel::HostManaged => {
-            Some("types are distinguished by writes out of order, which a host-managed drive refuses".to_owned())
-        }
+        Layer::Zoned(keys) if keys.model == ZoneModel::HostManaged => Some(
+            "types are distinguished by writes out of order, which a host-managed drive refuses".to_owned(),
+        ),
         _ => None,
     };
     let mut findings = vec![word("drive_type", kind.0, kind.1).unless(in_order)];
