@@ -99,9 +99,11 @@ def test_an_attached_drive_leaves_no_device(systemd: Container, need_tool: NeedT
     def behind(device: str) -> Path:
         return Path("/sys/block", Path(device).name, "loop/backing_file")
 
+    wait_for(lambda: len(devices()) == 1, "the journal has the device")  # it may come after the start is over
     (first,) = devices()
     assert behind(first).exists()
     killed(systemd, unit)
+    wait_for(lambda: len(devices()) == 2, "the journal has the second device")
     _, second = devices()
     assert f"{first}: an earlier server was killed" in systemd.run("journalctl", "-u", unit, "-o", "cat")
     assert behind(second).exists() and (first == second or not behind(first).exists())
