@@ -118,9 +118,18 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
         return None
     if not chosen.any():  # no pair is of one surface, but all likely ways say the same of the arm
         return _compromise(min(likely), max(likely))
-    pairs = tuple((int(a), int(b)) for a, b in zip(one[chosen], other[chosen], strict=True))
+    pairs = chosen_pairs(one, other, chosen)
     switch = switch_ns if way.switch.any() or np.any(~way.arm) else None
     return NextTrack(arm_ns, 0.0, pairs, switch, way.heads, way.walk)
+
+
+def chosen_pairs(one: Ints, other: Ints, chosen: Mask) -> tuple[tuple[int, int], ...]:
+    """The pairs that a mask chooses.
+
+    >>> chosen_pairs(np.array([0, 1]), np.array([2, 3]), np.array([False, True]))
+    ((1, 3),)
+    """
+    return tuple((int(a), int(b)) for a, b in zip(one[chosen], other[chosen], strict=True))
 
 
 def _in_one_stroke(one: Ints, other: Ints, time_ns: F64) -> Mask | None:
@@ -195,8 +204,7 @@ class _Rising:
         chosen = (np.abs(self.one - self.other) == 1) & ~off
         if np.count_nonzero(off) > 2 * MOST_OFF * len(off) or not chosen.any():
             return None
-        pairs = tuple((int(a), int(b)) for a, b in zip(self.one[chosen], self.other[chosen], strict=True))
-        return NextTrack(self.first_ns, 0.0, pairs, None, None, STROKES)
+        return NextTrack(self.first_ns, 0.0, chosen_pairs(self.one, self.other, chosen), None, None, STROKES)
 
 
 def _risings(one: Ints, other: Ints, time_ns: F64) -> list[_Rising]:

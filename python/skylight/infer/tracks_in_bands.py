@@ -1,4 +1,4 @@
-"""The arm's step to the next track, told from a head switch, where tracks lie in bands of a few each.
+"""The arm's step to the next track, or a head switch: which it is where tracks lie in bands of a few each.
 
 A run of few tracks does not show how a disk walks its tracks, and how far one band lies from another is not
 known. But a pair of tracks is one of three: on one surface, where the arm alone moves; in one cylinder, where
@@ -27,6 +27,7 @@ from skylight.infer.adjacent_tracks import (
     Ints,
     Mask,
     NextTrack,
+    chosen_pairs,
 )
 from skylight.infer.robust import NORMAL_MEDIAN
 
@@ -80,7 +81,7 @@ class _Pairs:
         return np.asarray(time_ns > np.sqrt(self._low_ns * self._high_ns), bool)
 
     def _found(self, ns: float, open_ns: float, at: Mask, switch_ns: float | None) -> NextTrack | None:
-        pairs = tuple((int(a), int(b)) for a, b in zip(self._one[at], self._other[at], strict=True))
+        pairs = chosen_pairs(self._one, self._other, at)
         return NextTrack(ns, open_ns, pairs, switch_ns, None, BANDS) if pairs else None
 
     def alike(self) -> NextTrack | None:

@@ -130,11 +130,7 @@ class Rounds:
     def wrote_out(self, rotation_ns: float) -> bool:
         """Whether the first FLUSH takes longer than the one behind it, in more rounds than chance allows and
         by a telling part of a revolution."""
-        apart = self.first_ns - self.second_ns
-        if not len(apart) or float(np.median(apart)) < WROTE_OUT_TURNS * rotation_ns:
-            return False
-        longer, differ = int(np.count_nonzero(apart > 0)), int(np.count_nonzero(apart))
-        return bool(binomial_tail(longer, differ, 0.5) <= MOST_CHANCE)
+        return mostly_longer(self.first_ns - self.second_ns, WROTE_OUT_TURNS * rotation_ns)
 
     @property
     def coarse(self) -> bool:
@@ -144,6 +140,14 @@ class Rounds:
     def wrote_out_on_average(self, rotation_ns: float) -> bool:
         """The same by a coarse clock, of which the mean of many differences is that of a fine one."""
         return longer_on_average(self.first_ns - self.second_ns, WROTE_OUT_TURNS * rotation_ns)
+
+
+def mostly_longer(apart_ns: I64, least_ns: float) -> bool:
+    """Whether differences are above zero more often than chance allows, and so large in the median."""
+    if not len(apart_ns) or float(np.median(apart_ns)) < least_ns:
+        return False
+    longer, differ = int(np.count_nonzero(apart_ns > 0)), int(np.count_nonzero(apart_ns))
+    return bool(binomial_tail(longer, differ, 0.5) <= MOST_CHANCE)
 
 
 def longer_on_average(apart_ns: I64, least_ns: float) -> bool:

@@ -30,16 +30,15 @@ import numpy as np
 
 from skylight.evidence import I64, U64, IoBatch, IoLog, Op, Stop, are_writes
 from skylight.infer.host_clock import COARSE_NS, tick_ns
-from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.durable_writes import (
     LEAST_BLOCK,
-    MOST_CHANCE,
     TELLING_TURNS,
     WROTE_OUT_TURNS,
     Run,
     StandIn,
     elsewhere,
     longer_on_average,
+    mostly_longer,
 )
 from skylight.probe.procedure import Steps
 
@@ -104,12 +103,9 @@ class Pairs:
 
 def plainly_longer(apart_ns: I64, least_ns: float) -> bool:
     """Whether differences are above zero in more pairs than chance allows, and so large in the median."""
-    if not len(apart_ns):
-        return False
-    if tick_ns(apart_ns) >= COARSE_NS and len(apart_ns) >= MORE_PAIRS:  # most differ by no tick or by one
+    if len(apart_ns) >= MORE_PAIRS and tick_ns(apart_ns) >= COARSE_NS:  # most differ by no tick or by one
         return longer_on_average(apart_ns, least_ns)
-    longer, differ = int(np.count_nonzero(apart_ns > 0)), int(np.count_nonzero(apart_ns))
-    return float(np.median(apart_ns)) >= least_ns and binomial_tail(longer, differ, 0.5) <= MOST_CHANCE
+    return mostly_longer(apart_ns, least_ns)
 
 
 def obeyed(steps: Steps, rotation_ns: float | None = None, *, late_flushes: bool = False) -> bool:
