@@ -164,6 +164,7 @@ def volatile(steps: Steps, *, reported: bool | None) -> Volatile:
     """Whether a volatile cache is on, and whether it obeys a FLUSH. On flash a FLUSH that is ignored shows
     only where the cache is reported as on; one that is obeyed shows behind writes too large for the flash to
     have taken them yet."""
+    steps.quiet()  # a FLUSH would wait for what was written before
     rotation_ns = steps.known.number("rotation_ns")
     where = _burst_places(steps)
     if rotation_ns is not None and steps.known.word("cache_medium") == "disk":
@@ -294,6 +295,10 @@ class StandIn(ABC):
     def reset(self, name: str, *, slow: bool = True, rotation_ns: float | None = None) -> State:
         """A known state."""
         return self._steps.reset(name, slow=slow, rotation_ns=rotation_ns)
+
+    def quiet(self, least_s: float = 0.0) -> bool:
+        """Waits until the target is quiet."""
+        return self._steps.quiet(least_s)
 
     def rng(self, name: str) -> np.random.Generator:
         """Randomness for what a batch holds."""

@@ -173,6 +173,8 @@ class Resets:
     ) -> State:
         """Tries the means that are left after an erase and a TRIM; the state that is reached."""
         rotation_ns = steps.known.number("rotation_ns") if rotation_ns is None else rotation_ns
+        if left and left != ("none",):
+            steps.quiet()
         if "idle" in left and rotation_ns is not None and self._idle(steps, name, rotation_ns):
             return State.CLEAN
         if "rewrite" in left and self._rewrite(steps, name):

@@ -38,7 +38,7 @@ from skylight.evidence import (
 )
 from skylight.findings import Finding, Known, Property
 from skylight.infer.priors import medium_taken
-from skylight.probe import Cost
+from skylight.probe import Cost, quiet_drive
 from skylight.probe.known_state import Resets, State, state_after
 from skylight.probe.session import Session, StepNames
 from skylight.probe.zoned import FILLED, PART, ZonesSeen, is_filled
@@ -125,6 +125,11 @@ class Steps(Protocol):
         """Brings the target to a known state by the best means that it has (`skylight.probe.known_state`);
         the state that was reached. Not `slow`, an erase or a TRIM alone. `rotation_ns` is one revolution,
         where the test has found it itself."""
+        ...
+
+    def quiet(self, least_s: float = 0.0) -> bool:
+        """Waits until reads no longer wait for what the target still has to do, and for so long before they
+        are asked (`skylight.probe.quiet_drive`); whether they do not."""
         ...
 
     def rng(self, name: str) -> np.random.Generator:
@@ -277,6 +282,10 @@ class Replay(StepNames):
         left = params.get("left")
         means = tuple(left.split()) if isinstance(left, str) else ()
         return self._resets.reach(self, name, means, rotation_ns)
+
+    def quiet(self, least_s: float = 0.0) -> bool:
+        """Whether it became so."""
+        return quiet_drive.wait(self, least_s)
 
     def rng(self, name: str) -> np.random.Generator:
         """What it draws is not looked at: the logs hold what was asked."""

@@ -15,9 +15,9 @@ step may end early or hold nothing. What is left depends on the logs alone, so a
 same commands, and a replay takes the same decisions.
 
 A test has a bound of device time, pauses included, and of bytes written: that of the plan. Each reset has its
-own, and so has all filling of zones. They are held here and nowhere else: what does not fit is not sent, the
-evidence ends with a step of the kind `bound` that says why, and `BoundReached` ends the procedure. A replay
-ends at the same step, because the evidence does.
+own, so has each wait until the drive is quiet, and all filling of zones. They are held here and nowhere else:
+what does not fit is not sent, the evidence ends with a step of the kind `bound` that says why, and
+`BoundReached` ends the procedure. A replay ends at the same step, because the evidence does.
 
 Source: docs/architecture.md, idea 3.
 """
@@ -51,6 +51,7 @@ from skylight.evidence import (
     Stop,
 )
 from skylight.findings import Known
+from skylight.probe import quiet_drive
 from skylight.probe.known_state import (
     EMPTIED,
     MOST_BYTES,
@@ -301,10 +302,15 @@ class Session(StepNames):
         with self._bounded(Bound(round(MOST_S[self.target.kind == "sim"] * 1e9), MOST_BYTES)):
             return self._resets.reach(self, name, tuple(str(done.get("left", "")).split()), rotation_ns)
 
+    def quiet(self, least_s: float = 0.0) -> bool:
+        """Waits until the target is quiet, within a bound of its own (`skylight.probe.quiet_drive`)."""
+        with self._bounded(Bound(round(quiet_drive.MOST_S * 1e9), 0)):
+            return quiet_drive.wait(self, least_s)
+
     @contextmanager
     def _bounded(self, own: Bound) -> Iterator[None]:
-        """The plan gives each reset a bound of its own, and the filling of zones one: what they take says
-        nothing about the test. A session without a bound has none of them."""
+        """The plan gives each reset and each wait for a quiet drive a bound of its own, and the filling of
+        zones one: what they take says nothing about the test. A session without a bound has none of them."""
         bound = self._bound
         if bound is not None:
             self._bound = own

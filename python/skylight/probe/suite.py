@@ -46,6 +46,8 @@ from skylight.probe.non_sequential import NonSequential
 from skylight.probe.open_zones import OpenZones
 from skylight.probe.progress import Meter, Progress
 from skylight.probe.quick_budget import Budget
+from skylight.probe.quiet_drive import MOST_S as MOST_WAITING_S
+from skylight.probe.quiet_drive import SLOW_NS, waiting
 from skylight.probe.recording_zones import Zones
 from skylight.probe.rotation import Rotation
 from skylight.probe.session import Session
@@ -384,11 +386,14 @@ def accounts(result: SuiteResult) -> list[Account]:
         resets = in_resets(steps)
         apart = {step.name for reset in resets for step in reset}
         filled = [step for step in steps if is_filled(step.name)]
-        apart |= {step.name for step in filled}
+        waits = waiting(steps)
+        apart |= {step.name for step in (*filled, *(step for wait in waits for step in wait))}
         told.append(_account(kept.test, planned, [step for step in steps if step.name not in apart]))
         if filled:
             most = Cost(0, MOST_FILLING_S, MOST_FILLED_BY_TEST_BYTES)
             told.append(_account(f"{kept.test}, zones filled", most, filled))
+        long = (wait for wait in waits if sum(step.device_ns for step in wait) >= SLOW_NS)
+        told.extend(_account(f"{kept.test}, waiting", Cost(0, MOST_WAITING_S), wait) for wait in long)
         each = Cost(0, MOST_RESET_S[result.target.kind == "sim"], MOST_RESET_BYTES)
         slow = (reset for reset in resets if any(step.device_ns for step in reset))
         told.extend(_account(f"{kept.test}, {reset[0].name}", each, reset) for reset in slow)

@@ -78,6 +78,8 @@ def volatile(
     block = max(LEAST_BLOCK, steps.block_bytes)
     anywhere = places is None  # else large writes would end outside these
     places = places or Places.all_over(steps, block)
+    if anywhere:
+        steps.quiet()  # a FLUSH would wait for what was written before
     io = rounds(places.written, places.read, block)
     seen = Rounds.of(steps.run(IN_ROUNDS, io))
     empty_ns = float(np.percentile(seen.second_ns, MOST)) if len(seen.second_ns) else 0.0

@@ -75,6 +75,9 @@ AROUND_BYTES = tuple(mib << 20 for mib in (-1536, -512, 512, 1536))
 """How far from the middle address tracks are looked at as well: so many as `analysis.AROUND_PLACES`, in other
 bands than the middle itself, and of a drive of which they are a 64th at most hardly further in."""
 LEAST_BYTES = 1 << 30
+WRITING_S = (600.0, 1_800.0)
+"""Pauses before a rotation is looked for once more. Chosen: 256 MiB of single blocks are 65,000 writes of
+10 ms, 11 min; of those that wait for bands to be cleaned a few hundred are written in the second."""
 MOST_IOS = 70_000  # by a coarse clock, with every step that only some drives need
 
 Pairs = list[tuple[int, int]]
@@ -216,6 +219,8 @@ def measure(steps: Steps, seen: Seen) -> None:
     if steps.known.word("drive_type") == "not-rotating" or steps.size < LEAST_BYTES:
         return
     zones = steps.zones("zones")
+    if zones is None:
+        steps.quiet()
     block = max(IO_BYTES, steps.block_bytes)
     seen.packed = Packed.of(zones, steps.size, block)
     # What is read in zones is written in place before.
@@ -223,9 +228,8 @@ def measure(steps: Steps, seen: Seen) -> None:
     clean = erased or not steps.can_write or zones is not None
     seen.at_home = 1.0 if erased else _in_place(steps.known)
     plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen, is_zoned=zones is not None)
-    found = seen.analysis = plan.analysis()
     with steps.settings("settings", write_cache=False, look_ahead=False):
-        plan.turning("turn")
+        found = _turning(plan)
         if not found.seen.rotates:
             return
         plan.scattered("first", [plan.base], FIRST_BYTES, FIRST_READS)
@@ -233,6 +237,19 @@ def measure(steps: Steps, seen: Seen) -> None:
             plan.base = ALL_AVOIDED_BYTES
             plan.scattered(BEHIND, [plan.base], FIRST_BYTES, FIRST_READS)
         _measure_tracks(plan, found)
+
+
+def _turning(plan: Plan) -> Analysis:
+    """Looks for a rotation, again after longer and longer pauses: what a volatile cache holds may be written
+    a block at a time between the reads, for minutes, and then each finds the platters anywhere."""
+    for pause_s in (0.0, *WRITING_S):
+        if pause_s:
+            plan.steps.quiet(pause_s)
+        plan.turning("turn")
+        found = plan.seen.analysis = plan.analysis()
+        if found.seen.rotates or plan.is_zoned or plan.steps.known.quick or not plan.steps.can_write:
+            break
+    return found
 
 
 def _in_place(known: Known) -> float:
