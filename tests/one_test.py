@@ -14,6 +14,7 @@ from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine
 from skylight.evidence import Evidence, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.session import Session
+from skylight.probe.suite import SuiteOptions, SuiteResult, run_suite
 from skylight.probe.zoned import zones_of
 from skylight.recording import Recording
 from skylight.truth import true_findings
@@ -86,6 +87,16 @@ def run_drawn(
     evidence = recording.evidence(test.name)
     assert evidence is not None
     return test.infer(evidence, known), evidence
+
+
+def suite_on_drawn(
+    seed: int, path: Path, *, only: tuple[str, ...] = (), kind: str | None = None
+) -> SuiteResult:
+    """The suite, or some of its tests with what they build on, on a random drive under the conditions that
+    its seed draws."""
+    drive = _native.SimDrive(_native.random_profile(seed, kind), "drive", seed, conditions_text(DRAWN, seed))
+    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
+    return run_suite(engine_over(drive, facts), path, SuiteOptions(only=only))
 
 
 def drawn_truth(seed: int, kind: str | None = None) -> dict[str, dict[str, object]]:

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from one_test import suite_on_drawn
 from skylight import _native
 from skylight.engines.sim import SimEngine
-from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import Evidence, IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import Known
 from skylight.probe import Cost
@@ -124,10 +124,7 @@ class TestFlush:
         self, tmp_path: Path
     ) -> None:
         """Before, one FLUSH behind 2,000 writes took 5,324 s of a bound of 1,800 s."""
-        text, conditions = _native.random_profile(99023, "journaled"), conditions_text(DRAWN, 99023) or ""
-        drive = _native.SimDrive(text, "drive.toml", 99023, conditions)
-        facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
-        result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+        result = suite_on_drawn(99023, tmp_path / "r", only=("drive_type",), kind="journaled")
         assert [account.test for account in accounts(result) if not account.within] == []
         assert result.evidence[0].steps[-1].kind == "bound"
 

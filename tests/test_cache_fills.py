@@ -10,9 +10,8 @@ from typing import cast
 import numpy as np
 import pytest
 
-from skylight import _native
-from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
-from skylight.evidence import IoBatch, IoLog, Stop, TargetFacts
+from one_test import drawn_truth, suite_on_drawn
+from skylight.evidence import IoBatch, IoLog, Stop
 from skylight.findings import Finding, Known
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import MOST_S, CacheSize
@@ -24,8 +23,6 @@ from skylight.probe.cache_size.which_limit import limits, places_in_time, told_a
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 from skylight.probe.scoring import score
-from skylight.probe.suite import SuiteOptions, run_suite
-from skylight.truth import true_findings
 from test_cache_size import Looked
 
 QUANTUM = 1 << 20
@@ -148,12 +145,9 @@ def test_two_slow_queues_of_blocks_are_no_cleaning_if_the_next_are_quick(
 
 def sizes(seed: int, out: Path) -> dict[str, str]:
     """How the sizes of a random journaled drive under drawn conditions are marked, those that can be seen."""
-    text, conditions = _native.random_profile(seed, "journaled"), conditions_text(DRAWN, seed) or ""
-    drive = _native.SimDrive(text, "drive.toml", seed, conditions)
-    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
-    needed = ("drive_type", "rotation", "journal", "cache_location")
-    result = run_suite(engine_over(drive, facts), out / "r", SuiteOptions(only=(*needed, "cache_size")))
-    truth = true_findings(text, "drive.toml", conditions)
+    tests = ("drive_type", "rotation", "journal", "cache_location", "cache_size")
+    result = suite_on_drawn(seed, out / "r", only=tests, kind="journaled")
+    truth = drawn_truth(seed, "journaled")
     seen = {name: row for name, row in truth.items() if row["measurable"]}
     names = [each.name for each in CacheSize.findings]
     return {mark.name: mark.outcome for mark in score(result.findings, seen) if mark.name in names}

@@ -13,10 +13,9 @@ import pytest
 from matplotlib.figure import Figure as Drawing
 
 from fake_drives import GIB, MIB, FakeDrive, Traits, random_traits, spoilt
-from skylight import _native
-from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
+from one_test import suite_on_drawn
 from skylight.errors import UsageError
-from skylight.evidence import IoBatch, IoLog, Op, TargetFacts
+from skylight.evidence import IoBatch, IoLog, Op
 from skylight.findings import UNKNOWN, Finding
 from skylight.infer.phase import NONE, Coherence
 from skylight.probe.drive_type import DriveType
@@ -246,10 +245,7 @@ def test_one_write_that_outlasts_a_disk_that_writes_out_everything_waits_for_ban
 
 def drawn(seed: int, path: Path) -> SuiteResult:
     """The result of the test alone on a random drive, under the conditions that its seed draws."""
-    text, conditions = _native.random_profile(seed), conditions_text(DRAWN, seed) or ""
-    drive = _native.SimDrive(text, "drive.toml", seed, conditions)
-    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
-    return run_suite(engine_over(drive, facts), path / "r", SuiteOptions(only=("drive_type",)))
+    return suite_on_drawn(seed, path / "r", only=("drive_type",))
 
 
 @pytest.mark.parametrize(("seed", "kind"), [(99995, "cmr"), (100163, "cmr"), (100009, "not-rotating")])

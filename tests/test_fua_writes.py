@@ -8,6 +8,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from one_test import suite_on_drawn
 from skylight import _native
 from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
@@ -141,11 +142,7 @@ def test_an_engine_without_fua_is_not_asked_for_it(tmp_path: Path) -> None:
 
 
 def test_the_sizes_of_a_journal_are_found_although_flush_is_ignored(tmp_path: Path) -> None:
-    seed = 97019
-    given, text = conditions_text(DRAWN, seed) or "", _native.random_profile(seed, None)
-    drive = _native.SimDrive(text, "drive.toml", seed, given)
-    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
-    result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("cache_size",)))
+    result = suite_on_drawn(97019, tmp_path / "r", only=("cache_size",))
     found = {finding.name: finding.value for finding in result.findings}
     assert found["cache_fill_bytes"] == pytest.approx(624_476_160, rel=0.03)
 

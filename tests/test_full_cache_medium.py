@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from one_test import suite_on_drawn
 from skylight import _native
 from skylight.engines.sim import SimEngine
-from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine_over
+from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import TargetFacts
 from skylight.findings import Finding
 from skylight.infer.phase import NONE, Coherence
@@ -179,11 +180,7 @@ def test_two_waits_of_minutes_are_enough_where_each_entry_from_volatile_memory_w
     seed: int, medium: str, name: str, tmp_path: Path
 ) -> None:
     """Such a drive took the half hour that the test may take, and then nothing was known of it."""
-    drive = _native.SimDrive(
-        _native.random_profile(seed, None), "drive.toml", seed, conditions_text(DRAWN, seed) or ""
-    )
-    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
-    result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    result = suite_on_drawn(seed, tmp_path / "r", only=("drive_type",))
     findings = {finding.name: finding.value for finding in result.findings}
     assert findings["drive_type"] == "smr" and findings["cache_medium"] == medium
     assert name in {step.name for step in result.evidence[0].steps}
@@ -193,12 +190,7 @@ def test_two_waits_of_minutes_are_enough_where_each_entry_from_volatile_memory_w
 def test_a_full_cache_behind_a_volatile_one_shows_by_what_each_flush_waits_for(tmp_path: Path) -> None:
     """Writes alone are quick there, and those with a FLUSH are neither in place nor alike: of such a drive
     nothing was known, though it is emptied by TRIM. Cleaning the newest first, it clears 160 ms each time."""
-    seed = 99451
-    drive = _native.SimDrive(
-        _native.random_profile(seed, None), "drive.toml", seed, conditions_text(DRAWN, seed) or ""
-    )
-    facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
-    result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    result = suite_on_drawn(99451, tmp_path / "r", only=("drive_type",))
     findings = {finding.name: finding.value for finding in result.findings}
     assert findings["drive_type"] == "smr" and findings["cache_medium"] == "disk"
     names = [step.name for step in result.evidence[0].steps]

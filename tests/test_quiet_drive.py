@@ -8,15 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skylight import _native
-from skylight.engines.sim_under_conditions import conditions_text, engine_over
 from skylight.evidence import IoBatch, IoLog, SettingsReport, Stop, TargetFacts
 from skylight.findings import Known
 from skylight.probe import quiet_drive
 from skylight.probe.procedure import Replay
 from skylight.probe.session import Session
 from skylight.probe.spending_bound import Bound
-from skylight.probe.suite import SuiteOptions, accounts, infer_suite, run_suite
 from skylight.recording import Recording
 
 S = 1_000_000_000
@@ -102,23 +99,3 @@ def test_the_wait_is_not_taken_from_the_test(tmp_path: Path) -> None:
     bound = Bound(1_800 * S, 0)
     assert waited(Busy(1_500), tmp_path / "r", bound=bound)
     assert bound.left_ns == 1_800 * S
-
-
-@pytest.mark.parametrize(("seed", "od_bytes"), [(100187, 794_624), (100242, 593_920)])
-def test_rotation_shows_behind_a_cache_that_still_makes_the_drive_clean(
-    seed: int, od_bytes: int, tmp_path: Path
-) -> None:
-    """Of the first drive one read took 14 min behind the writes of test 1; the other wrote single blocks between
-    the reads, which then followed no rotation."""
-    given = conditions_text("drawn", seed)
-    drive = _native.SimDrive(_native.random_profile(seed, None), "drive.toml", seed, given)
-    facts = TargetFacts("sim", "sim:drive.toml", drive.size_bytes, drive.block_bytes)
-    result = run_suite(engine_over(drive, facts), tmp_path / "r", SuiteOptions(only=("rotation",)))
-    found = {finding.name: finding for finding in result.findings}
-    tracks = found["track_bytes"].value
-    assert isinstance(tracks, dict) and abs(float(tracks["od"]) / od_bytes - 1) < 0.01, f"seed {seed}"
-    told = accounts(result)
-    assert {account.test for account in told} == {"drive_type", "rotation", "rotation, waiting"}
-    assert all(account.within for account in told if account.test != "drive_type")
-    assert sum(account.device_seconds for account in told if "waiting" in account.test) > 600
-    assert infer_suite(tmp_path / "r").findings == result.findings

@@ -66,9 +66,8 @@ HUB_PIECES = 3
 MOST_DIFFERENCE = 0.03
 """How far track sizes 1 GiB apart may differ: by the error of both, and hardly ever by a zone."""
 SURFACES_DIFFER, FEWEST_LARGER = 0.1, 3
-"""How much larger tracks anywhere on a drive may be than those at its start, where sizes fall towards the
-middle, and at how many places they have to be. Surfaces whose densities differ do so by a few per cent, and
-the start is at the outer diameter."""
+"""How much larger tracks anywhere may be than those at the start, which is at the outer diameter, and at how
+many places they have to be. Surfaces whose densities differ do so by a few per cent."""
 LEAST_SHRINKING = 1.08
 """How much more a track in the middle of the addresses holds than the last, where sizes fall from the first
 to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
@@ -98,17 +97,19 @@ class Analysis:
         size_bytes: int,
         *,
         at_home: float = 0.0,
+        start_moved: bool = False,
         end: tuple[str, str] = END,
         end_bytes: int = 0,
     ) -> None:
-        """Takes what gives the log of a step: empty for one that has not been run; how sure it is,
-        whatever tracks say, that all blocks lie at their place: on a drive as new, or without a persistent
-        cache; the steps that show tracks at the end of these bytes, and before; and how far before the last
-        address that end is."""
+        """Takes what gives the log of a step, empty for one not run; how sure it is, whatever tracks say,
+        that all blocks lie at their place: on a drive as new, or without a persistent cache; whether the
+        start was moved, and is measured further on; the steps that show tracks at the end of these bytes,
+        and before; and how far before the last address that end is."""
         self._log = log
         self._io_bytes = io_bytes
         self._size = size_bytes
         self._at_home = at_home
+        self.start_moved = start_moved
         self._end = end
         self.end_bytes = end_bytes
 
@@ -370,8 +371,7 @@ class Analysis:
 
     @cached_property
     def is_shuffled(self) -> bool:
-        """Whether track sizes all over the addresses rise and fall as on no disk: then places near in address
-        are not near in fact."""
+        """Whether track sizes rise and fall as on no disk: places near in address are not near in fact."""
         return are_shuffled(self.places)
 
     @property

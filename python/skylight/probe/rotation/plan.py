@@ -90,6 +90,8 @@ class Seen:
 
     logs: dict[str, IoLog] = field(default_factory=dict)
     analysis: Analysis | None = None
+    start_moved: bool = False
+    """Whether the start is measured further on, because what lies at the first addresses was moved."""
     at_home: float = 0.0
     """How sure it is that all blocks lie at their place, for nothing was cached or moved."""
     unreadable: bool = False
@@ -136,7 +138,8 @@ class Plan:
         """What the logs say. Each value is computed once, so it is asked for once its logs are there."""
         return Analysis(
             lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.size,
-            at_home=self.seen.at_home, end=self.end, end_bytes=self.end_bytes,
+            at_home=self.seen.at_home, start_moved=self.seen.start_moved, end=self.end,
+            end_bytes=self.end_bytes,
         )  # fmt: skip
 
     def read(self, name: str, at: F64) -> None:
@@ -260,18 +263,48 @@ def _in_place(known: Known) -> float:
     return min(each.confidence for each in found if each is not None)
 
 
+def _measure_start(plan: Plan, found: Analysis, track: float) -> None:
+    """Track sizes at the start and behind it."""
+    plan.scattered("od", [plan.base], NEAR_TRACKS * track, NEAR_TRACKS * READS_A_TRACK)
+    if plan.size >= BEFORE_END_PARTS * BEHIND_BYTES[-1]:
+        behind = [float(plan.base + further) for further in BEHIND_BYTES]
+        plan.scattered("od-behind", behind, SIZE_TRACKS * track, SIZE_READS * found.times)
+
+
+def _start_behind(plan: Plan, found: Analysis) -> Analysis:
+    """Measures the start further on, where tracks behind it are larger: what others wrote at the first
+    addresses lies elsewhere. What was known where it is no different there."""
+    base, moved = plan.base, dict(plan.logs)
+    for further in BEHIND_BYTES:
+        plan.base = base + further
+        if plan.size < AVOIDED_PARTS * plan.base:
+            break
+        plan.scattered(BEHIND, [plan.base], FIRST_BYTES, FIRST_READS)
+        if (rough := plan.analysis().rough) is None:
+            continue
+        _measure_start(plan, found, rough.track_bytes)
+        if (here := plan.analysis()).near is not None and here.start_at_home:
+            plan.seen.start_moved = True
+            return plan.analysis()
+    plan.base = base
+    plan.logs.clear()
+    plan.logs.update(moved)
+    return found
+
+
 def _measure_tracks(plan: Plan, found: Analysis) -> None:
     """Track sizes at three places, then the arm."""
-    size = plan.size
-    if found.rough is None:
+    size, rough = plan.size, found.rough
+    if rough is None:
         return
-    track = found.rough.track_bytes
-    plan.scattered("od", [plan.base], NEAR_TRACKS * track, NEAR_TRACKS * READS_A_TRACK)
-    length = SIZE_TRACKS * track
+    _measure_start(plan, found, rough.track_bytes)
     reads = SIZE_READS * found.times
-    if size >= BEFORE_END_PARTS * BEHIND_BYTES[-1]:
-        plan.scattered("od-behind", [plan.base + behind for behind in BEHIND_BYTES], length, reads)
+    length = SIZE_TRACKS * rough.track_bytes
     plan.scattered("md", [plan.middle - length / 2], length, reads)
+    if not (plan.is_zoned or (now := plan.analysis()).start_at_home):
+        found = plan.seen.analysis = _start_behind(plan, now)
+        rough = found.rough or rough
+        length = SIZE_TRACKS * rough.track_bytes
     plan.scattered("id", [size - length], length, reads)
     if size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
         plan.scattered("id-before", [size - length - BEFORE_END_BYTES], length, reads)
@@ -279,7 +312,7 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
         return
     if not (plan.seen.at_home or plan.is_zoned) and size >= BEFORE_END_PARTS * BEFORE_END_BYTES:
         towards = [(size - length) * part for part in TOWARDS]
-        plan.scattered(TOWARDS_END, towards, PLACE_TRACKS * track, TOWARDS_READS)
+        plan.scattered(TOWARDS_END, towards, PLACE_TRACKS * rough.track_bytes, TOWARDS_READS)
     if not found.end_is_found:
         found = plan.seen.analysis = _end_before(plan, found, length, reads)
     if not found.end_is_found:

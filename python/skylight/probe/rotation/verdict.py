@@ -85,6 +85,9 @@ def _tracks(found: Analysis, in_range: bool = False) -> Finding:
     if not found.start_at_home:
         why = f"{_START_ELSEWHERE}."
         return TRACK.unknown(why, ("od", "od-behind"))
+    if found.start_moved:
+        why = f"{_START_ELSEWHERE}; so may others be, at which sizes are looked at."
+        return TRACK.unknown(why, ("od", "od-behind"))
     if found.last is not None and (found.end_at_home == 0.0 or found.ends_in_log):
         why = "Tracks under the last addresses are not those of the end of a drive: they may lie in a cache."
         return TRACK.unknown(why, ("md", *found.end_rows))

@@ -1,0 +1,39 @@
+"""Test 2 on random drives behind test 1, under the conditions that their seeds draw."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from one_test import suite_on_drawn
+from skylight.findings import UNKNOWN
+from skylight.probe.suite import accounts, infer_suite
+
+
+@pytest.mark.parametrize(("seed", "od_bytes"), [(100187, 794_624), (100242, 593_920)])
+def test_rotation_shows_behind_a_cache_that_still_makes_the_drive_clean(
+    seed: int, od_bytes: int, tmp_path: Path
+) -> None:
+    """Of the first drive one read took 14 min behind the writes of test 1; the other wrote single blocks
+    between the reads, which then followed no rotation."""
+    result = suite_on_drawn(seed, tmp_path / "r", only=("rotation",))
+    found = {finding.name: finding for finding in result.findings}
+    tracks = found["track_bytes"].value
+    assert isinstance(tracks, dict) and abs(float(tracks["od"]) / od_bytes - 1) < 0.01, f"seed {seed}"
+    told = accounts(result)
+    assert {account.test for account in told} == {"drive_type", "rotation", "rotation, waiting"}
+    assert all(account.within for account in told if account.test != "drive_type")
+    assert sum(account.device_seconds for account in told if "waiting" in account.test) > 600
+    assert infer_suite(tmp_path / "r").findings == result.findings
+
+
+def test_seeks_are_measured_behind_a_start_that_was_moved(tmp_path: Path) -> None:
+    """What others wrote at the first addresses of this drive lies in another zone; so may other places."""
+    result = suite_on_drawn(100225, tmp_path / "r", only=("rotation",))
+    found = {finding.name: finding for finding in result.findings}
+    assert found["track_bytes"].value == UNKNOWN and "start was moved" in found["track_bytes"].why
+    seeks_ns = found["seek_ns"].value
+    assert isinstance(seeks_ns, dict)
+    true_ns = {"track": 1_040_000, "third": 6_895_877, "full": 15_624_257}
+    assert {name: float(ns) for name, ns in seeks_ns.items()} == pytest.approx(true_ns, rel=0.1)
