@@ -37,3 +37,15 @@ def test_seeks_are_measured_behind_a_start_that_was_moved(tmp_path: Path) -> Non
     assert isinstance(seeks_ns, dict)
     true_ns = {"track": 1_040_000, "third": 6_895_877, "full": 15_624_257}
     assert {name: float(ns) for name, ns in seeks_ns.items()} == pytest.approx(true_ns, rel=0.1)
+
+
+def test_sizes_are_those_behind_a_start_that_lies_in_pieces(tmp_path: Path) -> None:
+    """Of this drive a fifth of a track or less goes on at the start: what test 1 wrote there is cached."""
+    result = suite_on_drawn(100262, tmp_path / "r", only=("rotation",))
+    found = {finding.name: finding.value for finding in result.findings}
+    sizes, seeks_ns = found["track_bytes"], found["seek_ns"]
+    assert isinstance(sizes, dict) and isinstance(seeks_ns, dict)
+    true_bytes = {"od": 315_392, "md": 248_320, "id": 134_656}
+    assert {name: float(size) for name, size in sizes.items()} == pytest.approx(true_bytes, rel=0.02)
+    true_ns = {"track": 1_120_000, "third": 9_266_662, "full": 18_981_549}
+    assert {name: float(ns) for name, ns in seeks_ns.items()} == pytest.approx(true_ns, rel=0.1)

@@ -46,6 +46,7 @@ from skylight.probe.rotation.plan_steps import (
     TURN_READS,
     VISITS,
 )
+from skylight.probe.rotation.track_consistency import is_mostly_whole
 from skylight.probe.zoned import Packed
 
 IO_BYTES = 4096
@@ -271,10 +272,15 @@ def _measure_start(plan: Plan, found: Analysis, track: float) -> None:
         plan.scattered("od-behind", behind, SIZE_TRACKS * track, SIZE_READS * found.times)
 
 
+def _starts_whole(found: Analysis) -> bool:
+    """Whether blocks at the start lie there, and not for the most part in pieces shorter than tracks."""
+    return found.start_at_home and (found.near is None or is_mostly_whole(found.near))
+
+
 def _start_behind(plan: Plan, found: Analysis) -> Analysis:
-    """Measures the start further on, where tracks behind it are larger: what others wrote at the first
-    addresses lies elsewhere. What was known where it is no different there."""
-    base, moved = plan.base, dict(plan.logs)
+    """Measures the start further on, where tracks behind it are larger, or blocks there lie in pieces: what
+    was written at the first addresses lies elsewhere. What was known where it is no different there."""
+    base, logs = plan.base, dict(plan.logs)
     for further in BEHIND_BYTES:
         plan.base = base + further
         if plan.size < AVOIDED_PARTS * plan.base:
@@ -283,12 +289,12 @@ def _start_behind(plan: Plan, found: Analysis) -> Analysis:
         if (rough := plan.analysis().rough) is None:
             continue
         _measure_start(plan, found, rough.track_bytes)
-        if (here := plan.analysis()).near is not None and here.start_at_home:
-            plan.seen.start_moved = True
+        if _starts_whole(plan.analysis()):
+            plan.seen.start_moved |= not found.start_at_home
             return plan.analysis()
     plan.base = base
     plan.logs.clear()
-    plan.logs.update(moved)
+    plan.logs.update(logs)
     return found
 
 
@@ -301,7 +307,7 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
     reads = SIZE_READS * found.times
     length = SIZE_TRACKS * rough.track_bytes
     plan.scattered("md", [plan.middle - length / 2], length, reads)
-    if not (plan.is_zoned or (now := plan.analysis()).start_at_home):
+    if not (plan.is_zoned or _starts_whole(now := plan.analysis())):
         found = plan.seen.analysis = _start_behind(plan, now)
         rough = found.rough or rough
         length = SIZE_TRACKS * rough.track_bytes
