@@ -12,6 +12,7 @@ from devices.accepted_findings import CMR
 from devices.base import Device, Disk
 from devices.caches import BATTERY, MediaCache, WriteBack
 from devices.catalogue import CATALOGUE
+from one_test import suite_on_drawn
 from skylight import _native
 from skylight.engines import Engine
 from skylight.engines.sim import SimEngine, read_profile
@@ -24,10 +25,11 @@ from skylight.infer.priors import CHOSEN, PRIORS
 from skylight.infer.robust import Spread, tick_of
 from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import fit_tracks
+from skylight.probe.cache_location.findings import LOCATION
 from skylight.probe.cleaning.findings import BAND
 from skylight.probe.drive_type import DriveType, hypotheses, verdict
 from skylight.probe.drive_type.cleaning_cost import Settled
-from skylight.probe.drive_type.cleaning_test_clue import bands_seen
+from skylight.probe.drive_type.clues_of_later_tests import bands_seen, medium_by_place
 from skylight.probe.drive_type.hypotheses import MODELS, Clue
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.write_latencies import is_fixed
@@ -214,6 +216,29 @@ class TestLater:
     def test_nothing_is_concluded_from_what_is_unknown(self) -> None:
         assert bands_seen(Known()) is None
         assert bands_seen(Known([BAND.unknown("too uneven")])) is None
+
+    @pytest.mark.parametrize(
+        ("place", "medium"), [("od", "disk"), ("id", "disk"), ("many", None), ("none", None), (UNKNOWN, None)]
+    )
+    def test_a_cache_in_one_place_of_the_platters_is_on_disk(self, place: str, medium: str | None) -> None:
+        located = (
+            LOCATION.unknown("flat") if place == UNKNOWN else LOCATION.found(place, 0.93, "the arm goes")
+        )
+        found = medium_by_place(Known([located]))
+        assert (None if found is None else (found.value, found.confidence)) == (medium and (medium, 0.93))
+
+    def test_a_medium_that_test_1_had_no_time_for_follows_from_the_place_of_the_cache(
+        self, tmp_path: Path
+    ) -> None:
+        """100187 had its cache full when test 1 began, which took half an hour for 1,531 writes."""
+        result = suite_on_drawn(100187, tmp_path / "r", only=("cache_location",))
+        found = {finding.name: finding for finding in result.findings}
+        assert (
+            found["cache_medium"].value == "disk" and "one place on the platters" in found["cache_medium"].why
+        )
+        assert found["cache_medium"].confidence <= found["cache_location"].confidence
+        alone = suite_on_drawn(100187, tmp_path / "alone", only=("drive_type",))
+        assert {f.name: f.value for f in alone.findings}["cache_medium"] == UNKNOWN
 
     def test_a_lazy_drive_is_shingled_for_sure_once_bands_were_cleaned(self, tmp_path: Path) -> None:
         """Random drive 99251 moves no block in minutes: a log alone, at first."""

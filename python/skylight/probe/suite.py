@@ -442,12 +442,10 @@ def _result(recording: Recording, gathered: list[Evidence], known: Known) -> Sui
 
 def judged_again(gathered: list[Evidence], known: Known) -> Known:
     """What is known, with those findings judged anew that all tests together make surer (`Test.again`)."""
-    said = {each.name for each in known if each.known}  # what is unknown keeps its reason
     by_name = {kept.test: kept for kept in gathered}
-    again = [
+    return known.with_more(
         each for test in ALL_TESTS if test.name in by_name for each in test.again(by_name[test.name], known)
-    ]
-    return known.with_more(each for each in again if each.name in said)
+    )
 
 
 def _of_a_part(findings: list[Finding], target: TargetFacts) -> list[Finding]:

@@ -46,7 +46,7 @@ from skylight.probe.drive_type import (
     quick_readback,
     zone_mapper_writes,
 )
-from skylight.probe.drive_type.cleaning_test_clue import bands_seen
+from skylight.probe.drive_type.clues_of_later_tests import bands_seen, medium_by_place
 from skylight.probe.drive_type.figures import draw
 from skylight.probe.drive_type.findings import CACHE_MEDIUM, DRIVE_TYPE, FINDINGS
 from skylight.probe.drive_type.landing import land, reads_fast, rotation
@@ -516,13 +516,17 @@ class DriveType(ProcedureTest[Observed]):
 
     def again(self, evidence: Evidence, known: Known) -> list[Finding]:
         """The same once other tests have looked for bands: the clue that test 1 lacks most often, for it
-        leaves a drive alone for minutes, and not for as long as earlier work may take. Nothing of what is not
-        taken for a shingled drive."""
+        leaves a drive alone for minutes, and not for as long as earlier work may take. A medium that was not
+        seen follows from the cache's place. Nothing of what is not taken for a shingled drive, and nothing
+        else that was unknown: that keeps its reason."""
         if known.word(DRIVE_TYPE.name) != "smr":
             return []
-        return self._findings(
-            judge(self.seen(evidence, list(known)), evidence.target.kind, bands_seen(known))
-        )
+        verdict = judge(self.seen(evidence, list(known)), evidence.target.kind, bands_seen(known))
+        medium = known.get(CACHE_MEDIUM.name)
+        if medium is None or medium.known:
+            return self._findings(verdict)
+        by_place = medium_by_place(known)
+        return [self._findings(verdict)[0], *([] if by_place is None else [by_place])]
 
     @staticmethod
     def _findings(verdict: Verdict) -> list[Finding]:
