@@ -3,10 +3,11 @@
 //! * [`Command`]: an operation, its flags and its extent; [`Command::conflicts_with`] is the rule of order
 //!   that needs no zones.
 //! * [`Outcome`]: the status of a completion with its payload; [`Failure`] is why a command failed.
-//! * [`code`]: the numbers of operations and of results in the columns of a batch and its log.
+//! * [`code`]: the operations in the column of a batch by their numbers, and the numbers of results in its log.
 //!
-//! Each edge converts once: the NBD decoder (`nbd/decode.rs`) and the columns of a batch (`drive/batch.rs`,
-//! `host/columns.rs`) into commands, io_uring (`host/engine.rs`) out of them. In between, sectors are the unit.
+//! Each edge converts once: the NBD decoder (`nbd/decode.rs`) into commands, the numbers that Python has in a column into
+//! operations ([`code::Code::column`]) and their rows into commands (`drive/batch.rs`), io_uring (`host/engine.rs`) out of
+//! them. In between, sectors are the unit.
 //!
 //! # Zones
 //!

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::path::Path;
 
-use skylight_command::code;
+use skylight_command::code::Code;
 use skylight_drive::profile::Profile;
 use skylight_drive::random::{Kind, random_profile};
 use skylight_drive::{Batch, Drive};
@@ -40,7 +40,7 @@ fn random_blocks(blocks: u64) -> Vec<u64> {
 /// Parameters of a run: operation, depth, and whether the drive's volatile cache and look-ahead are on.
 #[derive(Clone, Copy)]
 struct Mode {
-    kind: u8,
+    kind: Code,
     depth: usize,
     cached: bool,
 }
@@ -69,7 +69,7 @@ fn table_of(profile: &Profile) -> Result<(), Box<dyn Error>> {
     let offset = random_blocks(bytes / u64::from(BLOCK));
     let mut rates = Vec::new();
     for cached in [false, true].into_iter().filter(|&cached| has_cache || !cached) {
-        for kind in [code::READ, code::WRITE] {
+        for kind in [Code::Read, Code::Write] {
             for depth in [1, 31] {
                 let seconds = best(profile, Mode { kind, depth, cached }, &offset, BLOCK)?;
                 rates.push(format!("{:10.2}", COMMANDS as f64 / seconds / 1e6));
@@ -77,7 +77,7 @@ fn table_of(profile: &Profile) -> Result<(), Box<dyn Error>> {
         }
     }
     let whole: Vec<u64> = (0..bytes / u64::from(MIB)).map(|at| at * u64::from(MIB)).collect();
-    let mode = Mode { kind: code::READ, depth: 1, cached: true };
+    let mode = Mode { kind: Code::Read, depth: 1, cached: true };
     let sequential = best(profile, mode, &whole, MIB)?;
     println!("{:<18}{} | {sequential:.2} s", profile.name, rates.join(""));
     Ok(())

@@ -5,7 +5,7 @@
 
 use std::error::Error;
 
-use skylight_command::code;
+use skylight_command::code::Code;
 use skylight_disk::{Pba, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive};
@@ -90,7 +90,7 @@ fn anywhere(bytes: u64) -> Vec<u64> {
 /// Million commands a second.
 fn rate(
     profile: &Profile,
-    (kind, depth, cached): (u8, usize, bool),
+    (kind, depth, cached): (Code, usize, bool),
     offset: &[u64],
 ) -> Result<f64, Box<dyn Error>> {
     let (op, size) = (vec![kind; offset.len()], vec![BLOCK as u32; offset.len()]);
@@ -112,7 +112,7 @@ fn full_cache_mib() -> Result<f64, Box<dyn Error>> {
     let profile = profile("host-aware")?;
     let offset = anywhere(30_000_000_000_000);
     let offset = &offset[..2 * (256 << 20) / BLOCK as usize];
-    let (op, size) = (vec![code::WRITE; offset.len()], vec![BLOCK as u32; offset.len()]);
+    let (op, size) = (vec![Code::Write; offset.len()], vec![BLOCK as u32; offset.len()]);
     let (mut submit, mut complete) = (vec![1; offset.len()], vec![1; offset.len()]);
     let before = resident_bytes()?;
     let mut drive = Drive::new(&profile, 1)?;
@@ -136,7 +136,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("million commands a second of CPU: depth 1, depth 31");
         // A host-managed drive refuses writes anywhere.
         for (name, kind, offset) in
-            [("writes in order", code::WRITE, in_order()), ("writes anywhere", code::WRITE, anywhere(bytes))]
+            [("writes in order", Code::Write, in_order()), ("writes anywhere", Code::Write, anywhere(bytes))]
         {
             for cached in [false, true] {
                 let [one, many] = [1, 31].map(|depth| rate(&profile, (kind, depth, cached), &offset));

@@ -2,14 +2,15 @@
 //!
 //! Invariant: every command of an accepted batch is valid for the drive.
 
-use skylight_command::{Command, CommandId, Op, code};
+use skylight_command::code::{Code, UnknownCode};
+use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{Lba, SECTOR_BYTES, Sectors};
 
 /// Columns of equal length: operation, offset in bytes, size in bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {
-    /// The operations; see [`code`].
-    pub op: &'a [u8],
+    /// The operations, of a column of numbers by [`Code::column`].
+    pub op: &'a [Code],
     /// Bytes from the start of the drive.
     pub offset: &'a [u64],
     /// Size in bytes; 0 for a zone action on all zones.
@@ -25,12 +26,13 @@ pub enum BatchError {
     /// A depth of zero, or above the limit.
     #[error("depth {0} is out of range 1 to 65,536")]
     Depth(usize),
-    /// An unknown operation code.
+    /// The number of no operation in the column that `op` was made of.
     #[error(
-        "command {0}: operation {1} is not known; use 0 read, 1 write, 2 flush, 3 trim, 4 write with FUA, \
-         5 open zone, 6 close zone, 7 finish zone, 8 reset zone, 9 append"
+        "command {row}: operation {code} is not known; use 0 read, 1 write, 2 flush, 3 trim, 4 write with FUA, \
+         5 open zone, 6 close zone, 7 finish zone, 8 reset zone, 9 append",
+        row = .0.row, code = .0.code
     )]
-    Operation(usize, u8),
+    Operation(#[from] UnknownCode),
     /// An offset or size that is not whole sectors.
     #[error("command {0}: offset {1} and size {2} are not whole sectors of 512 bytes")]
     Alignment(usize, u64, u32),
@@ -71,10 +73,10 @@ impl Batch<'_> {
     #[inline]
     pub(crate) fn command(&self, index: usize, capacity: impl Fn() -> Sectors) -> Command {
         let id = CommandId(index as u32);
-        match code::decode(self.op[index]) {
-            // Its offset and size are ignored; unknown codes do not pass the check.
-            Some((Op::Flush, _)) | None => Command { id, ..Command::FLUSH },
-            Some((op, flags)) => {
+        match self.op[index].operation() {
+            // Its offset and size are ignored.
+            (Op::Flush, _) => Command { id, ..Command::FLUSH },
+            (op, flags) => {
                 let all = op.is_zone_action() && self.size[index] == 0;
                 let (offset, size) = match all {
                     true => (0, capacity().bytes()),
@@ -113,20 +115,19 @@ impl Batch<'_> {
 }
 
 #[inline]
-fn check_command(index: usize, code: u8, offset: u64, size: u32, end: u64) -> Result<(), BatchError> {
+fn check_command(index: usize, code: Code, offset: u64, size: u32, end: u64) -> Result<(), BatchError> {
+    let (op, _) = code.operation();
     let aligned = (offset | u64::from(size)).is_multiple_of(SECTOR_BYTES);
     let in_range = offset < end && u64::from(size) <= end - offset;
-    let op = code::decode(code).map(|(op, _)| op);
-    let transfers = op.is_some_and(|op| op != Op::Flush);
-    let sized = size > 0 || op.is_some_and(Op::is_zone_action);
-    if transfers && aligned && in_range && sized {
+    let sized = size > 0 || op.is_zone_action();
+    if op == Op::Flush || (aligned && in_range && sized) {
         return Ok(());
     }
-    match op {
-        Some(Op::Flush) => Ok(()),
-        None => Err(BatchError::Operation(index, code)),
-        _ if !sized => Err(BatchError::Empty(index)),
-        _ if !aligned => Err(BatchError::Alignment(index, offset, size)),
-        _ => Err(BatchError::Range(index, offset, size, end)),
-    }
+    Err(if !sized {
+        BatchError::Empty(index)
+    } else if !aligned {
+        BatchError::Alignment(index, offset, size)
+    } else {
+        BatchError::Range(index, offset, size, end)
+    })
 }

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use skylight_command::{Command, CommandId, Failure, Flags, Op, Outcome, ZoneAction, code};
+use skylight_command::{Command, CommandId, Failure, Flags, Op, Outcome, ZoneAction};
 use skylight_disk::{Lba, LbaExtent, Nanos, SECTOR_BYTES, Sectors, Time};
 use skylight_layer::capabilities::zoned::ZoneDescriptor;
 use skylight_layer::hbuffer::device::{Action, Data, Executor};
@@ -236,8 +236,8 @@ impl BufferedHost {
         let capacity = self.capacity();
         let (offset, size) =
             (Sectors(batch.offset[row] / SECTOR_BYTES), Sectors(u64::from(batch.size[row]) / SECTOR_BYTES));
-        let op = match code::decode(batch.op[row]) {
-            Some((op @ (Op::Read | Op::Write), Flags::NONE)) => Some(op),
+        let op = match batch.op[row].operation() {
+            (op @ (Op::Read | Op::Write), Flags::NONE) => Some(op),
             _ => None,
         };
         let is_within = size.get() > 0 && size <= capacity && offset <= capacity - size;
@@ -290,11 +290,12 @@ impl BufferedHost {
 mod tests {
     use super::*;
     use crate::profile::Profile;
+    use skylight_command::code::Code;
     use skylight_layer::hbuffer::policies::by_name;
 
     /// Runs writes of `size` bytes at these offsets, as fast as they go.
     fn write(host: &mut BufferedHost, offset: &[u64], size: u32) {
-        let (op, size) = (vec![code::WRITE; offset.len()], vec![size; offset.len()]);
+        let (op, size) = (vec![Code::Write; offset.len()], vec![size; offset.len()]);
         let batch = Batch { op: &op, offset, size: &size };
         host.run(&batch, &vec![0; offset.len()], &mut vec![0; offset.len()]).expect("it writes");
     }
@@ -330,7 +331,7 @@ mod tests {
         let pause = host.idle_after + Nanos(1_000_000);
         let arrive: Vec<u64> = (0..pauses).map(|row| row * pause.get()).collect();
         let offset: Vec<u64> = (0..pauses).map(|row| 9 * zone + row * 8192).collect();
-        let (op, size) = (vec![code::WRITE; offset.len()], vec![4096; offset.len()]);
+        let (op, size) = (vec![Code::Write; offset.len()], vec![4096; offset.len()]);
         let batch = Batch { op: &op, offset: &offset, size: &size };
         host.run(&batch, &arrive, &mut vec![0; offset.len()]).expect("it writes");
         assert_eq!(host.buffer.counters().rewritten_zones - before, 6);
@@ -342,7 +343,7 @@ mod tests {
         let (count, size) = (400_u64, 65_536_u32);
         let offset: Vec<u64> = (0..count).map(|at| at * u64::from(size)).collect();
         write(&mut host, &offset, size);
-        let (op, size) = (vec![code::READ; offset.len()], vec![size; offset.len()]);
+        let (op, size) = (vec![Code::Read; offset.len()], vec![size; offset.len()]);
         let batch = Batch { op: &op, offset: &offset, size: &size };
         let mut took = vec![0; offset.len()];
         host.run(&batch, &vec![0; offset.len()], &mut took).expect("it reads");

@@ -8,7 +8,7 @@
 
 use rand_core::Rng;
 
-use skylight_command::code;
+use skylight_command::code::Code;
 use skylight_disk::Direction;
 use skylight_layer::{Medium, Purpose};
 
@@ -92,7 +92,7 @@ impl Drive {
         let depth = self.queue_depth();
         let mut extents = extents.peekable();
         let (mut offset, mut size) = (Vec::with_capacity(BATCH), Vec::with_capacity(BATCH));
-        let ops = [code::WRITE; BATCH];
+        let ops = [Code::Write; BATCH];
         let (mut submit, mut complete) = ([0; BATCH], [0; BATCH]);
         let before = self.cleaning_writes();
         while extents.peek().is_some() && (!until_cleaning || self.cleaning_writes() == before) {

@@ -1,7 +1,7 @@
 //! Background behaviour of a drive: the volatile write cache, look-ahead, idle time, TRIM, FUA.
 
 use proptest::prelude::*;
-use skylight_command::code;
+use skylight_command::code::Code;
 use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Sectors};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive};
@@ -43,13 +43,13 @@ fn drive(interface: &str, layer: &str) -> Drive {
     Drive::new(&profile, 1).unwrap_or_else(|error| panic!("{error}"))
 }
 
-type Command = (u8, u64, u32);
+type Command = (Code, u64, u32);
 
 /// Submit and complete times.
 type Times = Vec<(u64, u64)>;
 
 fn run(drive: &mut Drive, commands: &[Command], depth: usize) -> Times {
-    let op: Vec<u8> = commands.iter().map(|c| c.0).collect();
+    let op: Vec<Code> = commands.iter().map(|c| c.0).collect();
     let offset: Vec<u64> = commands.iter().map(|c| c.1).collect();
     let size: Vec<u32> = commands.iter().map(|c| c.2).collect();
     let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
@@ -65,12 +65,12 @@ fn time(drive: &mut Drive, command: Command) -> u64 {
 }
 
 /// Distinct blocks all over the drive.
-fn scattered(op: u8, count: u64) -> Vec<Command> {
+fn scattered(op: Code, count: u64) -> Vec<Command> {
     let blocks = CAPACITY / u64::from(BLOCK);
     (0..count).map(|k| (op, k * 6_151 % blocks * u64::from(BLOCK), BLOCK)).collect()
 }
 
-fn sequential(op: u8, count: u64, size: u32) -> Vec<Command> {
+fn sequential(op: Code, count: u64, size: u32) -> Vec<Command> {
     (0..count).map(|k| (op, k * u64::from(size), size)).collect()
 }
 
@@ -82,13 +82,13 @@ fn on_media(drive: &Drive) -> u64 {
 fn cached_writes_complete_on_arrival_until_the_cache_is_full_and_then_at_media_speed() {
     let mut drive = drive(CACHED, CONVENTIONAL);
     let room = CACHE / u64::from(BLOCK);
-    let times = run(&mut drive, &scattered(code::WRITE, 3 * room), 1);
+    let times = run(&mut drive, &scattered(Code::Write, 3 * room), 1);
     let latency: Vec<u64> = times.iter().map(|(submit, complete)| complete - submit).collect();
     assert_eq!(latency[..room as usize], vec![OVERHEAD_NS; room as usize], "there was room");
     let full = &latency[2 * room as usize..];
     let mean = full.iter().sum::<u64>() as f64 / full.len() as f64;
     let mut through = self::drive("", CONVENTIONAL);
-    let times = run(&mut through, &scattered(code::WRITE, 3 * room), 1);
+    let times = run(&mut through, &scattered(Code::Write, 3 * room), 1);
     let uncached = times.iter().map(|(submit, complete)| complete - submit).sum::<u64>() as f64;
     let uncached = uncached / times.len() as f64;
     // The media take the same time except for the overhead, which overlaps here.
@@ -98,7 +98,7 @@ fn cached_writes_complete_on_arrival_until_the_cache_is_full_and_then_at_media_s
 #[test]
 fn a_write_completes_on_the_media_with_the_cache_off_or_with_fua() {
     for layer in LAYERS {
-        for (interface, op) in [("", code::WRITE), (CACHED, code::WRITE_FUA)] {
+        for (interface, op) in [("", Code::Write), (CACHED, Code::WriteFua)] {
             let mut drive = drive(interface, layer);
             for (number, &command) in scattered(op, 40).iter().enumerate() {
                 let took = time(&mut drive, command);
@@ -115,17 +115,17 @@ fn a_flush_waits_for_all_completed_writes() {
     for layer in LAYERS {
         for (schedule, depth) in [("", 1), (SPTF, 1), ("", 4), (SPTF, 4), (SPTF, 31)] {
             let mut drive = drive(&format!("{CACHED}\n{schedule}"), layer);
-            let writes = scattered(code::WRITE, 100);
+            let writes = scattered(Code::Write, 100);
             run(&mut drive, &writes, depth);
             let before = on_media(&drive);
             assert!(before < 100 * u64::from(BLOCK), "some of it is in the cache alone: {layer}");
             let reads: Vec<Command> =
-                (0..depth as u64 - 1).map(|k| (code::READ, 4096 * (50 * k + 1), 512)).collect();
-            let commands = [reads, vec![(code::FLUSH, 0, 0)]].concat();
+                (0..depth as u64 - 1).map(|k| (Code::Read, 4096 * (50 * k + 1), 512)).collect();
+            let commands = [reads, vec![(Code::Flush, 0, 0)]].concat();
             run(&mut drive, &commands, depth);
             let written = on_media(&drive) - before;
             assert!(written > 0, "the flush left the cache as it was: {layer}, depth {depth}, {schedule}");
-            let after = time(&mut drive, (code::FLUSH, 0, 0));
+            let after = time(&mut drive, (Code::Flush, 0, 0));
             assert_eq!(after, OVERHEAD_NS, "nothing was left to flush: {layer}, depth {depth}, {schedule}");
             assert_eq!(on_media(&drive) - before, written);
         }
@@ -137,13 +137,13 @@ fn a_read_of_cached_data_is_fast_and_a_partly_cached_one_waits_for_destaging() {
     for layer in LAYERS {
         let mut drive = drive(CACHED, layer);
         // The first of them leave the cache meanwhile, the last do not.
-        run(&mut drive, &scattered(code::WRITE, 150), 1);
+        run(&mut drive, &scattered(Code::Write, 150), 1);
         let held = 50 << 20;
-        run(&mut drive, &[(code::WRITE, held, 8192)], 1);
-        assert_eq!(time(&mut drive, (code::READ, held, 4096)), OVERHEAD_NS, "{layer}");
-        assert_eq!(time(&mut drive, (code::READ, held + 4096, 512)), OVERHEAD_NS, "{layer}");
+        run(&mut drive, &[(Code::Write, held, 8192)], 1);
+        assert_eq!(time(&mut drive, (Code::Read, held, 4096)), OVERHEAD_NS, "{layer}");
+        assert_eq!(time(&mut drive, (Code::Read, held + 4096, 512)), OVERHEAD_NS, "{layer}");
         let before = on_media(&drive);
-        let took = time(&mut drive, (code::READ, held - 4096, 8192));
+        let took = time(&mut drive, (Code::Read, held - 4096, 8192));
         assert!(took > OVERHEAD_NS && on_media(&drive) >= before + 8192, "half of it is held: {layer}");
     }
 }
@@ -154,11 +154,11 @@ fn a_read_of_cached_data_is_fast_and_a_partly_cached_one_waits_for_destaging() {
 fn the_cache_completes_commands_queued_after_a_waiting_read() {
     for (layer, schedule) in LAYERS.into_iter().flat_map(|layer| [(layer, ""), (layer, SPTF)]) {
         let mut drive = drive(&format!("{CACHED}\n{schedule}"), layer);
-        let held = (code::WRITE, 30 << 20, BLOCK);
-        run(&mut drive, &scattered(code::WRITE, 150), 1);
+        let held = (Code::Write, 30 << 20, BLOCK);
+        run(&mut drive, &scattered(Code::Write, 150), 1);
         run(&mut drive, &[held], 1);
         let commands =
-            [(code::READ, 1 << 20, BLOCK), (code::WRITE, 2 << 20, BLOCK), (code::READ, held.1, BLOCK)];
+            [(Code::Read, 1 << 20, BLOCK), (Code::Write, 2 << 20, BLOCK), (Code::Read, held.1, BLOCK)];
         let times = run(&mut drive, &commands, 3);
         let latency = |index: usize| times[index].1 - times[index].0;
         assert!(latency(1) <= 3 * OVERHEAD_NS, "a write behind a read takes {} ns: {layer}", latency(1));
@@ -174,13 +174,13 @@ fn the_host_submits_in_order_when_the_cache_is_full() {
     for (layer, schedule) in LAYERS.into_iter().flat_map(|layer| [(layer, ""), (layer, SPTF)]) {
         for depth in [8, 31, 64] {
             let mut drive = drive(&format!("{CACHED}\n{schedule}"), layer);
-            let mut commands = scattered(code::WRITE, 1_200);
+            let mut commands = scattered(Code::Write, 1_200);
             for index in (5..commands.len()).step_by(7) {
                 // Cached, not cached, and a mix of both.
                 commands[index] = match index % 3 {
-                    0 => (code::READ, commands[index - 5].1, BLOCK),
-                    1 => (code::READ, commands[index].1, BLOCK),
-                    _ => (code::READ, commands[index - 3].1.saturating_sub(4096), 3 * BLOCK),
+                    0 => (Code::Read, commands[index - 5].1, BLOCK),
+                    1 => (Code::Read, commands[index].1, BLOCK),
+                    _ => (Code::Read, commands[index - 3].1.saturating_sub(4096), 3 * BLOCK),
                 };
             }
             commands.retain(|&(_, offset, size)| offset + u64::from(size) <= CAPACITY);
@@ -196,22 +196,18 @@ fn the_host_submits_in_order_when_the_cache_is_full() {
 fn a_fua_write_leaves_other_writes_in_the_cache() {
     for (layer, schedule) in LAYERS.into_iter().flat_map(|layer| [(layer, ""), (layer, SPTF)]) {
         let mut drive = drive(&format!("{CACHED}\n{schedule}"), layer);
-        run(&mut drive, &scattered(code::WRITE, 200), 1);
-        let took = time(&mut drive, (code::WRITE_FUA, 50 << 20, BLOCK));
+        run(&mut drive, &scattered(Code::Write, 200), 1);
+        let took = time(&mut drive, (Code::WriteFua, 50 << 20, BLOCK));
         // At most the work in progress, and the write itself.
         assert!((OVERHEAD_NS + 1..6 * REVOLUTION_NS).contains(&took), "{took} ns: {layer}, {schedule}");
-        let flush = time(&mut drive, (code::FLUSH, 0, 0));
+        let flush = time(&mut drive, (Code::Flush, 0, 0));
         assert!(flush > 2 * REVOLUTION_NS, "the others were left to flush: {flush} ns, {layer}, {schedule}");
     }
     let sectors = |start: u64, len: u64| (start * 512, (len * 512) as u32);
     let mut drive = drive(CACHED, SET_ASSOCIATIVE);
     let ((old, old_size), (new, new_size)) = (sectors(4_096, 64), sectors(4_096, 8));
-    run(&mut drive, &scattered(code::WRITE, 30), 1);
-    run(
-        &mut drive,
-        &[(code::WRITE, old, old_size), (code::WRITE_FUA, new, new_size), (code::FLUSH, 0, 0)],
-        1,
-    );
+    run(&mut drive, &scattered(Code::Write, 30), 1);
+    run(&mut drive, &[(Code::Write, old, old_size), (Code::WriteFua, new, new_size), (Code::Flush, 0, 0)], 1);
     let mut pieces = Vec::new();
     drive.layer().locate(LbaExtent::new(Lba(4_096), Sectors(64)), &mut pieces);
     assert_eq!(pieces.len(), 2, "8 sectors of the new write and 56 of the old: {pieces:?}");
@@ -222,7 +218,7 @@ fn a_fua_write_leaves_other_writes_in_the_cache() {
 #[test]
 fn a_command_that_arrives_when_destaging_would_start_goes_first() {
     let mut drive = drive(CACHED, CONVENTIONAL);
-    let times = run(&mut drive, &[(code::WRITE, 0, BLOCK), (code::READ, 40 << 20, BLOCK)], 1);
+    let times = run(&mut drive, &[(Code::Write, 0, BLOCK), (Code::Read, 40 << 20, BLOCK)], 1);
     assert_eq!(times[0].1, times[1].0, "the host reads when its write is answered");
     assert_eq!(on_media(&drive), 0, "the read went first");
     drive.pause(Nanos(1));
@@ -233,7 +229,7 @@ fn a_command_that_arrives_when_destaging_would_start_goes_first() {
 #[test]
 fn overlapping_writes_leave_the_cache_in_order() {
     let bytes = |sectors: u64| sectors * 512;
-    let ahead = |k: u64| (code::READ, bytes(k * 7_919 % 120_000), 512);
+    let ahead = |k: u64| (Code::Read, bytes(k * 7_919 % 120_000), 512);
     for k in 0..600u64 {
         let mut drive = drive(&format!("{CACHED}\n{SPTF}"), SET_ASSOCIATIVE);
         // One write starts in a band, the other at its end, so their logs are far apart.
@@ -243,9 +239,9 @@ fn overlapping_writes_leave_the_cache_in_order() {
             _ => ((edge, 64), (edge - 8, 16)),
         };
         run(&mut drive, &[ahead(k)], 1);
-        let commands = [old, new].map(|(start, len)| (code::WRITE, bytes(start), bytes(len) as u32));
+        let commands = [old, new].map(|(start, len)| (Code::Write, bytes(start), bytes(len) as u32));
         run(&mut drive, &commands, 2);
-        run(&mut drive, &[(code::FLUSH, 0, 0)], 1);
+        run(&mut drive, &[(Code::Flush, 0, 0)], 1);
         let mut pieces = Vec::new();
         drive.layer().locate(LbaExtent::new(Lba(edge), Sectors(64)), &mut pieces);
         assert_eq!(pieces.len(), 2, "8 sectors of the new write and 56 of the old: {pieces:?}, {k}");
@@ -256,17 +252,17 @@ fn overlapping_writes_leave_the_cache_in_order() {
 fn switching_the_cache_destages_it_and_an_erase_discards_it() {
     let mut drive = drive(CACHED, CONVENTIONAL);
     assert!(drive.write_cache());
-    run(&mut drive, &scattered(code::WRITE, 20), 1);
+    run(&mut drive, &scattered(Code::Write, 20), 1);
     let before = drive.now();
     assert!(!drive.set_write_cache(false));
     assert_eq!(on_media(&drive), 20 * u64::from(BLOCK));
     assert!(drive.now() > before, "emptying it takes time");
-    assert!(time(&mut drive, (code::WRITE, 0, BLOCK)) > OVERHEAD_NS);
+    assert!(time(&mut drive, (Code::Write, 0, BLOCK)) > OVERHEAD_NS);
     assert!(drive.set_write_cache(true));
-    assert_eq!(time(&mut drive, (code::WRITE, 1 << 20, BLOCK)), OVERHEAD_NS);
+    assert_eq!(time(&mut drive, (Code::Write, 1 << 20, BLOCK)), OVERHEAD_NS);
     let written = on_media(&drive);
     drive.erase();
-    assert_eq!(time(&mut drive, (code::FLUSH, 0, 0)), OVERHEAD_NS);
+    assert_eq!(time(&mut drive, (Code::Flush, 0, 0)), OVERHEAD_NS);
     assert_eq!(on_media(&drive), written, "what was erased is not written");
     let mut without = self::drive("", CONVENTIONAL);
     assert!(!without.set_write_cache(true), "a drive without a cache stays off");
@@ -276,23 +272,23 @@ fn switching_the_cache_destages_it_and_an_erase_discards_it() {
 #[test]
 fn an_idle_drive_destages() {
     let mut drive = drive(CACHED, CONVENTIONAL);
-    run(&mut drive, &scattered(code::WRITE, 50), 1);
+    run(&mut drive, &scattered(Code::Write, 50), 1);
     drive.pause(Nanos(50 * 4 * REVOLUTION_NS));
     assert_eq!(on_media(&drive), 50 * u64::from(BLOCK));
-    assert_eq!(time(&mut drive, (code::FLUSH, 0, 0)), OVERHEAD_NS);
+    assert_eq!(time(&mut drive, (Code::Flush, 0, 0)), OVERHEAD_NS);
 }
 
 #[test]
 fn a_trim_removes_data_from_both_caches() {
     for (interface, layer) in LAYERS.into_iter().flat_map(|layer| [("", layer), (CACHED, layer)]) {
         let mut drive = drive(interface, layer);
-        let blocks = scattered(code::WRITE, 30);
+        let blocks = scattered(Code::Write, 30);
         run(&mut drive, &blocks, 1);
-        let trims: Vec<Command> = blocks.iter().map(|c| (code::TRIM, c.1, c.2)).collect();
+        let trims: Vec<Command> = blocks.iter().map(|c| (Code::Trim, c.1, c.2)).collect();
         run(&mut drive, &trims, 1);
         assert_eq!(drive.cache_use().live_sectors, 0, "{layer}");
         assert_eq!(drive.counters().host_commands(Op::Trim), 30);
-        let reads = run(&mut drive, &[(code::READ, blocks[0].1, BLOCK)], 1);
+        let reads = run(&mut drive, &[(Code::Read, blocks[0].1, BLOCK)], 1);
         assert!(reads[0].1 > reads[0].0 + OVERHEAD_NS, "it is not in the volatile cache: {layer}");
     }
 }
@@ -301,8 +297,8 @@ fn a_trim_removes_data_from_both_caches() {
 fn the_offset_and_size_of_a_flush_mean_nothing() {
     for layer in LAYERS {
         let times = [(0, 0), (50 << 20, 4096)].map(|(offset, size)| {
-            let mut commands = scattered(code::WRITE, 20);
-            commands.extend([(code::WRITE, 50 << 20, BLOCK), (code::FLUSH, offset, size)]);
+            let mut commands = scattered(Code::Write, 20);
+            commands.extend([(Code::Write, 50 << 20, BLOCK), (Code::Flush, offset, size)]);
             run(&mut drive(SPTF, layer), &commands, 22)
         });
         assert_eq!(times[0], times[1], "{layer}");
@@ -316,7 +312,7 @@ fn look_ahead_streams_sequential_reads_and_does_not_change_random_reads() {
         let count = (8 << 20) / u64::from(size);
         let took = |interface: &str| {
             let mut drive = drive(interface, CONVENTIONAL);
-            run(&mut drive, &sequential(code::READ, count, size), 1);
+            run(&mut drive, &sequential(Code::Read, count, size), 1);
             drive.now().get() as f64
         };
         // 82 tracks of 200 sectors: one revolution each, and a head switch or a step to the next track.
@@ -332,24 +328,24 @@ fn look_ahead_streams_sequential_reads_and_does_not_change_random_reads() {
         assert!(without > count as f64 * REVOLUTION_NS as f64 * 0.9, "{without} ns: each waits for a turn");
         assert_eq!(took("read_buffer = \"512 KiB\""), without, "a buffer that is not used");
     }
-    let random = |interface: &str| run(&mut drive(interface, CONVENTIONAL), &scattered(code::READ, 500), 1);
+    let random = |interface: &str| run(&mut drive(interface, CONVENTIONAL), &scattered(Code::Read, 500), 1);
     assert_eq!(random(AHEAD), random(""));
 }
 
 /// Data written or trimmed since is not read from the buffer, and the buffer has a limited size.
 #[test]
 fn look_ahead_ends_with_other_commands_and_with_a_full_buffer() {
-    let next = (code::READ, u64::from(BLOCK), BLOCK);
+    let next = (Code::Read, u64::from(BLOCK), BLOCK);
     let continued = |between: &dyn Fn(&mut Drive)| {
         let mut drive = drive(AHEAD, CONVENTIONAL);
-        run(&mut drive, &[(code::READ, 0, BLOCK)], 1);
+        run(&mut drive, &[(Code::Read, 0, BLOCK)], 1);
         between(&mut drive);
         time(&mut drive, next)
     };
     assert!(continued(&|_| {}) < 1_000_000, "the heads have gone on reading");
     let fast = continued(&|drive| drive.pause(Nanos(5_000_000)));
     assert_eq!(fast, OVERHEAD_NS, "it is in the buffer by then");
-    let slow = continued(&|drive| drop(run(drive, &[(code::WRITE, 32 << 20, BLOCK)], 1)));
+    let slow = continued(&|drive| drop(run(drive, &[(Code::Write, 32 << 20, BLOCK)], 1)));
     assert!(slow > 1_000_000, "{slow} ns: the heads have been elsewhere");
     let off = continued(&|drive| assert!(!drive.set_look_ahead(false)));
     assert!(off > 8_000_000, "{off} ns: a turn is lost");
@@ -358,7 +354,7 @@ fn look_ahead_ends_with_other_commands_and_with_a_full_buffer() {
 /// A journaled drive with 100 blocks in its journal.
 fn dirty() -> Drive {
     let mut drive = drive("", JOURNALED);
-    run(&mut drive, &scattered(code::WRITE, 100), 1);
+    run(&mut drive, &scattered(Code::Write, 100), 1);
     assert_eq!(drive.cache_use().live_sectors, 800);
     drive
 }
@@ -373,7 +369,7 @@ fn cleaning_starts_after_the_idle_time() {
     let mut drive = dirty();
     drive.pause(Nanos(IDLE_NS));
     assert_eq!(cleaned(&drive), 0, "not before");
-    run(&mut drive, &[(code::READ, 0, BLOCK)], 1);
+    run(&mut drive, &[(Code::Read, 0, BLOCK)], 1);
     drive.pause(Nanos(IDLE_NS - 1));
     assert_eq!(cleaned(&drive), 0, "a command begins the wait anew");
     drive.pause(Nanos(2));
@@ -400,11 +396,11 @@ fn a_command_during_cleaning_waits_for_at_most_one_step() {
     for k in 0..400 {
         let mut drive = dirty();
         drive.pause(Nanos(IDLE_NS + k * 7_654_321));
-        let took = time(&mut drive, (code::READ, 50 << 20, BLOCK));
+        let took = time(&mut drive, (Code::Read, 50 << 20, BLOCK));
         assert!(took <= longest + 4 * REVOLUTION_NS, "{took} ns after {k} steps");
         waited += u64::from(took > 4 * REVOLUTION_NS);
         // The drive is free for the next command.
-        let took = time(&mut drive, (code::READ, 20 << 20, BLOCK));
+        let took = time(&mut drive, (Code::Read, 20 << 20, BLOCK));
         assert!(took <= 4 * REVOLUTION_NS, "{took} ns for the next, {k}");
     }
     assert!(waited > 100, "{waited} of 400 met a unit");
@@ -415,17 +411,17 @@ fn any_commands() -> impl Strategy<Value = Vec<Command>> {
     let place = prop_oneof![2 => 0u64..1 << 17, 1 => 0u64..2_000];
     let command = (0u8..20, place, sectors).prop_map(|(kind, at, sectors)| {
         let op = match kind {
-            0..=7 => code::READ,
-            8..=15 => code::WRITE,
-            16 => code::FLUSH,
-            17 | 18 => code::TRIM,
-            _ => code::WRITE_FUA,
+            0..=7 => Code::Read,
+            8..=15 => Code::Write,
+            16 => Code::Flush,
+            17 | 18 => Code::Trim,
+            _ => Code::WriteFua,
         };
         (op, at.min(CAPACITY / 512 - sectors) * 512, (sectors * 512) as u32)
     });
     // Including sequential runs of reads.
     let run = (0u64..1 << 16, 1u64..20).prop_map(|(at, count)| {
-        (0..count).map(|k| (code::READ, (at + 8 * k) * 512, BLOCK)).collect::<Vec<_>>()
+        (0..count).map(|k| (Code::Read, (at + 8 * k) * 512, BLOCK)).collect::<Vec<_>>()
     });
     let some = prop_oneof![4 => command.prop_map(|command| vec![command]), 1 => run];
     prop::collection::vec(some, 1..600).prop_map(|commands| commands.concat())
@@ -489,13 +485,13 @@ proptest! {
         events.sort_unstable();
         let outstanding = events.iter().scan(0, |count, (_, change)| { *count += change; Some(*count) });
         prop_assert!(outstanding.max().unwrap_or(0) <= depth as i32);
-        run(&mut drive, &[(code::FLUSH, 0, 0)], 1);
+        run(&mut drive, &[(Code::Flush, 0, 0)], 1);
         let trace = drive.take_trace().expect("a trace was started");
         let in_turn = trace.rows().windows(2).all(|pair| pair[0].end <= pair[1].start);
         prop_assert!(in_turn, "the heads do one thing at a time");
         let bytes = |writes: bool| commands.iter().filter(|c| match c.0 {
-            code::WRITE | code::WRITE_FUA => writes,
-            code::READ => !writes,
+            Code::Write | Code::WriteFua => writes,
+            Code::Read => !writes,
             _ => false,
         }).map(|c| u64::from(c.2)).sum::<u64>();
         prop_assert_eq!(drive.counters().host_bytes(Direction::Write), bytes(true));

@@ -1,6 +1,6 @@
 //! Conditions: each does what it says, beside a control without it; none of them changes a drive under ideal ones.
 
-use skylight_command::code as op;
+use skylight_command::code::Code;
 use skylight_drive::profile::{
     BackgroundScan, Bytes, Conditions, Duration, LookAhead, Profile, Rest, VolatileCache,
 };
@@ -18,9 +18,9 @@ fn drive(conditions: &Conditions) -> Drive {
 }
 
 /// Submission and completion times of commands of 4 KiB, with `depth` of them outstanding.
-fn times(drive: &mut Drive, codes: &[u8], offset: &[u64], depth: usize) -> (Vec<u64>, Vec<u64>) {
+fn times(drive: &mut Drive, codes: &[Code], offset: &[u64], depth: usize) -> (Vec<u64>, Vec<u64>) {
     let count = codes.len();
-    let size: Vec<u32> = codes.iter().map(|&code| if code == op::FLUSH { 0 } else { 4096 }).collect();
+    let size: Vec<u32> = codes.iter().map(|&code| if code == Code::Flush { 0 } else { 4096 }).collect();
     let (mut submit, mut complete) = (vec![0; count], vec![0; count]);
     let batch = Batch { op: codes, offset, size: &size };
     drive.run(&batch, depth, &mut submit, &mut complete).expect("valid");
@@ -32,7 +32,7 @@ fn random_offsets(count: u64) -> Vec<u64> {
 }
 
 fn reads(drive: &mut Drive, count: u64, depth: usize) -> (Vec<u64>, Vec<u64>) {
-    times(drive, &vec![op::READ; count as usize], &random_offsets(count), depth)
+    times(drive, &vec![Code::Read; count as usize], &random_offsets(count), depth)
 }
 
 fn latencies((submit, complete): &(Vec<u64>, Vec<u64>)) -> Vec<u64> {
@@ -54,7 +54,7 @@ fn ideal_conditions_change_nothing() {
         let mut plain = Drive::new(&profile, 3).expect("builds");
         let mut ideal = Drive::in_conditions(&profile, &Conditions::default(), 3).expect("builds");
         for depth in [1, 31] {
-            let codes: Vec<u8> = (0..500).map(|n| [op::READ, op::WRITE, op::FLUSH][n % 3]).collect();
+            let codes: Vec<Code> = (0..500).map(|n| [Code::Read, Code::Write, Code::Flush][n % 3]).collect();
             let offset = random_offsets(500);
             assert_eq!(times(&mut plain, &codes, &offset, depth), times(&mut ideal, &codes, &offset, depth));
         }
@@ -92,7 +92,7 @@ fn the_clock_is_coarse_and_stops_see_it() {
     assert_eq!((down(&exact.0), down(&exact.1)), coarse);
     // A stop at a latency that only the coarse clock shows.
     let shown = *latencies(&coarse).iter().max().expect("some");
-    let (codes, offset, size) = (vec![op::READ; 200], random_offsets(200), vec![4096; 200]);
+    let (codes, offset, size) = (vec![Code::Read; 200], random_offsets(200), vec![4096; 200]);
     let batch = Batch { op: &codes, offset: &offset, size: &size };
     let (mut submit, mut complete) = (vec![0; 200], vec![0; 200]);
     let stop = Stop { latency: skylight_disk::Nanos(shown), count: 1, within: 1, alone: None };
@@ -106,7 +106,7 @@ fn the_link_adds_its_time_to_each_command() {
     let cached = Conditions { volatile_cache: VolatileCache::On, ..Conditions::default() };
     let slow = Conditions { transport: Duration::from_ns(2.0 * MS), ..cached.clone() };
     let writes =
-        |conditions| latencies(&times(&mut drive(conditions), &[op::WRITE; 50], &random_offsets(50), 1));
+        |conditions| latencies(&times(&mut drive(conditions), &[Code::Write; 50], &random_offsets(50), 1));
     let (near, far) = (writes(&cached), writes(&slow));
     assert!(near.iter().zip(&far).all(|(near, far)| far - near == 2_000_000), "{near:?} {far:?}");
 }
@@ -136,7 +136,7 @@ fn look_ahead_stays_on() {
     let read = |conditions: &Conditions| {
         let mut drive = drive(conditions);
         let state = drive.set_look_ahead(false);
-        (state, mean_ms(&latencies(&times(&mut drive, &[op::READ; 400], &sequential, 1))[1..]))
+        (state, mean_ms(&latencies(&times(&mut drive, &[Code::Read; 400], &sequential, 1))[1..]))
     };
     let (off, waits) = read(&Conditions::default());
     let (on, ahead) = read(&fixed);
@@ -148,7 +148,7 @@ fn volatile_caches_stay_as_they_are() {
     let ask = |volatile_cache, on| {
         let mut drive = drive(&Conditions { volatile_cache, ..Conditions::default() });
         let state = drive.set_write_cache(on);
-        let codes = [op::WRITE, op::FLUSH].repeat(30);
+        let codes = [Code::Write, Code::Flush].repeat(30);
         let offset: Vec<u64> = random_offsets(30).into_iter().flat_map(|at| [at, 0]).collect();
         let took = latencies(&times(&mut drive, &codes, &offset, 1));
         let of = |first: usize| mean_ms(&took.iter().skip(first).step_by(2).copied().collect::<Vec<_>>());
@@ -170,7 +170,7 @@ fn read_after(conditions: &Conditions, idle_s: f64) -> f64 {
     let mut drive = drive(conditions);
     reads(&mut drive, 20, 1);
     drive.pause(Duration::from_ns(idle_s * 1e9).nanos());
-    mean_ms(&latencies(&times(&mut drive, &[op::READ], &[4096 << 20], 1)))
+    mean_ms(&latencies(&times(&mut drive, &[Code::Read], &[4096 << 20], 1)))
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::thread;
 
 use proptest::prelude::*;
+use skylight_command::code::Code;
 use skylight_disk::Nanos;
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive};
@@ -43,7 +44,7 @@ fn drive(profile: &Profile, seed: u64) -> Drive {
     Drive::new(profile, seed).unwrap_or_else(|error| panic!("{error}"))
 }
 
-type Command = (u8, u64, u32);
+type Command = (Code, u64, u32);
 
 /// Fails at the first command whose times differ.
 fn same(times: &[(u64, u64)], expected: &[(u64, u64)]) -> Result<(), TestCaseError> {
@@ -60,7 +61,7 @@ fn run(drive: &mut Drive, commands: &[Command], depth: usize, cuts: &[usize]) ->
     while !rest.is_empty() {
         let (now, later) = rest.split_at((*cuts.next().unwrap_or(&rest.len())).min(rest.len()));
         rest = later;
-        let op: Vec<u8> = now.iter().map(|c| c.0).collect();
+        let op: Vec<Code> = now.iter().map(|c| c.0).collect();
         let offset: Vec<u64> = now.iter().map(|c| c.1).collect();
         let size: Vec<u32> = now.iter().map(|c| c.2).collect();
         let (mut submit, mut complete) = (vec![0; now.len()], vec![0; now.len()]);
@@ -75,7 +76,11 @@ fn any_commands() -> impl Strategy<Value = Vec<Command>> {
     let sectors = prop_oneof![3 => Just(8u64), 1 => 1u64..300];
     let place = prop_oneof![3 => 0u64..1 << 17, 1 => 0u64..2_000];
     let command = (0u8..10, place, sectors).prop_map(|(op, at, sectors)| {
-        let op = [0, 0, 0, 1, 1, 1, 1, 1, 1, 2][op as usize];
+        let op = match op {
+            0..3 => Code::Read,
+            3..9 => Code::Write,
+            _ => Code::Flush,
+        };
         (op, at.min(CAPACITY / 512 - sectors) * 512, (sectors * 512) as u32)
     });
     prop::collection::vec(command, 1..1_500)
@@ -161,7 +166,7 @@ proptest! {
 #[test]
 fn a_different_seed_gives_a_different_run() {
     let profile = profile("id", "fifo", "0 ms");
-    let commands: Vec<Command> = (0..100).map(|k| (1, k * 40_960, 4096)).collect();
+    let commands: Vec<Command> = (0..100).map(|k| (Code::Write, k * 40_960, 4096)).collect();
     let times = |seed| run(&mut drive(&profile, seed), &commands, 1, &[]);
     assert_ne!(times(1), times(2));
 }

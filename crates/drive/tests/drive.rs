@@ -1,5 +1,6 @@
 //! A drive as seen by its host: times, queue, flushes, counters, trace, jitter, and rejected batches.
 
+use skylight_command::code::{Code, UnknownCode};
 use skylight_disk::{Direction, Nanos};
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, BatchError, Drive, DriveCounters};
@@ -61,20 +62,20 @@ fn cached(interface: &'static str, (place, flash): (&str, &'static str)) -> Driv
 /// Commands as columns.
 #[derive(Clone, Default)]
 struct Commands {
-    op: Vec<u8>,
+    op: Vec<Code>,
     offset: Vec<u64>,
     size: Vec<u32>,
 }
 
 impl Commands {
-    fn push(&mut self, op: u8, offset: u64, size: u32) {
+    fn push(&mut self, op: Code, offset: u64, size: u32) {
         self.op.push(op);
         self.offset.push(offset);
         self.size.push(size);
     }
 
     /// Random commands of whole sectors with operations from `ops`.
-    fn random(count: usize, seed: u64, ops: &[u8], sectors: u64) -> Self {
+    fn random(count: usize, seed: u64, ops: &[Code], sectors: u64) -> Self {
         let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut below = move |bound: u64| {
             state ^= state << 13;
@@ -91,7 +92,7 @@ impl Commands {
         commands
     }
 
-    fn blocks(count: usize, seed: u64, op: u8) -> Self {
+    fn blocks(count: usize, seed: u64, op: Code) -> Self {
         let mut commands = Self::random(count, seed, &[op], 1);
         for (offset, size) in commands.offset.iter_mut().zip(&mut commands.size) {
             (*offset, *size) = (*offset / 4096 * 4096, 4096);
@@ -110,7 +111,7 @@ impl Commands {
         (submit, complete)
     }
 
-    fn bytes(&self, op: u8) -> u64 {
+    fn bytes(&self, op: Code) -> u64 {
         self.op.iter().zip(&self.size).filter(|(o, _)| **o == op).map(|(_, &size)| u64::from(size)).sum()
     }
 }
@@ -133,7 +134,12 @@ fn most_outstanding(submit: &[u64], complete: &[u64]) -> i64 {
 fn a_command_takes_at_least_its_overhead_and_at_most_depth_are_outstanding() {
     for depth in [1, 2, 7, 31, 200] {
         for interface in [FIFO, SPTF] {
-            let commands = Commands::random(2_000, depth as u64, &[0, 1, 0, 1, 2], 64);
+            let commands = Commands::random(
+                2_000,
+                depth as u64,
+                &[Code::Read, Code::Write, Code::Read, Code::Write, Code::Flush],
+                64,
+            );
             let (submit, complete) = commands.run(&mut cached(interface, CACHES[2]), depth);
             assert!(submit.iter().zip(&complete).all(|(s, c)| *c >= s + OVERHEAD_NS), "depth {depth}");
             assert!(submit.is_sorted(), "the host submits in order, depth {depth}");
@@ -144,7 +150,7 @@ fn a_command_takes_at_least_its_overhead_and_at_most_depth_are_outstanding() {
 
 #[test]
 fn fifo_completes_in_order_and_sptf_does_not() {
-    let commands = Commands::blocks(3_000, 5, 0);
+    let commands = Commands::blocks(3_000, 5, Code::Read);
     let (_, complete) = commands.run(&mut drive(PLAIN, 1), 16);
     assert!(complete.is_sorted_by(|a, b| a < b));
     let (_, complete) = commands.run(&mut drive(Parts { interface: SPTF, ..PLAIN }, 1), 16);
@@ -154,7 +160,7 @@ fn fifo_completes_in_order_and_sptf_does_not() {
 #[test]
 fn a_deep_queue_gains_from_sptf() {
     for seed in 1..6 {
-        let commands = Commands::blocks(2_000, seed, 0);
+        let commands = Commands::blocks(2_000, seed, Code::Read);
         let took = |interface, depth| {
             let mut drive = drive(Parts { interface, ..PLAIN }, 1);
             commands.run(&mut drive, depth);
@@ -171,7 +177,7 @@ fn a_deep_queue_gains_from_sptf() {
 #[test]
 fn a_queued_sequential_read_runs_at_media_speed() {
     let mut commands = Commands::default();
-    (0..2_200u64).for_each(|block| commands.push(0, block * 4096, 4096));
+    (0..2_200u64).for_each(|block| commands.push(Code::Read, block * 4096, 4096));
     for interface in [FIFO, SPTF] {
         let mut drive = drive(Parts { interface, ..PLAIN }, 1);
         let (_, complete) = commands.run(&mut drive, 31);
@@ -193,9 +199,9 @@ fn a_queued_sequential_read_runs_at_media_speed() {
 fn a_flush_takes_its_overhead_and_moves_no_data() {
     let mut drive = drive(PLAIN, 1);
     let mut commands = Commands::default();
-    commands.push(2, 0, 0);
+    commands.push(Code::Flush, 0, 0);
     // The extent of a flush has no meaning.
-    commands.push(2, u64::MAX, 5);
+    commands.push(Code::Flush, u64::MAX, 5);
     let (submit, complete) = commands.run(&mut drive, 1);
     assert_eq!((submit, complete), (vec![0, OVERHEAD_NS], vec![OVERHEAD_NS, 2 * OVERHEAD_NS]));
     assert_eq!(drive.counters().host_commands(Op::Flush), 2);
@@ -208,17 +214,19 @@ fn a_pause_only_advances_the_time() {
     let mut drive = drive(PLAIN, 1);
     drive.pause(Nanos(5_000_000));
     assert_eq!((drive.now().get(), drive.counters()), (5_000_000, &DriveCounters::default()));
-    let (submit, _) = Commands::blocks(1, 1, 0).run(&mut drive, 1);
+    let (submit, _) = Commands::blocks(1, 1, Code::Read).run(&mut drive, 1);
     assert_eq!(submit, [5_000_000]);
 }
 
 #[test]
 fn the_counters_of_a_conventional_drive_match_the_host_commands() {
     let mut drive = drive(PLAIN, 1);
-    let commands = Commands::random(3_000, 8, &[0, 1, 2], 700);
+    let commands = Commands::random(3_000, 8, &[Code::Read, Code::Write, Code::Flush], 700);
     commands.run(&mut drive, 9);
     let counters = drive.counters();
-    for (op, way, host) in [(0, Direction::Read, Op::Read), (1, Direction::Write, Op::Write)] {
+    for (op, way, host) in
+        [(Code::Read, Direction::Read, Op::Read), (Code::Write, Direction::Write, Op::Write)]
+    {
         assert_eq!(counters.host_bytes(way), commands.bytes(op));
         assert_eq!(counters.media_bytes(way), commands.bytes(op));
         let account = counters.account(Purpose::Host, way, Medium::Platter);
@@ -226,7 +234,10 @@ fn the_counters_of_a_conventional_drive_match_the_host_commands() {
         let count = commands.op.iter().filter(|&&o| o == op).count() as u64;
         assert_eq!((account.accesses, counters.host_commands(host)), (count, count));
     }
-    assert_eq!(counters.host_commands(Op::Flush), commands.op.iter().filter(|&&o| o == 2).count() as u64);
+    assert_eq!(
+        counters.host_commands(Op::Flush),
+        commands.op.iter().filter(|&&o| o == Code::Flush).count() as u64
+    );
 }
 
 /// Every cache location, both schedules, through many cleanings: full cache bands must not confuse a
@@ -234,19 +245,22 @@ fn the_counters_of_a_conventional_drive_match_the_host_commands() {
 #[test]
 fn the_counters_of_a_cached_drive_balance_across_cleanings() {
     for (cache, interface) in CACHES.into_iter().flat_map(|cache| [(cache, FIFO), (cache, SPTF)]) {
-        for commands in [Commands::blocks(6_000, 3, 1), Commands::random(4_000, 4, &[0, 1, 1, 1], 100)] {
+        for commands in [
+            Commands::blocks(6_000, 3, Code::Write),
+            Commands::random(4_000, 4, &[Code::Read, Code::Write, Code::Write, Code::Write], 100),
+        ] {
             let mut drive = cached(interface, cache);
             commands.run(&mut drive, 31);
             let counters = drive.counters();
-            assert_eq!(counters.host_bytes(Direction::Write), commands.bytes(1), "{cache:?}");
-            assert_eq!(counters.host_bytes(Direction::Read), commands.bytes(0), "{cache:?}");
+            assert_eq!(counters.host_bytes(Direction::Write), commands.bytes(Code::Write), "{cache:?}");
+            assert_eq!(counters.host_bytes(Direction::Read), commands.bytes(Code::Read), "{cache:?}");
             let medium = if cache.1.is_empty() { Medium::Platter } else { Medium::Flash };
             let sectors = |purpose, way, medium| counters.account(purpose, way, medium).sectors;
             let cache_writes = sectors(Purpose::Cache, Direction::Write, medium);
-            assert_eq!(cache_writes * 512, commands.bytes(1), "each write goes to the cache once");
+            assert_eq!(cache_writes * 512, commands.bytes(Code::Write), "each write goes to the cache once");
             let reads = sectors(Purpose::Cache, Direction::Read, medium)
                 + sectors(Purpose::Host, Direction::Read, Medium::Platter);
-            assert_eq!(reads * 512, commands.bytes(0), "each read comes from one place");
+            assert_eq!(reads * 512, commands.bytes(Code::Read), "each read comes from one place");
             let rewritten = sectors(Purpose::CleanWrite, Direction::Write, Medium::Platter);
             assert!(rewritten > 0 && rewritten.is_multiple_of(1024), "whole bands: {rewritten}");
             assert_eq!(counters.media_bytes(Direction::Write), (cache_writes + rewritten) * 512);
@@ -260,7 +274,7 @@ fn the_counters_of_a_cached_drive_balance_across_cleanings() {
 fn an_erased_drive_has_an_empty_cache() {
     let mut drive = cached(FIFO, CACHES[0]);
     let mut commands = Commands::default();
-    (0..300u64).for_each(|block| commands.push(1, block * 40_960, 4096));
+    (0..300u64).for_each(|block| commands.push(Code::Write, block * 40_960, 4096));
     commands.run(&mut drive, 1);
     assert_eq!(drive.cache_use().live_sectors, 300 * 8);
     let before = drive.now();
@@ -272,7 +286,7 @@ fn an_erased_drive_has_an_empty_cache() {
 fn trace_rows_are_in_order_and_cover_all_platter_time() {
     for cache in CACHES {
         let mut drive = cached(SPTF, cache);
-        let commands = Commands::random(3_000, 11, &[0, 1], 200);
+        let commands = Commands::random(3_000, 11, &[Code::Read, Code::Write], 200);
         drive.start_trace(1_000_000);
         commands.run(&mut drive, 31);
         let counters = drive.counters().clone();
@@ -302,10 +316,10 @@ fn trace_rows_are_in_order_and_cover_all_platter_time() {
 fn a_full_trace_counts_lost_rows() {
     let mut drive = drive(PLAIN, 1);
     drive.start_trace(10);
-    Commands::blocks(25, 1, 0).run(&mut drive, 1);
+    Commands::blocks(25, 1, Code::Read).run(&mut drive, 1);
     let trace = drive.take_trace().expect("a trace was started");
     assert_eq!((trace.rows().len(), trace.lost()), (10, 15));
-    let untraced = Commands::blocks(5, 1, 0).run(&mut drive, 1).1;
+    let untraced = Commands::blocks(5, 1, Code::Read).run(&mut drive, 1).1;
     assert_eq!(untraced.len(), 5, "the drive goes on without one");
 }
 
@@ -321,7 +335,7 @@ fn jitter_has_the_mean_of_its_profile() {
     let count = 40_000;
     for (rest, of_media, fixed_ns) in specs {
         let mut drive = drive(Parts { rest, ..PLAIN }, 12);
-        let (submit, complete) = Commands::blocks(count, 6, 0).run(&mut drive, 1);
+        let (submit, complete) = Commands::blocks(count, 6, Code::Read).run(&mut drive, 1);
         let media = drive.counters().account(Purpose::Host, Direction::Read, Medium::Platter).time.get();
         let total: u64 = submit.iter().zip(&complete).map(|(s, c)| c - s).sum();
         let extra = (total - media - count as u64 * OVERHEAD_NS) as f64 / count as f64;
@@ -333,7 +347,7 @@ fn jitter_has_the_mean_of_its_profile() {
 #[test]
 fn an_invalid_batch_is_rejected_in_one_line_and_has_no_effect() {
     let mut drive = drive(PLAIN, 1);
-    let good = Commands::blocks(3, 1, 1);
+    let good = Commands::blocks(3, 1, Code::Write);
     let mut rejected = |commands: &Commands, depth: usize, expected: BatchError, text: &str| {
         let (mut submit, mut complete) = (vec![0; 4], vec![0; 4]);
         let error = drive.run(&commands.batch(), depth, &mut submit, &mut complete).expect_err(text);
@@ -343,30 +357,36 @@ fn an_invalid_batch_is_rejected_in_one_line_and_has_no_effect() {
     };
     let text = "the columns are not of one length: op 3, offset 3, size 3, submit 4, complete 4";
     rejected(&good, 1, BatchError::Lengths(3, 3, 3, 4, 4), text);
-    let with = |op: u8, offset: u64, size: u32| {
+    let with = |op: Code, offset: u64, size: u32| {
         let mut commands = good.clone();
         commands.push(op, offset, size);
         commands
     };
-    let fine = with(2, 0, 0);
+    let fine = with(Code::Flush, 0, 0);
     for depth in [0, 65_537] {
         let text = format!("depth {depth} is out of range 1 to 65,536");
         rejected(&fine, depth, BatchError::Depth(depth), &text);
     }
-    let text = "command 3: operation 99 is not known; use 0 read, 1 write, 2 flush, 3 trim, 4 write \
-                with FUA, 5 open zone, 6 close zone, 7 finish zone, 8 reset zone, 9 append";
-    rejected(&with(99, 0, 512), 1, BatchError::Operation(3, 99), text);
-    rejected(&with(1, 512, 0), 1, BatchError::Empty(3), "command 3: size is 0");
+    rejected(&with(Code::Write, 512, 0), 1, BatchError::Empty(3), "command 3: size is 0");
     for (offset, size) in [(100, 512), (512, 100), (511, 513)] {
         let text = format!("command 3: offset {offset} and size {size} are not whole sectors of 512 bytes");
-        rejected(&with(0, offset, size), 1, BatchError::Alignment(3, offset, size), &text);
+        rejected(&with(Code::Read, offset, size), 1, BatchError::Alignment(3, offset, size), &text);
     }
     let top = u64::MAX / 512 * 512;
     for (offset, size) in [(CAPACITY, 512), (CAPACITY - 512, 1024), (top, 4096), (0, u32::MAX - 511)] {
         let text =
             format!("command 3: offset {offset} and size {size} pass the end of the drive at {CAPACITY}");
-        rejected(&with(1, offset, size), 1, BatchError::Range(3, offset, size, CAPACITY), &text);
+        rejected(&with(Code::Write, offset, size), 1, BatchError::Range(3, offset, size, CAPACITY), &text);
     }
+}
+
+#[test]
+fn a_column_with_an_unknown_operation_is_rejected_in_one_line() {
+    let unknown = Code::column(&[0, 1, 2, 99]).expect_err("a number of no operation");
+    let text = "command 3: operation 99 is not known; use 0 read, 1 write, 2 flush, 3 trim, 4 write \
+                with FUA, 5 open zone, 6 close zone, 7 finish zone, 8 reset zone, 9 append";
+    assert_eq!(unknown, UnknownCode { row: 3, code: 99 });
+    assert_eq!(BatchError::from(unknown).to_string(), text);
 }
 
 #[test]
@@ -375,9 +395,9 @@ fn the_first_and_last_sectors_are_accessible_and_an_empty_batch_is_valid() {
     Commands::default().run(&mut drive, 1);
     assert_eq!(drive.now().get(), 0);
     let mut ends = Commands::default();
-    ends.push(1, 0, 512);
-    ends.push(0, CAPACITY - 512, 512);
-    ends.push(0, 0, CAPACITY as u32);
+    ends.push(Code::Write, 0, 512);
+    ends.push(Code::Read, CAPACITY - 512, 512);
+    ends.push(Code::Read, 0, CAPACITY as u32);
     ends.run(&mut drive, 1);
     assert_eq!(drive.counters().host_bytes(Direction::Read), CAPACITY + 512);
 }

@@ -2,7 +2,8 @@
 //! of how the time between commands is divided.
 
 use proptest::prelude::*;
-use skylight_command::{Command, CommandId, Op, Outcome, code};
+use skylight_command::code::Code;
+use skylight_command::{Command, CommandId, Op, Outcome};
 use skylight_disk::{Lba, LbaExtent, Nanos, Sectors, Time};
 use skylight_drive::online::{Answered, ExecutionResult, Origin, PlanExecutor};
 use skylight_drive::profile::Profile;
@@ -73,18 +74,24 @@ fn profile(choice: usize, seed: u64) -> Profile {
 }
 
 /// An operation, a position within the used area, a size in blocks, and a pause before one in a thousand.
-type Drawn = (u8, u64, u32, u16);
+type Drawn = (Code, u64, u32, u16);
 
 fn commands() -> impl Strategy<Value = Vec<Drawn>> {
-    let op = prop_oneof![4 => Just(1u8), 3 => Just(0u8), 1 => Just(2u8), 1 => Just(3u8), 1 => Just(4u8)];
+    let op = prop_oneof![
+        4 => Just(Code::Write),
+        3 => Just(Code::Read),
+        1 => Just(Code::Flush),
+        1 => Just(Code::Trim),
+        1 => Just(Code::WriteFua),
+    ];
     proptest::collection::vec((op, 0u64..20_000, 1u32..40, 0u16..1000), 1..300)
 }
 
 /// The columns of a batch.
-type Columns = (Vec<u8>, Vec<u64>, Vec<u32>);
+type Columns = (Vec<Code>, Vec<u64>, Vec<u32>);
 
 fn columns(drawn: &[Drawn]) -> Columns {
-    let flush = |&(op, ..): &Drawn| op == 2;
+    let flush = |&(op, ..): &Drawn| op == Code::Flush;
     let size = |row: &Drawn| if flush(row) { 0 } else { row.2 * 4096 };
     (
         drawn.iter().map(|row| row.0).collect(),
@@ -111,7 +118,7 @@ fn run(drive: &mut Drive, columns: &Columns, depth: usize, pauses: &[(usize, Nan
 }
 
 fn command(columns: &Columns, index: usize) -> Command {
-    let (op, flags) = code::decode(columns.0[index]).expect("a code that is drawn");
+    let (op, flags) = columns.0[index].operation();
     let bytes = Command::of_bytes(op, columns.1[index], columns.2[index].into());
     Command { id: CommandId(index as u32), flags, ..bytes }
 }
@@ -171,7 +178,7 @@ fn check(choice: usize, seed: u64, drawn: &[Drawn], depth: usize, cache: bool) -
     prop_assert_eq!(wrong, None, "the first that differs");
     prop_assert_eq!(ledger.decided.len(), drawn.len());
     // Flushes and reads that the volatile cache completes are in no plan.
-    let others = drawn.iter().filter(|row| matches!(row.0, 0 | 2)).count();
+    let others = drawn.iter().filter(|row| matches!(row.0, Code::Read | Code::Flush)).count();
     let planned = ledger.completed.len();
     prop_assert!(planned + others >= drawn.len() && planned <= drawn.len(), "{} of {}", planned, drawn.len());
     prop_assert!(ledger.left.iter().all(|id| ledger.cached.contains(id)));
@@ -222,7 +229,7 @@ fn a_layer_is_told_the_time_since_the_epoch() {
         let mut drive = Drive::new(&named("swd-160gb"), 1).unwrap_or_else(|error| panic!("{error}"));
         drive.set_epoch(epoch);
         // Two writes and a flush.
-        let (op, offset, size) = ([1, 1, 2], [0, 1 << 30, 0], [4096, 4096, 0]);
+        let (op, offset, size) = ([Code::Write, Code::Write, Code::Flush], [0, 1 << 30, 0], [4096, 4096, 0]);
         let (mut submit, mut complete) = ([0; 3], [0; 3]);
         let batch = Batch { op: &op, offset: &offset, size: &size };
         drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));

@@ -6,6 +6,7 @@
 use std::panic::catch_unwind;
 use std::sync::OnceLock;
 
+use skylight_command::code::Code;
 use skylight_disk::Nanos;
 use skylight_drive::jitter::substream;
 use skylight_drive::profile::{CleaningType, Layer, Profile};
@@ -45,7 +46,13 @@ fn exercise(drive: &mut Drive, seed: u64) {
         let (mut op, mut offset, mut size) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..100 {
             let sectors = [1, 8, 8, 64, 512, 2048][below(6) as usize];
-            op.push([0, 0, 1, 1, 1, 1, 2, 3, 4][below(9) as usize]);
+            op.push(match below(9) {
+                0 | 1 => Code::Read,
+                2..6 => Code::Write,
+                6 => Code::Flush,
+                7 => Code::Trim,
+                _ => Code::WriteFua,
+            });
             // Half of them are close together, so that commands overlap.
             let window = if below(2) == 0 { 1 << 18 } else { capacity };
             offset.push(below(window.min(capacity - sectors)) * 512);

@@ -1,5 +1,6 @@
 //! A batch that ends early: the host stops after enough slow commands.
 
+use skylight_command::code::Code;
 use skylight_disk::Nanos;
 use skylight_drive::profile::Profile;
 use skylight_drive::{Batch, Drive, Stop};
@@ -11,7 +12,7 @@ fn a_stop_condition_ends_the_batch() {
     let text = include_str!("../../../python/skylight/profiles/st4000nc001.toml");
     let profile = Profile::from_toml(text, "st4000nc001.toml").expect("valid");
     let offset: Vec<u64> = (0..400u64).map(|n| (n * 7_919) % 1_000_000 * 4_096 * 900).collect();
-    let (op, size) = (vec![0u8; 400], vec![4_096u32; 400]);
+    let (op, size) = (vec![Code::Read; 400], vec![4_096u32; 400]);
     let batch = Batch { op: &op, offset: &offset, size: &size };
     for depth in [1, 8] {
         let (mut submit, mut complete) = (vec![0; 400], vec![0; 400]);

@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use serde_json::Value as Json;
+use skylight_command::code::Code;
 use skylight_disk::{Direction, Head, Lba, LbaExtent, Nanos, PbaExtent, Sectors, Time};
 use skylight_drive::profile::{
     CacheMedium, CleaningOrder, Conditions, Erase, Layer, PriorUse, Profile, Zoned,
@@ -202,7 +203,7 @@ fn large_writes_until_cleaning(profile: &Profile, truth: &Truth) -> Option<(u64,
     for count in 0..2 * MOST {
         let offset = (first + count % zones) * zone + (1 + count / zones) * MIB;
         let (mut submit, mut complete) = ([0], [0]);
-        let batch = Batch { op: &[1], offset: &[offset], size: &[BYTES] };
+        let batch = Batch { op: &[Code::Write], offset: &[offset], size: &[BYTES] };
         drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
         if drive.counters().account(Purpose::CleanWrite, Direction::Write, Medium::Platter).sectors > 0 {
             return Some((count, expected));
@@ -313,7 +314,7 @@ fn isolated_writes_until_cleaning(profile: &Profile, most: u64) -> (u64, u64) {
     let mut raw = 0;
     for count in 0..=most {
         let (mut submit, mut complete) = ([0], [0]);
-        let batch = Batch { op: &[1], offset: &[base + count * step], size: &[4096] };
+        let batch = Batch { op: &[Code::Write], offset: &[base + count * step], size: &[4096] };
         drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
         if written(&drive, Purpose::CleanWrite) > 0 {
             return (count, raw);
@@ -373,8 +374,8 @@ fn cached_writes_until_cleaning(profile: &Profile, base: u64, most: u64) -> u64 
     let offset = |count: u64| base + (u128::from(count) * step % u128::from(blocks)) as u64 * 4096;
     for first in (0..most).step_by(ROUND as usize) {
         let offsets: Vec<u64> = std::iter::once(0).chain((first..first + ROUND).map(offset)).collect();
-        let (mut op, mut size) = (vec![1; offsets.len()], vec![4096; offsets.len()]);
-        (op[0], size[0]) = (0, 16 << 20);
+        let (mut op, mut size) = (vec![Code::Write; offsets.len()], vec![4096; offsets.len()]);
+        (op[0], size[0]) = (Code::Read, 16 << 20);
         let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
         let batch = Batch { op: &op, offset: &offsets, size: &size };
         drive.run(&batch, 31, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
@@ -437,7 +438,7 @@ fn cleaning_starts_when_the_truth_predicts() {
         for (wait, cleans) in [(start - start / 10, false), (start + start / 10, true)] {
             let mut drive = Drive::new(profile, 1).unwrap_or_else(|error| panic!("{error}"));
             let (mut submit, mut complete) = ([0], [0]);
-            let batch = Batch { op: &[4], offset: &[place], size: &[4096] };
+            let batch = Batch { op: &[Code::WriteFua], offset: &[place], size: &[4096] };
             drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));
             drive.pause(Nanos(wait));
             let read = [Medium::Platter, Medium::Flash]
@@ -498,7 +499,7 @@ fn next_entries_take(drive: &mut Drive, sectors: Sectors, count: u64) -> u64 {
         let there = Head { surface: position.surface, track: position.track };
         let begin = Time(disk.mechanics().rotation.wait_for(position.angle, Time(0)).get());
         let timing = disk.access(there, begin, PbaExtent::new(start, sectors), Direction::Write);
-        let batch = Batch { op: &[1], offset: &[sector * 512], size: &[4096] };
+        let batch = Batch { op: &[Code::Write], offset: &[sector * 512], size: &[4096] };
         drive.run(&batch, 1, &mut [0], &mut [0]).unwrap_or_else(|error| panic!("{error}"));
         (timing.end - timing.transfer_start).get()
     };
@@ -549,7 +550,7 @@ fn merges_take(profile: &Profile, every: u64, numbers: std::ops::RangeInclusive<
     let count = numbers.end() * every;
     let step = quiet.capacity.get() / (count + 1) / 4096 * 4096;
     let offset: Vec<u64> = (0..count).map(|index| index * step).collect();
-    let (op, size) = (vec![1; offset.len()], vec![4096; offset.len()]);
+    let (op, size) = (vec![Code::Write; offset.len()], vec![4096; offset.len()]);
     let (mut submit, mut complete) = (vec![0; offset.len()], vec![0; offset.len()]);
     let batch = Batch { op: &op, offset: &offset, size: &size };
     drive.run(&batch, 1, &mut submit, &mut complete).unwrap_or_else(|error| panic!("{error}"));

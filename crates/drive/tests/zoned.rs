@@ -4,7 +4,8 @@
 //! A failure names the seed.
 
 use rand_core::Rng;
-use skylight_command::{Command, CommandId, Failure, Op, Outcome, ZoneAction, code};
+use skylight_command::code::Code;
+use skylight_command::{Command, CommandId, Failure, Op, Outcome, ZoneAction};
 use skylight_disk::{Direction, Lba, Nanos, Time};
 use skylight_drive::jitter::substream;
 use skylight_drive::online::{Answered, ExecutionResult, Origin, PlanExecutor};
@@ -61,14 +62,14 @@ conventional_zones = 4
 const MANAGED: &str = "model = \"host-managed\"";
 const AWARE: &str = "model = \"host-aware\"";
 
-fn run(drive: &mut Drive, depth: usize, commands: &[(u8, u64, u32)]) -> Vec<(usize, Outcome)> {
+fn run(drive: &mut Drive, depth: usize, commands: &[(Code, u64, u32)]) -> Vec<(usize, Outcome)> {
     times(drive, depth, commands);
     drive.results().iter().map(|result| (result.row, result.outcome)).collect()
 }
 
 /// When each command was submitted and complete, ns.
-fn times(drive: &mut Drive, depth: usize, commands: &[(u8, u64, u32)]) -> (Vec<u64>, Vec<u64>) {
-    let op: Vec<u8> = commands.iter().map(|command| command.0).collect();
+fn times(drive: &mut Drive, depth: usize, commands: &[(Code, u64, u32)]) -> (Vec<u64>, Vec<u64>) {
+    let op: Vec<Code> = commands.iter().map(|command| command.0).collect();
     let offset: Vec<u64> = commands.iter().map(|command| command.1).collect();
     let size: Vec<u32> = commands.iter().map(|command| command.2).collect();
     let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
@@ -85,7 +86,7 @@ fn zones(drive: &mut Drive) -> Vec<ZoneDescriptor> {
 }
 
 /// Writes of 64 KiB to several zones at once, each zone in order.
-fn interleaved(seed: u64, count: usize) -> Vec<(u8, u64, u32)> {
+fn interleaved(seed: u64, count: usize) -> Vec<(Code, u64, u32)> {
     let mut stream = substream(seed, "zoned");
     let mut next = [0_u64; 64];
     let mut commands = Vec::new();
@@ -93,7 +94,7 @@ fn interleaved(seed: u64, count: usize) -> Vec<(u8, u64, u32)> {
         let zone = CONVENTIONAL + stream.next_u64() % 8;
         let offset = &mut next[zone as usize];
         let fua = stream.next_u64().is_multiple_of(8);
-        let code = if fua { code::WRITE_FUA } else { code::WRITE };
+        let code = if fua { Code::WriteFua } else { Code::Write };
         if *offset < ZONE {
             commands.push((code, zone * ZONE + *offset, 1 << 16));
             *offset += 1 << 16;
@@ -110,7 +111,7 @@ fn writes_in_order_succeed_at_every_depth_with_and_without_a_volatile_cache() {
             let mut drive = drive(keys, cache_on);
             let commands = interleaved(7, 600);
             assert_eq!(run(&mut drive, depth, &commands), [], "{keys}, depth {depth}, cache {cache_on}");
-            run(&mut drive, 1, &[(code::FLUSH, 0, 0)]);
+            run(&mut drive, 1, &[(Code::Flush, 0, 0)]);
             let zones = zones(&mut drive);
             assert!(zones.iter().all(|zone| !zone.non_sequential));
             let written: Vec<_> = zones.iter().map(|zone| zone.write_pointer).collect();
@@ -148,7 +149,7 @@ fn the_media_are_written_in_order_within_each_zone() {
         let mut answers = Vec::new();
         let commands = interleaved(seed, 800);
         for (id, &(op, offset, size)) in (0..).zip(&commands) {
-            let (op, flags) = code::decode(op).expect("a known operation");
+            let (op, flags) = op.operation();
             let command = Command { id: CommandId(id), flags, ..Command::of_bytes(op, offset, size.into()) };
             online.submit(command, online.clock() + Nanos(200_000), &mut executor);
         }
@@ -164,8 +165,8 @@ fn appends_at_once_get_places_of_their_own() {
     for cache_on in [false, true] {
         let mut drive = drive(MANAGED, cache_on);
         let start = CONVENTIONAL * ZONE;
-        let mut commands = vec![(code::WRITE, start, 1 << 16)];
-        commands.extend([(code::APPEND, start, 1 << 16); 40]);
+        let mut commands = vec![(Code::Write, start, 1 << 16)];
+        commands.extend([(Code::Append, start, 1 << 16); 40]);
         let results = run(&mut drive, 32, &commands);
         let mut places: Vec<u64> = results
             .iter()
@@ -187,15 +188,15 @@ fn a_write_that_the_volatile_cache_cannot_place_fails_at_once_and_is_lost() {
         &mut drive,
         1,
         &[
-            (code::WRITE, start, 4096),
-            (code::WRITE, start + 8192, 4096),
-            (code::WRITE, start + 4096, 4096),
-            (code::WRITE, start + 4096, 4096),
+            (Code::Write, start, 4096),
+            (Code::Write, start + 8192, 4096),
+            (Code::Write, start + 4096, 4096),
+            (Code::Write, start + 4096, 4096),
         ],
     );
     let unaligned = Outcome::Failed(Failure::UnalignedWrite);
     assert_eq!(results, [(1, unaligned), (3, unaligned)]);
-    run(&mut drive, 1, &[(code::FLUSH, 0, 0)]);
+    run(&mut drive, 1, &[(Code::Flush, 0, 0)]);
     assert_eq!(drive.counters().media_bytes(Direction::Write), 8192);
 }
 
@@ -208,14 +209,14 @@ fn zone_actions_wait_for_what_the_volatile_cache_has_of_the_zone() {
         &mut drive,
         32,
         &[
-            (code::WRITE, start, 1 << 20),
-            (code::RESET_ZONE, start, zone.0),
-            (code::WRITE, start, 4096),
-            (code::FINISH_ZONE, start, zone.0),
-            (code::WRITE, start + 4096, 4096),
-            (code::RESET_ZONE, 0, 0),
-            (code::WRITE, start, 4096),
-            (code::READ, start, 4096),
+            (Code::Write, start, 1 << 20),
+            (Code::ResetZone, start, zone.0),
+            (Code::Write, start, 4096),
+            (Code::FinishZone, start, zone.0),
+            (Code::Write, start + 4096, 4096),
+            (Code::ResetZone, 0, 0),
+            (Code::Write, start, 4096),
+            (Code::Read, start, 4096),
         ],
     );
     assert_eq!(results, [(4, Outcome::Failed(Failure::InvalidField))]);
@@ -227,10 +228,10 @@ fn zone_actions_wait_for_what_the_volatile_cache_has_of_the_zone() {
 #[test]
 fn what_a_batch_says_about_zones_is_checked() {
     let mut drive = drive(MANAGED, false);
-    let conventional = run(&mut drive, 1, &[(code::RESET_ZONE, 0, ZONE as u32), (code::APPEND, 0, 4096)]);
+    let conventional = run(&mut drive, 1, &[(Code::ResetZone, 0, ZONE as u32), (Code::Append, 0, 4096)]);
     let invalid = Outcome::Failed(Failure::InvalidField);
     assert_eq!(conventional, [(0, invalid), (1, invalid)]);
-    let past = [(code::OPEN_ZONE, 1 << 30, 0)];
+    let past = [(Code::OpenZone, 1 << 30, 0)];
     let batch = Batch { op: &[past[0].0], offset: &[past[0].1], size: &[past[0].2] };
     let refused = drive.run(&batch, 1, &mut [0], &mut [0]).map_err(|error| error.to_string());
     let line = "command 0: offset 1073741824 and size 0 pass the end of the drive at 1073741824";
@@ -242,7 +243,7 @@ fn a_drive_without_zones_refuses_zone_actions() {
     let text = include_str!("../../../python/skylight/profiles/st4000nc001.toml");
     let profile = Profile::from_toml(text, "st4000nc001.toml").unwrap_or_else(|error| panic!("{error}"));
     let mut drive = Drive::new(&profile, 1).unwrap_or_else(|error| panic!("{error}"));
-    let results = run(&mut drive, 1, &[(code::OPEN_ZONE, 0, 0), (code::APPEND, 0, 4096)]);
+    let results = run(&mut drive, 1, &[(Code::OpenZone, 0, 0), (Code::Append, 0, 4096)]);
     let unsupported = Outcome::Failed(Failure::Unsupported);
     assert_eq!(results, [(0, unsupported), (1, unsupported)]);
     assert!(drive.layer_mut().zoned().is_none());
@@ -257,7 +258,7 @@ fn closed_after(keys: &str, writes: u64) -> (usize, Vec<u64>) {
     let text = text(&format!("{AWARE}\n{aware}\nopen_zones = 4\n{keys}"), true)
         .replace("queue_depth", "write_back_after = \"10 s\"\nqueue_depth");
     let mut drive = drive_of(&text);
-    let writes: Vec<_> = (0..writes).map(|zone| (code::WRITE, (CONVENTIONAL + zone) * ZONE, 4096)).collect();
+    let writes: Vec<_> = (0..writes).map(|zone| (Code::Write, (CONVENTIONAL + zone) * ZONE, 4096)).collect();
     let (submit, complete) = times(&mut drive, 1, &writes);
     let closed = zones(&mut drive).iter().filter(|zone| zone.condition == ZoneCondition::Closed).count();
     (closed, complete.iter().zip(&submit).map(|(complete, submit)| complete - submit).collect())
@@ -283,13 +284,13 @@ fn zones_closed_together_make_one_write_wait_and_the_next_ones_for_their_metadat
 #[test]
 fn what_fails_or_was_never_written_overtakes_what_needs_the_heads() {
     for (keys, last, failed) in [
-        (MANAGED, (code::READ, 30 * ZONE, 4096), Some(Failure::ReadInvalidData)),
-        (AWARE, (code::READ, 30 * ZONE, 4096), None),
-        (MANAGED, (code::WRITE, 30 * ZONE + MIB, 4096), Some(Failure::UnalignedWrite)),
+        (MANAGED, (Code::Read, 30 * ZONE, 4096), Some(Failure::ReadInvalidData)),
+        (AWARE, (Code::Read, 30 * ZONE, 4096), None),
+        (MANAGED, (Code::Write, 30 * ZONE + MIB, 4096), Some(Failure::UnalignedWrite)),
     ] {
         let mut drive = drive(keys, false);
-        let reads = (0..CONVENTIONAL).map(|zone| (code::READ, zone * ZONE + 5 * MIB, 4096_u32));
-        let commands: Vec<(u8, u64, u32)> = reads.chain([last]).collect();
+        let reads = (0..CONVENTIONAL).map(|zone| (Code::Read, zone * ZONE + 5 * MIB, 4096_u32));
+        let commands: Vec<(Code, u64, u32)> = reads.chain([last]).collect();
         let (submit, complete) = times(&mut drive, 32, &commands);
         assert!(submit.iter().all(|&at| at == submit[0]), "all are there at once");
         assert!(complete[..4].iter().all(|&at| complete[4] < at), "{keys}: {complete:?}");
@@ -314,7 +315,7 @@ fn scattered_rounds(keys: &str, rounds: u64) -> Vec<u64> {
     let mut drive = drive_of(&text.replace("write_cache = \"8 MiB\"", "write_cache = \"5 MiB\""));
     let place = |round, zone| (CONVENTIONAL + zone) * ZONE + round * u64::from(SIZE);
     let places = (0..rounds).flat_map(|round| (0..ZONES).map(move |zone| (round, zone)));
-    let writes: Vec<_> = places.map(|(round, zone)| (code::WRITE, place(round, zone), SIZE)).collect();
+    let writes: Vec<_> = places.map(|(round, zone)| (Code::Write, place(round, zone), SIZE)).collect();
     let (submit, complete) = times(&mut drive, 1, &writes);
     complete.iter().zip(&submit).map(|(complete, submit)| complete - submit).collect()
 }

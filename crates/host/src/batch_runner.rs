@@ -10,9 +10,10 @@
 
 use std::collections::BTreeMap;
 
-use skylight_command::{Failure as Refused, Flags, Op, ZoneAction};
+use skylight_command::code::Code;
+use skylight_command::{Failure as Refused, Op, ZoneAction};
 
-use crate::columns::{Checked, Columns, Needs, Rows};
+use crate::columns::{Columns, Needs};
 use crate::device::{Device, now_ns};
 use crate::engine::{End, Log};
 use crate::error::{Failure, HostError, Reason, RefusalReason};
@@ -30,15 +31,14 @@ impl Device {
     /// When the columns are invalid, or there is no memory or no io_uring.
     pub fn run(
         &mut self,
-        columns: Columns<'_>,
+        rows: Columns<'_>,
         depth: usize,
         interrupted: Interrupted<'_>,
     ) -> Result<(Log, End), HostError> {
         let refused = |reason: RefusalReason| reason.of(&self.identity().path);
-        let checked = columns.check(depth, &self.limits());
-        let Checked { op, needs } = checked.map_err(|error| refused(RefusalReason::Columns(error)))?;
-        let rows = Rows { op: &op, offset: columns.offset, size: columns.size };
-        if op.iter().any(|&(op, _)| leaves_ring(op)) && !self.is_zoned() {
+        let checked = rows.check(depth, &self.limits());
+        let needs = checked.map_err(|error| refused(RefusalReason::Columns(error)))?;
+        if rows.op.iter().any(|&code| leaves_ring(code)) && !self.is_zoned() {
             return Err(refused(RefusalReason::NotZoned).into());
         }
         if !rows.is_empty() {
@@ -50,16 +50,17 @@ impl Device {
         let mut row = 0;
         while row < rows.len() && end == End::Complete {
             let part;
-            (part, end) = match op[row].0 {
-                op if leaves_ring(op) && interrupted() => (Log::default(), End::Interrupted),
+            let code = rows.op[row];
+            (part, end) = match code.operation().0 {
+                _ if leaves_ring(code) && interrupted() => (Log::default(), End::Interrupted),
                 Op::Append => self.append(&mut pointers, rows.part(row, row + 1), &needs, interrupted)?,
                 Op::Zone(action) => {
                     pointers.0.clear();
                     self.act(action, rows.offset[row], rows.size[row])?
                 }
                 _ => {
-                    let rest = &op[row..];
-                    let count = rest.iter().position(|&(op, _)| leaves_ring(op)).unwrap_or(rest.len());
+                    let rest = &rows.op[row..];
+                    let count = rest.iter().position(|&code| leaves_ring(code)).unwrap_or(rest.len());
                     pointers.0.clear();
                     self.run_io(rows.part(row, row + count), &needs, depth, interrupted)?
                 }
@@ -102,7 +103,7 @@ impl Device {
     fn append(
         &mut self,
         pointers: &mut Pointers,
-        row: Rows<'_>,
+        row: Columns<'_>,
         needs: &Needs,
         interrupted: Interrupted<'_>,
     ) -> Result<(Log, End), HostError> {
@@ -124,7 +125,7 @@ impl Device {
                 return Ok((Log::one(now, now, u64::from(refused.code())), End::Complete));
             }
         };
-        let write = Rows { op: &[(Op::Write, Flags::NONE)], offset: &[at], size: &[size] };
+        let write = Columns { op: &[Code::Write], offset: &[at], size: &[size] };
         let (mut log, end) = self.run_io(write, needs, 1, interrupted)?;
         if end == End::Complete {
             log.results = vec![(0, at)];
@@ -161,7 +162,8 @@ fn ended(failure: ZoneFailure, op: Op, offset: u64, size: u32) -> End {
 }
 
 /// Whether an operation is no I/O of io_uring.
-fn leaves_ring(op: Op) -> bool {
+fn leaves_ring(code: Code) -> bool {
+    let (op, _) = code.operation();
     op == Op::Append || op.is_zone_action()
 }
 
@@ -188,8 +190,6 @@ impl Pointer {
 
 #[cfg(test)]
 mod tests {
-    use skylight_command::code;
-
     use super::*;
 
     #[test]
@@ -211,9 +211,8 @@ mod tests {
 
     #[test]
     fn only_actions_and_appends_leave_the_ring() {
-        let ops: Vec<u8> =
-            (0..=255).filter(|&code| code::decode(code).is_some_and(|(op, _)| leaves_ring(op))).collect();
-        let expected = [code::OPEN_ZONE, code::CLOSE_ZONE, code::FINISH_ZONE, code::RESET_ZONE, code::APPEND];
+        let ops: Vec<Code> = Code::ALL.into_iter().filter(|&code| leaves_ring(code)).collect();
+        let expected = [Code::OpenZone, Code::CloseZone, Code::FinishZone, Code::ResetZone, Code::Append];
         assert_eq!(ops, expected);
     }
 }

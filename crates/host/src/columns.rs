@@ -1,9 +1,10 @@
-//! A batch of I/O as columns, and its validation, which also decodes the operations: behind it no code is known.
+//! A batch of I/O as columns, and its validation.
 //!
 //! Invariants: a batch that passes [`Columns::check`] can be submitted without further checks; every row is
 //! checked before the first I/O, so an invalid last row costs no I/O.
 
-use skylight_command::{Flags, Op, code};
+use skylight_command::Op;
+use skylight_command::code::Code;
 
 use crate::error::ColumnError;
 
@@ -28,49 +29,12 @@ pub struct Limits {
 /// A batch of I/O as columns, one row per I/O, submitted in this order.
 #[derive(Clone, Copy, Debug)]
 pub struct Columns<'a> {
-    /// Operation codes, see [`code`].
-    pub op: &'a [u8],
+    /// The operations, of a column of numbers by [`Code::column`].
+    pub op: &'a [Code],
     /// Byte offsets.
     pub offset: &'a [u64],
     /// Sizes in bytes.
     pub size: &'a [u32],
-}
-
-/// The operations of a checked batch, row by row, and the buffers that it needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Checked {
-    /// The operations, with their flags.
-    pub op: Vec<(Op, Flags)>,
-    /// The buffers.
-    pub needs: Needs,
-}
-
-/// Rows of a checked batch.
-#[derive(Clone, Copy, Debug)]
-pub struct Rows<'a> {
-    /// The operations, with their flags.
-    pub op: &'a [(Op, Flags)],
-    /// Byte offsets.
-    pub offset: &'a [u64],
-    /// Sizes in bytes.
-    pub size: &'a [u32],
-}
-
-impl Rows<'_> {
-    /// Rows `first` to `last` (exclusive).
-    pub fn part(&self, first: usize, last: usize) -> Self {
-        Self { op: &self.op[first..last], offset: &self.offset[first..last], size: &self.size[first..last] }
-    }
-
-    /// The number of rows.
-    pub fn len(&self) -> usize {
-        self.op.len()
-    }
-
-    /// Whether there are no rows.
-    pub fn is_empty(&self) -> bool {
-        self.op.is_empty()
-    }
 }
 
 /// The buffers that a checked batch needs.
@@ -98,8 +62,23 @@ impl Needs {
 }
 
 impl Columns<'_> {
-    /// Checks every row against the target's limits, and decodes the operations.
-    pub fn check(&self, depth: usize, limits: &Limits) -> Result<Checked, ColumnError> {
+    /// Rows `first` to `last` (exclusive).
+    pub(crate) fn part(&self, first: usize, last: usize) -> Self {
+        Self { op: &self.op[first..last], offset: &self.offset[first..last], size: &self.size[first..last] }
+    }
+
+    /// The number of rows.
+    pub fn len(&self) -> usize {
+        self.op.len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.op.is_empty()
+    }
+
+    /// Checks every row against the target's limits; gives the buffers that they need.
+    pub(crate) fn check(&self, depth: usize, limits: &Limits) -> Result<Needs, ColumnError> {
         let rows = self.op.len();
         if self.offset.len() != rows || self.size.len() != rows {
             return Err(ColumnError::Length { op: rows, offset: self.offset.len(), size: self.size.len() });
@@ -108,11 +87,8 @@ impl Columns<'_> {
             return Err(ColumnError::Depth { depth });
         }
         let mut needs = Needs { slots: depth.min(rows), ..Needs::default() };
-        let mut ops = Vec::with_capacity(rows);
         for row in 0..rows {
-            let (op, flags) = self.check_row(row, limits)?;
-            ops.push((op, flags));
-            let largest = match op {
+            let largest = match self.check_row(row, limits)? {
                 Op::Read => &mut needs.read_bytes,
                 Op::Write | Op::Append => &mut needs.write_bytes,
                 _ => continue,
@@ -123,24 +99,21 @@ impl Columns<'_> {
         if needs.slots.saturating_mul(size as usize) > MAX_BUFFERS_BYTES {
             return Err(ColumnError::Buffers { depth: needs.slots, size });
         }
-        Ok(Checked { op: ops, needs })
+        Ok(needs)
     }
 
-    fn check_row(&self, row: usize, limits: &Limits) -> Result<(Op, Flags), ColumnError> {
-        let (code, offset, size) = (self.op[row], self.offset[row], self.size[row]);
-        let (op, flags) = match code::decode(code) {
-            Some((op @ (Op::Read | Op::Flush | Op::Append), Flags { fua: false, .. })) => (op, Flags::NONE),
-            Some((Op::Write, flags)) => (Op::Write, flags),
-            Some((op, _)) if op.is_zone_action() => (op, Flags::NONE),
-            Some((Op::Trim, _)) => return Err(ColumnError::Trim { row }),
-            _ => return Err(ColumnError::UnknownOp { row, code }),
-        };
+    /// Checks a row; gives its operation.
+    fn check_row(&self, row: usize, limits: &Limits) -> Result<Op, ColumnError> {
+        let ((op, _), offset, size) = (self.op[row].operation(), self.offset[row], self.size[row]);
+        if op == Op::Trim {
+            return Err(ColumnError::Trim { row });
+        }
         if op != Op::Read && !limits.can_write {
             return Err(ColumnError::NotWritable { row, op });
         }
         // A zone action without a size is for all zones.
         if op == Op::Flush || (op.is_zone_action() && size == 0) {
-            return Ok((op, flags));
+            return Ok(op);
         }
         if size == 0 || (size > MAX_IO_BYTES && !op.is_zone_action()) {
             return Err(ColumnError::Size { row, size });
@@ -150,7 +123,7 @@ impl Columns<'_> {
             return Err(ColumnError::Misaligned { row, offset, size, block });
         }
         match offset.checked_add(u64::from(size)) {
-            Some(end) if end <= limits.size_bytes => Ok((op, flags)),
+            Some(end) if end <= limits.size_bytes => Ok(op),
             _ => Err(ColumnError::OutOfRange { row, offset, size, capacity: limits.size_bytes }),
         }
     }
@@ -162,63 +135,65 @@ mod tests {
 
     const LIMITS: Limits = Limits { size_bytes: 1 << 30, block_bytes: 512, can_write: true };
 
-    fn check(op: u8, offset: u64, size: u32) -> Result<Needs, ColumnError> {
-        let columns = Columns { op: &[0, op], offset: &[0, offset], size: &[512, size] };
-        columns.check(4, &LIMITS).map(|checked| checked.needs)
+    fn check(op: Code, offset: u64, size: u32) -> Result<Needs, ColumnError> {
+        let columns = Columns { op: &[Code::Read, op], offset: &[0, offset], size: &[512, size] };
+        columns.check(4, &LIMITS)
     }
 
     #[test]
     fn the_last_block_is_in_range_and_the_next_is_not() {
-        assert!(check(0, (1 << 30) - 512, 512).is_ok());
-        let error = check(1, (1 << 30) - 512, 1024);
+        assert!(check(Code::Read, (1 << 30) - 512, 512).is_ok());
+        let error = check(Code::Write, (1 << 30) - 512, 1024);
         assert!(matches!(error, Err(ColumnError::OutOfRange { row: 1, .. })));
-        let error = check(1, u64::MAX - 511, 512);
+        let error = check(Code::Write, u64::MAX - 511, 512);
         assert!(matches!(error, Err(ColumnError::OutOfRange { row: 1, .. })));
     }
 
     #[test]
     fn each_bad_row_is_named() {
-        assert!(matches!(check(0, 100, 512), Err(ColumnError::Misaligned { row: 1, .. })));
-        assert!(matches!(check(0, 512, 513), Err(ColumnError::Misaligned { row: 1, .. })));
-        assert_eq!(check(0, 0, 0), Err(ColumnError::Size { row: 1, size: 0 }));
-        assert!(matches!(check(1, 0, MAX_IO_BYTES + 512), Err(ColumnError::Size { row: 1, .. })));
-        assert_eq!(check(3, 0, 512), Err(ColumnError::Trim { row: 1 }));
-        assert_eq!(check(code::WRITE_FUA, 0, 512), check(code::WRITE, 0, 512));
-        let code = u8::MAX;
-        assert_eq!(check(code, 0, 512), Err(ColumnError::UnknownOp { row: 1, code }));
+        assert!(matches!(check(Code::Read, 100, 512), Err(ColumnError::Misaligned { row: 1, .. })));
+        assert!(matches!(check(Code::Read, 512, 513), Err(ColumnError::Misaligned { row: 1, .. })));
+        assert_eq!(check(Code::Read, 0, 0), Err(ColumnError::Size { row: 1, size: 0 }));
+        assert!(matches!(check(Code::Write, 0, MAX_IO_BYTES + 512), Err(ColumnError::Size { row: 1, .. })));
+        assert_eq!(check(Code::Trim, 0, 512), Err(ColumnError::Trim { row: 1 }));
+        assert_eq!(check(Code::WriteFua, 0, 512), check(Code::Write, 0, 512));
     }
 
     #[test]
     fn zone_actions_are_for_a_zone_or_for_all() {
-        for op in [code::OPEN_ZONE, code::CLOSE_ZONE, code::FINISH_ZONE, code::RESET_ZONE] {
-            assert_eq!(check(op, 0, 0), check(code::FLUSH, 0, 0), "needs no buffer");
-            assert_eq!(check(op, 256 << 20, 256 << 20), check(code::FLUSH, 0, 0));
+        for op in [Code::OpenZone, Code::CloseZone, Code::FinishZone, Code::ResetZone] {
+            assert_eq!(check(op, 0, 0), check(Code::Flush, 0, 0), "needs no buffer");
+            assert_eq!(check(op, 256 << 20, 256 << 20), check(Code::Flush, 0, 0));
             assert!(matches!(check(op, 100, 512), Err(ColumnError::Misaligned { row: 1, .. })));
             assert!(matches!(check(op, 1 << 30, 512), Err(ColumnError::OutOfRange { row: 1, .. })));
             let columns = Columns { op: &[op], offset: &[0], size: &[0] };
             let reader = Limits { can_write: false, ..LIMITS };
             assert!(matches!(columns.check(1, &reader), Err(ColumnError::NotWritable { row: 0, .. })));
         }
-        assert_eq!(check(code::APPEND, 0, 4096), check(code::WRITE, 0, 4096));
-        assert!(matches!(check(code::APPEND, 0, 0), Err(ColumnError::Size { row: 1, .. })));
+        assert_eq!(check(Code::Append, 0, 4096), check(Code::Write, 0, 4096));
+        assert!(matches!(check(Code::Append, 0, 0), Err(ColumnError::Size { row: 1, .. })));
     }
 
     #[test]
     fn a_read_only_target_rejects_writes_and_flushes() {
         let limits = Limits { can_write: false, ..LIMITS };
-        for (op, code) in [(Op::Write, code::WRITE), (Op::Flush, code::FLUSH)] {
+        for (op, code) in [(Op::Write, Code::Write), (Op::Flush, Code::Flush)] {
             let columns = Columns { op: &[code], offset: &[0], size: &[512] };
             assert_eq!(columns.check(1, &limits), Err(ColumnError::NotWritable { row: 0, op }));
         }
     }
 
     #[test]
-    fn the_check_decodes_what_a_device_can_do_and_nothing_else() {
-        for code in 0..=u8::MAX {
-            let columns = Columns { op: &[code], offset: &[0], size: &[512] };
-            let decoded = code::decode(code).filter(|(op, _)| *op != Op::Trim);
-            assert_eq!(columns.check(1, &LIMITS).ok().map(|checked| checked.op[0]), decoded, "{code}");
-        }
+    fn a_device_does_all_but_trim() {
+        let refused: Vec<_> = Code::ALL.into_iter().filter(|&op| check(op, 0, 512).is_err()).collect();
+        assert_eq!(refused, [Code::Trim]);
+    }
+
+    #[test]
+    fn an_unknown_operation_is_named_in_one_line() {
+        let error = ColumnError::from(Code::column(&[0, 99]).expect_err("a number of no operation"));
+        let line = "row 1: unknown operation 99; take a code of READ, WRITE, FLUSH, APPEND or a zone action";
+        assert_eq!(error.to_string(), line);
     }
 
     #[test]
@@ -234,16 +209,15 @@ mod tests {
 
     #[test]
     fn depth_length_and_buffers_are_bounded() {
-        let columns = Columns { op: &[0], offset: &[0], size: &[512] };
+        let columns = Columns { op: &[Code::Read], offset: &[0], size: &[512] };
         for depth in [0, MAX_DEPTH + 1] {
             assert_eq!(columns.check(depth, &LIMITS), Err(ColumnError::Depth { depth }));
         }
         let uneven = Columns { size: &[], ..columns };
         assert!(matches!(uneven.check(1, &LIMITS), Err(ColumnError::Length { .. })));
-        let many = vec![0_u8; MAX_DEPTH];
+        let many = vec![Code::Read; MAX_DEPTH];
         let large = Columns { op: &many, offset: &vec![0; MAX_DEPTH], size: &vec![4 << 20; MAX_DEPTH] };
         assert!(matches!(large.check(MAX_DEPTH, &LIMITS), Err(ColumnError::Buffers { .. })));
-        let needs = large.check(16, &LIMITS).map(|checked| checked.needs);
-        assert_eq!(needs, Ok(Needs { slots: 16, read_bytes: 4 << 20, write_bytes: 0 }));
+        assert_eq!(large.check(16, &LIMITS), Ok(Needs { slots: 16, read_bytes: 4 << 20, write_bytes: 0 }));
     }
 }

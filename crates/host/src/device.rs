@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 
 use crate::caching::Dialect;
-use crate::columns::{Limits, Needs, Rows};
+use crate::columns::{Columns, Limits, Needs};
 use crate::engine::{Batch, End, Engine, Log};
 pub use crate::engine::{Counters, now_ns};
 use crate::error::{HostError, Reason, Refusal, RefusalReason, printable};
@@ -198,7 +198,7 @@ impl Device {
     /// Runs the I/O of a checked batch, reads, writes and flushes, at a queue depth; `needs` are those of the batch.
     pub(crate) fn run_io(
         &mut self,
-        rows: Rows<'_>,
+        rows: Columns<'_>,
         needs: &Needs,
         depth: usize,
         interrupted: &mut dyn FnMut() -> bool,

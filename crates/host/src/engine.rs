@@ -15,9 +15,10 @@ use io_uring::types::{Fd, FsyncFlags, SubmitArgs, Timespec};
 use io_uring::{IoUring, opcode, squeue};
 use serde::Serialize;
 use skylight_command::Op;
+use skylight_command::code::Code;
 
 use crate::arena::Arena;
-use crate::columns::{Needs, Rows};
+use crate::columns::{Columns, Needs};
 use crate::error::{Failure, Reason};
 
 /// Longest time between two checks for an interrupt, ns.
@@ -97,7 +98,7 @@ pub struct Batch<'a> {
     /// Its name, for messages.
     pub path: &'a str,
     /// What is to be done: reads, writes and flushes.
-    pub rows: Rows<'a>,
+    pub rows: Columns<'a>,
     /// Counters since the target was opened.
     pub counters: &'a mut Counters,
     /// The current size of the target if it has shrunk, bytes.
@@ -283,7 +284,7 @@ impl Engine {
     fn prepare(&mut self, batch: &mut Batch<'_>, row: usize, slot: usize) -> Option<squeue::Entry> {
         let fd = Fd(batch.fd);
         let (offset, size) = (batch.rows.offset[row], batch.rows.size[row]);
-        let (op, flags) = batch.rows.op[row];
+        let (op, flags) = batch.rows.op[row].operation();
         Some(match op {
             Op::Write => {
                 // The kernel sends FUA where the device has it, and a FLUSH behind the write where not.
@@ -363,7 +364,7 @@ impl Batch<'_> {
     pub fn failure(&self, row: usize, reason: Reason) -> Failure {
         Failure {
             path: self.path.to_owned(),
-            op: self.rows.op[row].0,
+            op: self.rows.op[row].operation().0,
             offset: self.rows.offset[row],
             size: self.rows.size[row],
             lba: self.block_bytes.map(|block| self.rows.offset[row] / u64::from(block)),
@@ -378,7 +379,7 @@ fn failed(batch: &Batch<'_>, row: usize, result: i32) -> Option<Reason> {
     let Ok(bytes) = u32::try_from(result) else {
         return Some(Reason::Errno(-result));
     };
-    let is_flush = batch.rows.op[row].0 == Op::Flush;
+    let is_flush = batch.rows.op[row] == Code::Flush;
     if is_flush || bytes == batch.rows.size[row] {
         return None;
     }
@@ -390,8 +391,6 @@ mod tests {
     use std::fs::File;
     use std::os::fd::AsRawFd;
 
-    use skylight_command::Flags;
-
     use super::*;
 
     #[test]
@@ -399,13 +398,13 @@ mod tests {
         let file = File::open("/dev/zero").expect("it exists");
         let needs = Needs { slots: 1, read_bytes: 512, write_bytes: 0 };
         let mut engine = Engine::new(&needs).expect("io_uring");
-        for op in [Op::Trim, Op::WriteZeroes, Op::Append] {
+        for code in [Code::Trim, Code::Append, Code::ResetZone] {
             let mut counters = Counters::default();
-            let ops = [(Op::Read, Flags::NONE), (op, Flags::NONE)];
+            let (op, _) = code.operation();
             let mut batch = Batch {
                 fd: file.as_raw_fd(),
                 path: "zero",
-                rows: Rows { op: &ops, offset: &[0, 0], size: &[512, 512] },
+                rows: Columns { op: &[Code::Read, code], offset: &[0, 0], size: &[512, 512] },
                 counters: &mut counters,
                 shrunk: &|| None,
                 block_bytes: None,

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use skylight_command::Op;
+use skylight_command::code::UnknownCode;
 
 use crate::zone_failure::{ZoneFailure, ZoneFault};
 
@@ -191,16 +192,12 @@ pub enum ColumnError {
         /// The depth asked for.
         depth: usize,
     },
-    /// An unknown operation code.
+    /// The number of no operation in the column that `op` was made of.
     #[error(
-        "row {row}: unknown operation {code}; take a code of READ, WRITE, FLUSH, APPEND or a zone action"
+        "row {row}: unknown operation {code}; take a code of READ, WRITE, FLUSH, APPEND or a zone action",
+        row = .0.row, code = .0.code
     )]
-    UnknownOp {
-        /// The row.
-        row: usize,
-        /// The code.
-        code: u8,
-    },
+    UnknownOp(#[from] UnknownCode),
     /// TRIM, which is not supported.
     #[error("row {row}: TRIM is not supported on real devices; leave it out")]
     Trim {

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use skylight_command::Op;
-use skylight_command::code::{FLUSH, READ, WRITE};
+use skylight_command::code::Code;
 use skylight_host::{Access, Columns, Device, End, HostError, Log, MIN_SIZE_BYTES, Reason};
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -40,7 +40,7 @@ fn refusal(path: &Path, access: Access) -> String {
     }
 }
 
-fn run(device: &mut Device, op: &[u8], offset: &[u64], size: &[u32], depth: usize) -> (Log, End) {
+fn run(device: &mut Device, op: &[Code], offset: &[u64], size: &[u32], depth: usize) -> (Log, End) {
     let columns = Columns { op, offset, size };
     device.run(columns, depth, &mut || false).expect("the columns are good")
 }
@@ -72,10 +72,10 @@ fn writes_reach_their_offsets_and_carry_them() -> Outcome {
     let mut device = Device::open(&image.0, Access::DestroyData)?;
     let offset: Vec<u64> = (0..64).map(|i| (i * 37 % 64) * 65_536).collect();
     let rows = offset.len();
-    let (log, end) = run(&mut device, &vec![WRITE; rows], &offset, &vec![8192; rows], 7);
+    let (log, end) = run(&mut device, &vec![Code::Write; rows], &offset, &vec![8192; rows], 7);
     assert_eq!(end, End::Complete);
     assert!((0..rows).all(|i| 0 < log.submit_ns[i] && log.submit_ns[i] <= log.complete_ns[i]));
-    let (_, end) = run(&mut device, &[FLUSH], &[0], &[0], 1);
+    let (_, end) = run(&mut device, &[Code::Flush], &[0], &[0], 1);
     assert_eq!(end, End::Complete);
     let counters = device.counters();
     assert_eq!((counters.writes, counters.write_bytes), (64, 64 * 8192));
@@ -98,7 +98,7 @@ fn writes_reach_their_offsets_and_carry_them() -> Outcome {
 fn reads_between_writes_do_not_change_the_pattern() -> Outcome {
     let image = Image::new("mixed", MIN_SIZE_BYTES)?;
     let mut device = Device::open(&image.0, Access::DestroyData)?;
-    let op = [WRITE, READ, WRITE, READ, WRITE];
+    let op = [Code::Write, Code::Read, Code::Write, Code::Read, Code::Write];
     let (_, end) = run(&mut device, &op, &[0, 1 << 20, 4096, 1 << 21, 8192], &[4096; 5], 1);
     assert_eq!(end, End::Complete);
     let content = fs::read(&image.0)?;
@@ -112,8 +112,8 @@ fn reads_between_writes_do_not_change_the_pattern() -> Outcome {
 fn a_read_only_target_refuses_writes() -> Outcome {
     let image = Image::new("readonly", MIN_SIZE_BYTES)?;
     let mut device = Device::open(&image.0, Access::ReadOnly)?;
-    for op in [WRITE, FLUSH] {
-        let columns = Columns { op: &[READ, op], offset: &[0, 0], size: &[4096, 4096] };
+    for op in [Code::Write, Code::Flush] {
+        let columns = Columns { op: &[Code::Read, op], offset: &[0, 0], size: &[4096, 4096] };
         let error = device.run(columns, 1, &mut || false).err();
         assert!(error.is_some_and(|e| e.to_string().contains("give --destroy-data")));
     }
@@ -128,7 +128,7 @@ fn every_depth_completes_every_row() -> Outcome {
     let rows = 3000;
     let offset: Vec<u64> = (0..rows).map(|i| i as u64 * 7919 % 16_384 * 4096).collect();
     for depth in [1, 2, 3, 31, 32, 1024] {
-        let (log, end) = run(&mut device, &vec![READ; rows], &offset, &vec![4096; rows], depth);
+        let (log, end) = run(&mut device, &vec![Code::Read; rows], &offset, &vec![4096; rows], depth);
         assert_eq!(end, End::Complete);
         assert!(log.complete_ns.iter().all(|&ns| ns > 0), "depth {depth}");
         assert!(log.submit_ns.is_sorted(), "rows go in order");
@@ -146,7 +146,7 @@ fn an_interrupt_keeps_completed_rows() -> Outcome {
     let image = Image::new("interrupted", MIN_SIZE_BYTES)?;
     let mut device = Device::open(&image.0, Access::ReadOnly)?;
     let rows = 4_000_000;
-    let (op, offset, size) = (vec![READ; rows], vec![0; rows], vec![4096; rows]);
+    let (op, offset, size) = (vec![Code::Read; rows], vec![0; rows], vec![4096; rows]);
     let polls = Cell::new(0);
     let mut interrupted = || {
         polls.set(polls.get() + 1);
@@ -159,7 +159,7 @@ fn an_interrupt_keeps_completed_rows() -> Outcome {
     assert!(done > 0 && done < rows, "{done}");
     assert!(log.complete_ns[..done].iter().all(|&ns| ns > 0), "I/O in flight was waited for");
     assert!(log.submit_ns[done..].iter().all(|&ns| ns == 0));
-    let (_, end) = run(&mut device, &[READ], &[0], &[4096], 1);
+    let (_, end) = run(&mut device, &[Code::Read], &[0], &[4096], 1);
     assert_eq!(end, End::Complete, "the device is as good as before");
     Ok(())
 }
@@ -171,7 +171,7 @@ fn a_shrinking_target_ends_the_batch_and_keeps_its_log() -> Outcome {
         File::options().write(true).open(&image.0)?.set_len(MIN_SIZE_BYTES)?;
         let mut device = Device::open(&image.0, access)?;
         let rows = 4_000_000;
-        let code = if access == Access::ReadOnly { READ } else { WRITE };
+        let code = if access == Access::ReadOnly { Code::Read } else { Code::Write };
         let (op, offset, size) = (vec![code; rows], vec![1 << 20; rows], vec![4096; rows]);
         let truncate = || {
             let file = File::options().write(true).open(&image.0);
@@ -187,7 +187,7 @@ fn a_shrinking_target_ends_the_batch_and_keeps_its_log() -> Outcome {
         assert!(matches!(failure.reason, Reason::Shrunk(_)), "{failure}");
         assert!(failure.to_string().contains("offset 1048576"), "{failure}");
         assert!(log.complete_ns[0] > 0 && log.complete_ns[rows - 1] == 0);
-        let (log, end) = run(&mut device, &[READ], &[0], &[4096], 1);
+        let (log, end) = run(&mut device, &[Code::Read], &[0], &[4096], 1);
         assert!(matches!(end, End::Failed(_)), "it stays failed: {end:?}");
         assert_eq!(log.complete_ns, [0]);
     }
@@ -251,7 +251,7 @@ fn a_probed_target_can_be_probed_again() -> Outcome {
     let image = Image::new("again", MIN_SIZE_BYTES)?;
     let mut device = Device::open(&image.0, Access::DestroyData)?;
     let offset: Vec<u64> = (0..64).map(|i| i * 4096).collect();
-    let (_, end) = run(&mut device, &[WRITE; 64], &offset, &[4096; 64], 1);
+    let (_, end) = run(&mut device, &[Code::Write; 64], &offset, &[4096; 64], 1);
     assert_eq!(end, End::Complete);
     drop(device);
     assert_eq!(refusal(&image.0, Access::DestroyData), "");

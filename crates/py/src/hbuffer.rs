@@ -8,6 +8,7 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use skylight_command::code::Code;
 use skylight_disk::{Direction, SECTOR_BYTES, Sectors};
 use skylight_drive::hbuffer_host::{BufferedError, BufferedHost};
 use skylight_drive::hbuffer_power_cuts::{self, CutsError, Plan};
@@ -145,8 +146,11 @@ impl BufferedDrive {
         if [offset.len(), size.len(), arrive_ns.len()].iter().any(|&len| len != op.len()) {
             return Err(PyValueError::new_err("the columns are not of one length"));
         }
+        let bytes = self.size_bytes(py)?;
+        let op =
+            Code::column(&op).map_err(|unknown| value_error(BufferedError::Command(unknown.row, bytes)))?;
         let mut took_ns = vec![0; op.len()];
-        let batch = Batch { op: &op, offset: &offset, size: &size };
+        let batch = Batch { op, offset: &offset, size: &size };
         self.with(py, |host| host.run(&batch, &arrive_ns, &mut took_ns))?.map_err(value_error)?;
         Ok(PyArray1::from_vec(py, took_ns))
     }

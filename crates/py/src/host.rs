@@ -12,9 +12,10 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyException, PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
+use skylight_command::code::Code;
 use skylight_host::{
-    Access, Columns, Device, End, Erase, HostError as Error, Identity, Log, Progress, Refusal, RefusalReason,
-    Setting, Switch, Sysfs, Unfinished, Zone,
+    Access, ColumnError, Columns, Device, End, Erase, HostError as Error, Identity, Log, Progress, Refusal,
+    RefusalReason, Setting, Switch, Sysfs, Unfinished, Zone,
 };
 
 use crate::object_of;
@@ -206,14 +207,18 @@ impl HostDevice {
         let op = op.as_array().to_vec();
         let offset = offset.as_array().to_vec();
         let size = size.as_array().to_vec();
-        let columns = Columns { op: &op, offset: &offset, size: &size };
         let mut raised = None;
         let mut interrupted = || {
             raised = Python::attach(|py| py.check_signals()).err();
             raised.is_some()
         };
-        let (log, end) =
-            self.with(py, |device| py.detach(|| device.run(columns, depth, &mut interrupted)))?;
+        let (log, end) = self.with(py, |device| {
+            let op = Code::column(&op).map_err(|unknown| {
+                RefusalReason::Columns(ColumnError::from(unknown)).of(&self.identity.path)
+            })?;
+            let columns = Columns { op, offset: &offset, size: &size };
+            py.detach(|| device.run(columns, depth, &mut interrupted))
+        })?;
         let times = self.kept(py, log);
         let error = match end {
             End::Complete => return Ok(times),

@@ -9,9 +9,10 @@ use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use skylight_command::code::Code;
 use skylight_disk::{Direction, Nanos};
 use skylight_drive::profile::Profile;
-use skylight_drive::{Batch, Drive, Stop, TraceRow};
+use skylight_drive::{Batch, BatchError, Drive, Stop, TraceRow};
 use skylight_layer::{Medium, Op, Purpose};
 
 use crate::profile::profile_error;
@@ -48,6 +49,10 @@ pub(crate) fn with_drive<D: Send, T: Send>(
         })?;
         Ok(work(&mut drive))
     })
+}
+
+fn batch_error(error: BatchError) -> PyErr {
+    PyValueError::new_err(error.to_string())
 }
 
 impl SimDrive {
@@ -113,9 +118,10 @@ impl SimDrive {
     ) -> PyResult<Times<'py>> {
         let (op, offset, size) =
             (op.as_slice()?.to_vec(), offset.as_slice()?.to_vec(), size.as_slice()?.to_vec());
+        let op = Code::column(&op).map_err(|unknown| batch_error(unknown.into()))?;
         let mut submit_ns = vec![0; op.len()];
         let mut complete_ns = vec![0; op.len()];
-        let batch = Batch { op: &op, offset: &offset, size: &size };
+        let batch = Batch { op, offset: &offset, size: &size };
         let stop = stop.map(|(latency_ns, count, within, alone_ns)| Stop {
             latency: Nanos(latency_ns),
             count,
@@ -124,7 +130,7 @@ impl SimDrive {
         });
         let done = self
             .with(py, |drive| drive.run_until(&batch, depth, stop, &mut submit_ns, &mut complete_ns))?
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+            .map_err(batch_error)?;
         submit_ns.truncate(done);
         complete_ns.truncate(done);
         Ok((PyArray1::from_vec(py, submit_ns), PyArray1::from_vec(py, complete_ns)))

@@ -57,7 +57,8 @@ impl Drive {
 
 #[cfg(test)]
 mod tests {
-    use skylight_command::{Op, ZoneAction, code};
+    use skylight_command::code::Code;
+    use skylight_command::{Op, ZoneAction};
     use skylight_disk::{LbaExtent, Nanos, Sectors};
 
     use super::*;
@@ -84,13 +85,13 @@ mod tests {
                 for step in 0..600_u64 {
                     let at = skylight_disk::splitmix64(1, step) % 4_000_000 * 8;
                     let (code, op, extent) = match step % 6 {
-                        0 => (code::FLUSH, Op::Flush, LbaExtent::default()),
+                        0 => (Code::Flush, Op::Flush, LbaExtent::default()),
                         1 => {
                             let zone = LbaExtent::new(Lba(at / ZONE * ZONE), Sectors(ZONE));
-                            (code::RESET_ZONE, Op::Zone(ZoneAction::Reset), zone)
+                            (Code::ResetZone, Op::Zone(ZoneAction::Reset), zone)
                         }
-                        2 | 3 => (code::READ, Op::Read, LbaExtent::new(Lba(at), Sectors(8 + step % 64))),
-                        _ => (code::WRITE, Op::Write, LbaExtent::new(Lba(at), Sectors(8 + step % 64))),
+                        2 | 3 => (Code::Read, Op::Read, LbaExtent::new(Lba(at), Sectors(8 + step % 64))),
+                        _ => (Code::Write, Op::Write, LbaExtent::new(Lba(at), Sectors(8 + step % 64))),
                     };
                     let outcome = alone.run_command(Command::new(CommandId(9), op, extent));
                     let (offset, size) = (extent.start.get() * 512, extent.len.bytes() as u32);

@@ -12,7 +12,8 @@ mod surviving_writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use skylight_command::{Command, CommandId, Failure, Op, code};
+use skylight_command::code::Code;
+use skylight_command::{Command, CommandId, Failure, Op};
 use skylight_disk::{Lba, LbaExtent, Nanos, SECTOR_BYTES, Sectors, splitmix64};
 use skylight_layer::hbuffer::format::Identity;
 use skylight_layer::hbuffer::layout::{Sizes, Tuning};
@@ -273,7 +274,7 @@ fn drive_time(profile: &Profile, reads: &[LbaExtent], records: &[ZoneRecord]) ->
             at += len;
         }
     }
-    let op = vec![code::READ; offset.len()];
+    let op = vec![Code::Read; offset.len()];
     let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
     drive.run(&Batch { op: &op, offset: &offset, size: &size }, DEPTH, &mut submit, &mut complete)?;
     let took = complete.iter().max().zip(submit.first()).map_or(0, |(end, start)| end - start);

@@ -24,7 +24,7 @@ use crate::drive::Drive;
 use crate::profile::{
     CleaningType, Conditions, Duration, Layer, Profile, ProfileError, SetAssociative, VolatileCache, Zoned,
 };
-use skylight_command::code;
+use skylight_command::code::Code;
 
 const BLOCK: u64 = 4096;
 /// The unit of "every other" in half a band.
@@ -44,7 +44,7 @@ const MIN_MERGES: u64 = 3;
 /// Writes `size` bytes at each address; returns the latencies.
 fn write(drive: &mut Drive, addresses: &[u64], size: u64, depth: usize) -> Vec<u64> {
     let count = addresses.len();
-    let (ops, sizes) = (vec![code::WRITE; count], vec![size as u32; count]);
+    let (ops, sizes) = (vec![Code::Write; count], vec![size as u32; count]);
     let (mut submit, mut complete) = (vec![0; count], vec![0; count]);
     let batch = Batch { op: &ops, offset: addresses, size: &sizes };
     let done = drive.run(&batch, depth, &mut submit, &mut complete);

@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use skylight_command::code;
+use skylight_command::code::Code;
 use skylight_disk::{Lba, LbaExtent, Nanos, Sectors};
 use skylight_drive::profile::{Layer, Profile};
 use skylight_drive::{Batch, Drive};
@@ -98,7 +98,7 @@ impl Log {
     }
 }
 
-fn run(drive: &mut Drive, kind: u8, offsets: &[u64], size: u64, depth: usize) -> Log {
+fn run(drive: &mut Drive, kind: Code, offsets: &[u64], size: u64, depth: usize) -> Log {
     let count = offsets.len();
     let (kinds, sizes) = (vec![kind; count], vec![size as u32; count]);
     let batch = Batch { op: &kinds, offset: offsets, size: &sizes };
@@ -108,16 +108,16 @@ fn run(drive: &mut Drive, kind: u8, offsets: &[u64], size: u64, depth: usize) ->
 }
 
 pub fn writes(drive: &mut Drive, offsets: &[u64], size: u64, depth: usize) -> Log {
-    run(drive, code::WRITE, offsets, size, depth)
+    run(drive, Code::Write, offsets, size, depth)
 }
 
 pub fn reads(drive: &mut Drive, offsets: &[u64], size: u64) -> Log {
-    run(drive, code::READ, offsets, size, 1)
+    run(drive, Code::Read, offsets, size, 1)
 }
 
 /// Waits until all written data is on a medium.
 pub fn flush(drive: &mut Drive) {
-    run(drive, code::FLUSH, &[0], 0, 1);
+    run(drive, Code::Flush, &[0], 0, 1);
 }
 
 pub fn pause_s(drive: &mut Drive, seconds: f64) {
