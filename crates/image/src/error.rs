@@ -185,6 +185,9 @@ pub enum ImageError {
         "the image takes no more changes after an error ({0}); mend that, then stop the server and start it again"
     )]
     Stopped(String),
+    /// The plan of a drive and the commands that it is for do not agree: a fault of this program.
+    #[error("a fault of skylight: {0}; report it, then stop the server and start it again")]
+    Inconsistent(String),
     /// Its creation was interrupted.
     #[error(
         "{0}: is half made: what made it was interrupted; serve it with the name of a drive to make it anew"
@@ -198,6 +201,8 @@ impl From<&ImageError> for Failure {
         match error {
             ImageError::Io { source, .. } => source.kind().into(),
             ImageError::Unreadable { reason, .. } | ImageError::Refused(reason) => *reason,
+            // A host that learns of sectors that cannot be read may give them up: these can, once the image goes on.
+            ImageError::Stopped(_) | ImageError::Inconsistent(_) => Self::Internal,
             _ => Self::Medium,
         }
     }

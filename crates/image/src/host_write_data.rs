@@ -63,16 +63,18 @@ impl<'a> HostData<'a> {
     }
 }
 
-/// The refusal of a plan that takes a write of which nobody gave the bytes.
+/// The refusal of a plan that takes a write whose bytes were not given.
 #[cold]
 fn no_bytes() -> ImageError {
-    ImageError::Stopped("a plan takes a write whose bytes were not given".to_owned())
+    ImageError::Inconsistent("a plan takes a write whose bytes were not given".to_owned())
 }
 
 /// The refusal of a plan that names the host's data in another order than that of its completions.
 #[cold]
 fn other_bytes(named: Lba, given: Lba) -> ImageError {
-    ImageError::Stopped(format!("a plan writes sector {named} where the bytes of sector {given} are due"))
+    ImageError::Inconsistent(format!(
+        "a plan writes sector {named} where the bytes of sector {given} are due"
+    ))
 }
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ fn image_error(py: Python<'_>, error: &ImageError) -> PyErr {
     let kind = match error {
         ImageError::Io { source, .. } if source.kind() == ErrorKind::NotFound => "refused",
         ImageError::Io { source, .. } => kind_of(source),
-        ImageError::Stopped(_) => "failed",
+        ImageError::Stopped(_) | ImageError::Inconsistent(_) => "failed",
         _ => "refused",
     };
     error_of(py, kind, error)

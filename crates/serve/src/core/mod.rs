@@ -8,14 +8,14 @@
 //! * [`open`]: from a profile and a path to a backend.
 //! * [`untimed`]: an image as fast as possible. [`timed`]: an image behind a drive in model time.
 //! * [`hbuffer`]: a host buffer before a drive with zones.
-//! * [`read_modes`], with their names ([`read_mode_name`]), and [`checksum_errors`]: reports about refused reads. [`zone_reports`]: about zones.
+//! * [`read_modes`], with their names ([`read_mode_name`]): reports about refused reads. [`image_errors`]: reports about
+//!   those with a checksum mismatch, and about an image that stopped. [`zone_reports`]: about zones.
 //! * [`filters`]: delays, fault injection ([`faults`]) and the log, each a backend over a backend.
 //!
 //! Invariant: nothing here depends on a front door.
 
 mod backend;
 mod block_status;
-pub mod checksum_errors;
 mod command_in_flight;
 pub mod connection;
 pub mod counters;
@@ -24,6 +24,7 @@ mod export_limits;
 pub mod faults;
 pub mod filters;
 pub mod hbuffer;
+pub mod image_errors;
 pub mod memory_budget;
 pub mod open;
 #[doc(hidden)]

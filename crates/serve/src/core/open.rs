@@ -14,12 +14,12 @@ use skylight_image::store::device::is_block_device;
 use skylight_image::store::file::FileStore;
 use skylight_image::{Image, ImageError, Options};
 
-use super::checksum_errors::ChecksumErrors;
 use super::faults::Faults;
 use super::filters::delay::{Delay, Delays};
 use super::filters::error::FaultInjector;
 use super::filters::log::Log;
 use super::hbuffer::{HBufferError, HBufferPlan, HBuffered};
+use super::image_errors::ImageErrors;
 use super::read_mode_name::ReadModeName;
 use super::read_modes::Shingles;
 use super::timed::TimedDrive;
@@ -105,7 +105,8 @@ pub struct Plan {
     pub width_tracks: Option<u32>,
     /// A host buffer that makes an ordinary block device of a drive with zones.
     pub hbuffer: Option<HBufferPlan>,
-    /// Receives the lines about refused reads, in addition to standard error, and about checksum mismatches.
+    /// Receives the lines about refused reads and a stopped image, in addition to standard error, and about checksum
+    /// mismatches.
     pub refused: Option<Writer>,
 }
 
@@ -263,14 +264,14 @@ fn set_read_mode(plan: &Plan, profile: &Profile, image: &mut Image) -> Result<()
     Ok(())
 }
 
-/// Also sends reports about overwritten sectors and checksum mismatches to the sink of the plan.
-fn report_refused_reads(shingles: Option<Arc<Shingles>>, checksum_errors: &ChecksumErrors, plan: &mut Plan) {
+/// Also sends reports about overwritten sectors, checksum mismatches and a stopped image to the sink of the plan.
+fn report_errors(shingles: Option<Arc<Shingles>>, image_errors: &ImageErrors, plan: &mut Plan) {
     let Some(sink) = plan.refused.take() else { return };
     let sink = Arc::new(Mutex::new(sink));
     let shared = |sink: Arc<Mutex<Writer>>| -> Writer {
         Box::new(move |line| sink.lock().unwrap_or_else(PoisonError::into_inner)(line))
     };
-    checksum_errors.report_to(shared(sink.clone()));
+    image_errors.report_to(shared(sink.clone()));
     if let Some(shingles) = shingles {
         shingles.tell_also(shared(sink));
     }
@@ -333,7 +334,7 @@ fn served(mut plan: Plan, mut image: Image, created: bool) -> Result<Opened, Ope
         Timing::None | Timing::Native => {
             let served = ServedImage::new(image, shape, plan.timing.name())?;
             let served = if plan.timing == Timing::Native { served.concurrent() } else { served };
-            report_refused_reads(served.shingles(), served.checksum_errors(), &mut plan);
+            report_errors(served.shingles(), served.image_errors(), &mut plan);
             (Arc::new(served), write_cache)
         }
         Timing::Model => {
@@ -344,7 +345,7 @@ fn served(mut plan: Plan, mut image: Image, created: bool) -> Result<Opened, Ope
                 drive.set_look_ahead(on);
             }
             let timed = TimedDrive::new(drive, interpreter, shape)?;
-            report_refused_reads(timed.shingles(), timed.checksum_errors(), &mut plan);
+            report_errors(timed.shingles(), timed.image_errors(), &mut plan);
             (Arc::new(timed), write_cache)
         }
     };

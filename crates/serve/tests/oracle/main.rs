@@ -38,6 +38,7 @@ mod out_of_space;
 mod planted_bugs;
 mod raw;
 mod shadow;
+mod stopped;
 #[path = "../../../layer/tests/raw_shingled/oracle.rs"]
 #[expect(dead_code, reason = "the layer's own tests use the rest")]
 mod surface;

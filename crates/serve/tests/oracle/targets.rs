@@ -6,10 +6,12 @@ use skylight_drive::Drive as ModelledDrive;
 use skylight_drive::profile::Profile;
 use skylight_image::Image;
 use skylight_serve::core::planted_bugs::Planted;
+use skylight_serve::core::timed::TimedDrive;
 use skylight_serve::core::timed::model::{Done, ModelDrive};
 use skylight_serve::core::timed::wake_latency::WakeLatency;
 use skylight_serve::core::untimed::ServedImage;
 use skylight_serve::core::{Backend, Job, Op, Shape};
+use skylight_serve::diagnostics::Writer;
 
 use crate::Timing;
 use crate::host::Target;
@@ -100,6 +102,21 @@ impl Target for Model {
         self.drive.run_to(self.now, &mut self.done);
         self.done.drain(..).for_each(Done::finish);
     }
+}
+
+/// The backend that a server has of an image, without or in model time; lines about its errors go to `sink`.
+pub fn alone(image: Image, timing: Timing, interface: Interface, sink: Writer) -> Box<dyn Backend> {
+    let shape = Shape::drive("disk", 0);
+    if timing == Timing::Model {
+        let (layer, interpreter) = image.into_parts();
+        let drive = ModelledDrive::with_layer(&interface.profile(), layer, 1).expect("a drive");
+        let timed = TimedDrive::new(drive, interpreter, shape).expect("a thread");
+        timed.image_errors().report_to(sink);
+        return Box::new(timed);
+    }
+    let served = ServedImage::new(image, shape, "none").expect("a thread");
+    served.image_errors().report_to(sink);
+    Box::new(served)
 }
 
 /// A drive as fast as it goes, or over a disk that sets the time.

@@ -21,7 +21,7 @@ use skylight_layer::{CommandId, Failure, Layer, Outcome, Plan, ZoneLayout};
 
 use super::in_flight::{CommandTable, InFlight};
 use super::volatile_data::VolatileData;
-use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
+use crate::core::image_errors::{ImageErrors, first_mismatch};
 use crate::core::read_modes::Shingles;
 use crate::core::{Command, Op, ZoneAction};
 
@@ -57,7 +57,7 @@ pub(super) struct Bytes {
     pub(super) shingles: Option<Arc<Shingles>>,
     /// The zones of the drive, if it has any: writes to one are ordered, and the layer has to plan each read.
     pub(super) zones: Option<ZoneLayout>,
-    pub(super) checksum_errors: Arc<ChecksumErrors>,
+    pub(super) image_errors: Arc<ImageErrors>,
 }
 
 impl Bytes {
@@ -77,7 +77,7 @@ impl Bytes {
             refused_host: false,
             shingles,
             zones,
-            checksum_errors: Arc::default(),
+            image_errors: Arc::default(),
         }
     }
 
@@ -88,7 +88,7 @@ impl Bytes {
 
     fn note(&mut self, error: &ImageError) -> Failure {
         self.last_error = Some(error.to_string());
-        self.checksum_errors.note(error);
+        self.image_errors.note(error);
         Failure::from(error)
     }
 

@@ -35,7 +35,7 @@ use self::lateness::Lateness;
 use self::model::ModelDrive;
 use self::pacer::{Shared, State};
 use self::wake_latency::WakeLatency;
-use super::checksum_errors::ChecksumErrors;
+use super::image_errors::ImageErrors;
 use super::read_modes::{Shingles, push_overwritten};
 use super::untimed::{push_places, status_json};
 use super::zone_reports::counts_json;
@@ -55,7 +55,7 @@ pub struct TimedDrive {
     pacer: Mutex<Option<JoinHandle<()>>>,
     /// For a raw shingled disk.
     shingles: Option<Arc<Shingles>>,
-    checksum_errors: Arc<ChecksumErrors>,
+    image_errors: Arc<ImageErrors>,
 }
 
 impl TimedDrive {
@@ -69,7 +69,7 @@ impl TimedDrive {
         drive.set_epoch(Nanos(wall_clock().get().saturating_sub(base.get())));
         let model = ModelDrive::new(drive, interpreter, WakeLatency::measured()?);
         let shingles = model.bytes.shingles.clone();
-        let checksum_errors = model.bytes.checksum_errors.clone();
+        let image_errors = model.bytes.image_errors.clone();
         let shape = Shape { size, places: true, shingled: shingles.is_some(), ..shape };
         let state = State { model, lateness: Lateness::default() };
         let shared = Arc::new(Shared {
@@ -81,12 +81,12 @@ impl TimedDrive {
         });
         let paces = shared.clone();
         let pacer = std::thread::Builder::new().name("pacer".to_owned()).spawn(move || paces.pace())?;
-        Ok(Self { shape, shared, pacer: Mutex::new(Some(pacer)), shingles, checksum_errors })
+        Ok(Self { shape, shared, pacer: Mutex::new(Some(pacer)), shingles, image_errors })
     }
 
     /// Reads that were refused for their checksums.
-    pub fn checksum_errors(&self) -> &ChecksumErrors {
-        &self.checksum_errors
+    pub fn image_errors(&self) -> &ImageErrors {
+        &self.image_errors
     }
 
     /// The read mode and refused reads of a raw shingled disk.

@@ -22,7 +22,7 @@ use skylight_layer::{Idle, ZoneLayout};
 
 use super::activity::{Activity, ShutdownSignal};
 use super::fair_lock::FairLock;
-use crate::core::checksum_errors::{ChecksumErrors, first_mismatch};
+use crate::core::image_errors::{ImageErrors, first_mismatch};
 use crate::core::read_modes::{Shingles, losses};
 use crate::core::{Command, Failure, Job, Op, Shape, ZoneAction};
 
@@ -78,7 +78,7 @@ pub(super) struct Access {
     pub(super) shingles: Option<Arc<Shingles>>,
     /// The zones of the drive, if it has any.
     pub(super) zones: Option<ZoneLayout>,
-    pub(super) checksum_errors: ChecksumErrors,
+    pub(super) image_errors: ImageErrors,
     pub(super) shutdown: ShutdownSignal,
 }
 
@@ -111,7 +111,7 @@ impl Access {
             last_error: Mutex::new(None),
             shingles,
             zones,
-            checksum_errors: ChecksumErrors::default(),
+            image_errors: ImageErrors::default(),
             shutdown: ShutdownSignal::default(),
         }
     }
@@ -159,7 +159,7 @@ impl Access {
 
     fn record_error(&self, error: &ImageError) -> Failure {
         *lock(&self.last_error) = Some(error.to_string());
-        self.checksum_errors.note(error);
+        self.image_errors.note(error);
         Failure::from(error)
     }
 

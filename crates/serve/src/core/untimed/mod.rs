@@ -26,7 +26,7 @@ use skylight_image::Image;
 use self::command_order::{CommandOrder, Lane};
 use self::image_locking::Access;
 use self::thread_pool::ThreadPool;
-use super::checksum_errors::ChecksumErrors;
+use super::image_errors::ImageErrors;
 use super::planted_bugs::{Planted, Plants};
 use super::read_modes::{Shingles, push_overwritten};
 use super::zone_reports::counts_json;
@@ -135,8 +135,8 @@ impl ServedImage {
     }
 
     /// Reads refused because of checksum mismatches.
-    pub fn checksum_errors(&self) -> &ChecksumErrors {
-        &self.access.checksum_errors
+    pub fn image_errors(&self) -> &ImageErrors {
+        &self.access.image_errors
     }
 
     /// Executes queued commands and accepts no more.

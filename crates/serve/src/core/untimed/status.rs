@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use skylight_image::{Place, Status};
 
-use crate::core::checksum_errors::checksums_json;
+use crate::core::image_errors::checksums_json;
 use crate::core::{BlockState, Extent, StatusQuery, push_extent};
 
 /// The status of an image as JSON.
