@@ -13,23 +13,20 @@ use std::time::{Duration, SystemTime};
 use crate::media::fault::Random;
 use crate::media::ram::RamStore;
 use skylight_disk::{Angle, Geometry, SegmentSpec, Shingling};
-use skylight_drive::Drive;
 use skylight_drive::profile::Profile;
 use skylight_image::{Image, Options};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::{Swd, SwdSpec};
 use skylight_serve::core::open::{Plan, Timing as ServedTiming, open};
 use skylight_serve::core::read_mode_name::ReadModeName;
-use skylight_serve::core::timed::TimedDrive;
-use skylight_serve::core::untimed::ServedImage;
-use skylight_serve::core::{Backend, Command, Completion, Failure, Job, Op, Setting, Shape};
+use skylight_serve::core::{Backend, Command, Completion, Failure, Job, Op, Setting};
 
 use crate::Timing;
 use crate::common::number;
 use crate::host::{Mood, Target};
 use crate::shadow::{SECTOR, bytes_of};
 use crate::surface::under_head;
-use crate::targets::{AnyTarget, Interface};
+use crate::targets::{AnyTarget, Interface, alone};
 
 const WIDTH_TRACKS: u32 = 3;
 /// What sectors that were destroyed read as; no sector of a write is so.
@@ -58,6 +55,16 @@ fn segments() -> Vec<SegmentSpec> {
         start_angle: None,
     };
     [(0, 20, 24), (20, 18, 17)].map(zone).to_vec()
+}
+
+/// A raw shingled disk in memory whose reads are of this mode.
+fn image(mode: ReadMode, options: &Options) -> Image {
+    let geometry = Geometry::new(&segments()).expect("segments that add up");
+    let shingling = Shingling::new(WIDTH_TRACKS).expect("a head");
+    let (bands, capacity) = (None, geometry.capacity());
+    let layer = Box::new(Swd::new(SwdSpec { geometry, shingling, capacity, bands, mode, pattern: PATTERN }));
+    let store = RamStore::new(Image::bytes_needed(layer.as_ref(), options));
+    Image::create_on(Box::new(store), layer, "", options).expect("memory")
 }
 
 /// Since when and until when something may have reached the media.
@@ -278,20 +285,8 @@ fn lives(timing: Timing) {
     for life in 0..lives {
         let (write_cache, seed) = (life % 2 == 0, seed.wrapping_mul(1_000_003).wrapping_add(life));
         let mut random = Random(seed);
-        let shingling = Shingling::new(WIDTH_TRACKS).expect("a head");
-        let mode = ReadMode { data: ReadData::Pattern, fail: false };
-        let (geometry, capacity) = (geometry.clone(), geometry.capacity());
-        let layer = Box::new(Swd::new(SwdSpec {
-            geometry,
-            shingling,
-            capacity,
-            bands: None,
-            mode,
-            pattern: PATTERN,
-        }));
         let options = Options { write_cache, log_bytes: Some(16_384), ..Options::default() };
-        let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
-        let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory");
+        let image = image(ReadMode { data: ReadData::Pattern, fail: false }, &options);
         let disk = Disk::new(under_head.clone(), write_cache);
         let mut target = AnyTarget::new(image, timing, write_cache, &mut random, seed);
         let lived = live(&mut target, disk, &mut random, LIFE);
@@ -325,30 +320,9 @@ fn refused_write_came(backend: &dyn Backend) -> SystemTime {
 #[test]
 fn a_refused_read_names_the_time_of_day_in_every_timing_mode() {
     for timing in [Timing::None, Timing::Model] {
-        let geometry = Geometry::new(&segments()).expect("segments that add up");
-        let shingling = Shingling::new(WIDTH_TRACKS).expect("a head");
-        let mode = ReadMode { data: ReadData::Overwriting, fail: true };
-        let capacity = geometry.capacity();
-        let layer = Box::new(Swd::new(SwdSpec {
-            geometry,
-            shingling,
-            capacity,
-            bands: None,
-            mode,
-            pattern: PATTERN,
-        }));
-        let options = Options::default();
-        let store = RamStore::new(Image::bytes_needed(layer.as_ref(), &options));
-        let image = Image::create_on(Box::new(store), layer, "", &options).expect("memory");
-        let (shape, began) = (Shape::drive("raw", 0), SystemTime::now());
-        let backend: Box<dyn Backend> = if timing == Timing::Model {
-            let (layer, interpreter) = image.into_parts();
-            let profile = Interface::draw(&mut Random(1), false).profile();
-            let drive = Drive::with_layer(&profile, layer, 1).expect("a drive");
-            Box::new(TimedDrive::new(drive, interpreter, shape).expect("a thread"))
-        } else {
-            Box::new(ServedImage::new(image, shape, "none").expect("a thread"))
-        };
+        let image = image(ReadMode { data: ReadData::Overwriting, fail: true }, &Options::default());
+        let began = SystemTime::now();
+        let backend = alone(image, timing, Interface::draw(&mut Random(1), false), Box::new(|_| ()));
         let came = refused_write_came(backend.as_ref());
         let (from, to) = (began - Duration::from_secs(1), SystemTime::now() + Duration::from_secs(1));
         assert!(from <= came && came <= to, "{timing:?}: {came:?} is not from {from:?} to {to:?}");
