@@ -71,7 +71,7 @@ pub struct Interpreter {
     pub(crate) checkpoint: CheckpointState,
     pub(crate) reserved: Reserved,
     pub(crate) health: Health,
-    /// Whether tags of a raw shingled disk are durable before the bytes that they are about.
+    /// Whether tags of a drive whose sectors can be overwritten are durable before the bytes that they are about.
     pub(crate) records_first: bool,
     /// What cleanings have read, if accesses that have no bytes are done all the same.
     pub(crate) held: Option<Held>,
@@ -157,7 +157,7 @@ impl Interpreter {
         extent: LbaExtent,
         zeros: bool,
     ) -> Result<(), ImageError> {
-        // What a raw shingled disk forgets, it does not touch: a track that is written destroys others.
+        // Where sectors can be overwritten, what is forgotten is not touched: a track that is written destroys others.
         let zeros = (zeros || self.store.can_discard()) && layer.overwriting().is_none();
         self.note_zones(plan, layer);
         self.change(plan, layer, |this, layer| {

@@ -61,7 +61,7 @@ pub struct Info {
     pub refused_tags: u64,
     /// Whether its data has checksums.
     pub checksums: bool,
-    /// The description of a raw shingled disk.
+    /// The tracks of a drive whose sectors can be overwritten.
     pub shingled: Option<ShingledInfo>,
 }
 

@@ -1,4 +1,4 @@
-//! What an image keeps of a drive whose writes overwrite others, a raw shingled disk: which write destroyed what.
+//! What an image keeps of a drive whose sectors can be overwritten: which write destroyed what.
 //!
 //! The layer alone knows that ([`skylight_layer::Overwriting`]). The image makes a record of each write that the layer takes:
 //! a tag in the log, with the number and the time that the layer gives it. A checkpoint has the layer's snapshot. At
@@ -49,7 +49,7 @@ pub struct Zone {
     pub sectors_per_track: u32,
 }
 
-/// A raw shingled disk in short, for upper layers that lay out data by its tracks.
+/// The tracks of a drive whose sectors can be overwritten, in short, for upper layers that lay out data by them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ShingledInfo {
     /// Tracks that a write covers.
@@ -81,7 +81,7 @@ pub struct ShingledInfo {
 }
 
 impl ShingledInfo {
-    /// What there is to say of the disk of a profile; none if it is no raw shingled one.
+    /// What there is to say of the disk of a profile; none if its sectors cannot be overwritten.
     pub fn of(profile: &Profile, layer: &mut dyn Layer) -> Option<Self> {
         let disk = layer.overwriting()?;
         let mut bands = Vec::new();

@@ -15,7 +15,7 @@ pub enum Planted {
     ReuseAtOnce,
     /// A flush does not sync.
     NoSync,
-    /// A raw shingled disk writes no tags.
+    /// A drive whose sectors can be overwritten writes no tags.
     NoRecord,
     /// The tag of a write that is answered when durable is made durable with its bytes, not before.
     RecordWithData,

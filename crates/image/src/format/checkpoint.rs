@@ -56,7 +56,7 @@ pub struct Head {
     pub fragments: u64,
     /// Entries for who wrote what lies on them, behind those.
     pub writers: u64,
-    /// Writes of a raw shingled disk so far.
+    /// Writes so far of a drive whose sectors can be overwritten.
     pub writes: u64,
     /// The highest sequence number before the log position: what later tags changed may be in the entries or not. 0 in
     /// images of version 1.

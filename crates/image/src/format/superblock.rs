@@ -102,7 +102,7 @@ impl Superblock {
     /// The layout of an image for a drive that needs this room.
     pub fn new(salt: u32, capacity: u64, room: &MediaUse, text: &str) -> Self {
         let [least, most] = LOG_BYTES;
-        // A raw shingled disk and a drive with zones have a tag for each write, wherever it goes.
+        // A drive whose sectors can be overwritten, and one with zones, has a tag for each write, wherever it goes.
         let zoned = Sectors(if room.zones > 0 { capacity / SECTOR_BYTES } else { 0 });
         let tagged = room.cached + room.overwritable + zoned;
         let log = (tagged.bytes() / LOG_SHARE).clamp(least, most);

@@ -33,7 +33,7 @@ pub enum Kind {
     },
     /// The extent, a whole band, is at the tag's place; nothing of it is in the cache.
     Moved,
-    /// The extent of a raw shingled disk was written in place, which destroys what it destroys.
+    /// The extent was written in place, on a drive where that destroys what it destroys.
     Written {
         /// Its number among all writes of the disk, from 1 on.
         number: u64,

@@ -7,7 +7,7 @@ pub enum StatusQuery {
     Allocation,
     /// Which blocks lie in the persistent cache and which at their native location.
     Cached,
-    /// Which blocks of a raw shingled disk were overwritten by a write to another track.
+    /// Which blocks were overwritten by a write to another track.
     Overwritten,
 }
 

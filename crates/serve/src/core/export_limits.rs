@@ -24,7 +24,7 @@ pub struct Shape {
     pub multi_conn: bool,
     /// Whether it reports which blocks are in the persistent cache ([`super::StatusQuery::Cached`]).
     pub places: bool,
-    /// Whether it is a raw shingled disk ([`super::StatusQuery::Overwritten`]).
+    /// Whether its sectors can be overwritten ([`super::StatusQuery::Overwritten`]).
     pub shingled: bool,
     /// The piece in which a long write is executed, bytes: whole preferred blocks, at most [`PIECE_BYTES`]. Small where
     /// pieces cost no more than one write, so that data is written while it is still in the processor's cache.

@@ -99,9 +99,9 @@ pub struct Plan {
     pub faults: Option<Faults>,
     /// Filter: a log of all commands.
     pub log: Option<Writer>,
-    /// Read mode of a raw shingled disk, if not that of the profile.
+    /// Read mode of a drive whose sectors can be overwritten, if not that of the profile.
     pub read_mode: Option<ReadModeName>,
-    /// Shingle width of a raw shingled disk, tracks, if not that of the profile.
+    /// Shingle width of such a drive, tracks, if not that of the profile.
     pub width_tracks: Option<u32>,
     /// A host buffer that makes an ordinary block device of a drive with zones.
     pub hbuffer: Option<HBufferPlan>,
@@ -122,7 +122,7 @@ pub enum OpenError {
     /// The image does not exist and no drive is given.
     #[error("{0}: does not exist; name the drive to create it with")]
     NoDrive(String),
-    /// An option needs a raw shingled disk.
+    /// An option needs a drive whose sectors can be overwritten.
     #[error("{0}: --read-mode and --shingle-width need a raw shingled drive; serve one such as swd-160gb")]
     NotShingled(String),
     /// A shingle width without the name of a drive.

@@ -1,4 +1,4 @@
-//! The read modes of a raw shingled disk, by the names of the command line.
+//! The read modes of a drive whose sectors can be overwritten, by the names of the command line.
 //!
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), section 3.2.3.
 

@@ -1,4 +1,4 @@
-//! A served drive whose writes overwrite others, a raw shingled disk: its read mode, its status, and the line for each read that was refused.
+//! A served drive whose sectors can be overwritten: its read mode, its status, and the line for each read that was refused.
 //!
 //! Invariant: a read that was refused has a line that names its sectors, the write that destroyed them and when.
 //! Source: Pitchumani, "Shingled Write Disk Emulator" (UCSC-SSRC-12-05), section 3.2.3 (read modes) and its
@@ -84,7 +84,7 @@ impl Shingles {
     /// Changes what reads give.
     ///
     /// # Errors
-    /// One line, when the setting is none of a raw shingled disk.
+    /// One line, when the setting is none of such a drive.
     pub fn set(&self, disk: &mut dyn Overwriting, setting: &Setting) -> Result<String, String> {
         let Setting::ReadMode(mode) = setting else {
             return Err(setting.unavailable());

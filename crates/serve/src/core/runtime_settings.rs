@@ -14,7 +14,7 @@ const MAX_DELAY_MS: f64 = 3_600_000.0;
 /// A setting with its new value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Setting {
-    /// What reads of overwritten sectors of a raw shingled disk give.
+    /// What reads of overwritten sectors give.
     ReadMode(ReadModeName),
     /// Added latency of reads.
     ReadDelay(Duration),

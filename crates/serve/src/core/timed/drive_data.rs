@@ -53,7 +53,7 @@ pub(super) struct Bytes {
     pub(super) last_error: Option<String>,
     /// Whether a plan of host commands was refused since the flag was last taken.
     pub(super) refused_host: bool,
-    /// For a raw shingled disk.
+    /// For a drive whose sectors can be overwritten.
     pub(super) shingles: Option<Arc<Shingles>>,
     /// The zones of the drive, if it has any: writes to one are ordered, and the layer has to plan each read.
     pub(super) zones: Option<ZoneLayout>,
@@ -178,7 +178,7 @@ impl Bytes {
         Outcome::Done
     }
 
-    /// Executes the plan of reads of a raw shingled disk, or of a drive with zones.
+    /// Executes the plan of reads of a drive with zones, or of one whose sectors can be overwritten.
     fn planned_read(&mut self, plan: &Plan, ids: &[CommandId], layer: &dyn Layer) -> Result<(), ImageError> {
         for &id in ids {
             let Some(InFlight { job, planned, .. }) = self.commands.get_mut(id) else {

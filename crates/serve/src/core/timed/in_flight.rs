@@ -15,7 +15,8 @@ pub(super) struct InFlight {
     pub(super) came: Time,
     /// The zeroes command of which it is a part.
     pub(super) part_of: Option<u32>,
-    /// For a read of a raw shingled disk or a drive with zones whose plan was executed: the parts that the plan fails.
+    /// For a read whose plan was executed, of a drive with zones or one whose sectors can be overwritten: the parts that
+    /// the plan fails.
     pub(super) planned: Option<Vec<LbaExtent>>,
 }
 

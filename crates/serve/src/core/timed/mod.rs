@@ -43,7 +43,7 @@ use super::{
     Backend, Command, Extent, Failure, Job, Op, Outcome, Setting, Shape, StatusQuery, ZonePage, execute_by,
 };
 
-/// The read mode and refused reads of a drive, if it is a raw shingled disk.
+/// The read mode and refused reads of a drive, if its sectors can be overwritten.
 fn shingles_of(drive: &mut Drive) -> Option<Arc<Shingles>> {
     drive.layer_mut().overwriting().map(|disk| Arc::new(Shingles::of(disk)))
 }
@@ -53,7 +53,7 @@ pub struct TimedDrive {
     shape: Shape,
     shared: Arc<Shared>,
     pacer: Mutex<Option<JoinHandle<()>>>,
-    /// For a raw shingled disk.
+    /// For a drive whose sectors can be overwritten.
     shingles: Option<Arc<Shingles>>,
     image_errors: Arc<ImageErrors>,
 }
@@ -89,7 +89,7 @@ impl TimedDrive {
         &self.image_errors
     }
 
-    /// The read mode and refused reads of a raw shingled disk.
+    /// The read mode and refused reads of a drive whose sectors can be overwritten.
     pub fn shingles(&self) -> Option<Arc<Shingles>> {
         self.shingles.clone()
     }

@@ -149,7 +149,7 @@ impl ModelDrive {
         }
     }
 
-    /// The status of a raw shingled disk.
+    /// The status of a drive whose sectors can be overwritten.
     pub(super) fn shingled(&mut self) -> Option<serde_json::Value> {
         let shingles = self.bytes.shingles.as_ref()?;
         Some(shingles.status(self.online.drive_mut().layer_mut().overwriting()?))

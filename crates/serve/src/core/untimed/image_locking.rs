@@ -38,7 +38,7 @@ const IDLE_RETRY_DELAY: Duration = Duration::from_secs(5);
 
 /// How an image is read without its lock.
 pub(super) struct ReadPath {
-    /// `None` for an image that reads modify: a raw shingled disk counts them.
+    /// `None` for an image that reads modify: a drive whose sectors can be overwritten counts them.
     reader: Option<Reader>,
     /// Whether every sector has a fixed location and no checksum, so that its bytes can be spliced.
     lends: bool,
@@ -74,7 +74,7 @@ pub(super) struct Access {
     /// succeeded.
     no_space_until_us: AtomicU64,
     last_error: Mutex<Option<String>>,
-    /// Of a raw shingled disk.
+    /// Of a drive whose sectors can be overwritten.
     pub(super) shingles: Option<Arc<Shingles>>,
     /// The zones of the drive, if it has any.
     pub(super) zones: Option<ZoneLayout>,
@@ -165,7 +165,7 @@ impl Access {
 
     fn read(&self, offset: u64, data: &mut [u8]) -> Result<(), Failure> {
         let Some(reader) = &self.reads.reader else {
-            // A raw shingled disk counts its reads and reports the sectors that it refuses.
+            // A drive whose sectors can be overwritten counts its reads and reports the sectors that it refuses.
             return self.change(|image| {
                 image.read(offset, data).inspect_err(|error| {
                     if let (ImageError::Unreadable { .. }, Some(shingles)) = (error, &self.shingles) {
@@ -261,8 +261,7 @@ impl Access {
         }
     }
 
-    /// The first byte of an extent that cannot be read: overwritten on a raw shingled disk, or with a
-    /// checksum mismatch.
+    /// The first byte of an extent that cannot be read: overwritten, or with a checksum mismatch.
     pub(super) fn refused_at(&self, offset: u64, len: u64) -> Option<u64> {
         self.overwritten_at(offset, len).or_else(|| self.mismatch_at(offset, len))
     }

@@ -129,7 +129,7 @@ impl ServedImage {
         self
     }
 
-    /// Read mode and refused reads of a raw shingled disk.
+    /// Read mode and refused reads of a drive whose sectors can be overwritten.
     pub fn shingles(&self) -> Option<Arc<Shingles>> {
         self.access.shingles.clone()
     }
