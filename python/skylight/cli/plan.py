@@ -16,6 +16,7 @@ from skylight.engines.preserve import MOST_BYTES
 from skylight.evidence import TargetFacts
 from skylight.probe import Cost, LiveTest
 from skylight.probe.known_state import words
+from skylight.probe.quiet_drive import MOST_WAIT_S
 from skylight.probe.suite import SuiteOptions, cost_of, left_out, resets
 from skylight.probe.zoned import MOST_FILLED_BY_TEST_BYTES, MOST_FILLING_S
 from skylight.units import format_capacity, format_count, format_seconds, format_size
@@ -23,6 +24,11 @@ from skylight.units import format_capacity, format_count, format_seconds, format
 __all__ = ["print_plan", "print_ranges"]
 
 _LEFT_OUT = "a host-managed drive refuses writes that are not at a write pointer"
+
+_WAITS = (
+    "a test that begins while the drive still cleans for earlier writes leaves it alone until reads are"
+    f" quick, at most {format_seconds(MOST_WAIT_S)} each time, beside this"
+)
 
 _FILLED = (
     "a test may fill those that it reads or writes to, and reset all of them before, whatever --reset"
@@ -73,6 +79,8 @@ def print_plan(
             paragraph(f"reset: {how}", indent=2)
         if zoned:
             paragraph(f"zones: {_FILLED}", indent=2)
+    if planned and model is None and not options.quick:
+        paragraph(f"waits: {_WAITS}", indent=2)
     beside = ", zones beside this" if model is not None else ""
     paragraph(f"risk: {_risk(facts, can_write, whole.bytes_written, beside)}", indent=2)
 
@@ -91,7 +99,7 @@ def print_ranges(
         if cost.ios:
             rows.append((test.title, where, where if cost.bytes_written else "none"))
     if can_write and options.reset != "none" and resets(tests, quick=options.quick):
-        rows.append(("Reset", "none", where))
+        rows.append(("Reset", where, where))
     table(("Bytes", "Read, at most", "Written, at most"), rows)
     paragraph(
         "a test goes anywhere within its bytes: the seed draws its places, and what it finds decides where it"
