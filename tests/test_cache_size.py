@@ -220,6 +220,22 @@ def test_a_fill_that_stays_slow_is_no_fill_without_a_limit(slow: bool, places: i
     assert limits([quanta], [deep], 1 << 20, flushed=True) == (places, None)
 
 
+@pytest.mark.parametrize(("blocks", "places"), [(1_100, 1_000), (1_050, None), (40, None)])
+def test_fewer_blocks_than_whole_quanta_show_no_map_without_a_limit(blocks: int, places: int | None) -> None:
+    """99395 and 99538 drawn: there was no time for as many blocks, and a full map was taken for all slots."""
+    quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 31.0)
+    deep = Fill("map", 4096, 0, blocks, 0, False, 0.0, 0.0, 0.0)
+    assert limits([quanta], [deep], 1 << 20) == (places, None)
+
+
+@pytest.mark.parametrize(("blocks", "places"), [(1_600, 23), (7_220, None)])
+def test_blocks_that_met_no_limit_took_no_more_places_than_there_are(blocks: int, places: int | None) -> None:
+    """99881 drawn: 23 slots were counted, and 7,220 blocks went on without a wait."""
+    quanta = Fill("fill", 1 << 20, 1, 23, 23, True, 8.0, 1e7, 31.0)
+    deep = Fill("map", 4096, 0, blocks, 0, False, 0.0, 0.0, 0.0)
+    assert limits([quanta], [deep], 1 << 20) == (places, None)
+
+
 @pytest.mark.parametrize(
     ("slow_after", "blocks", "places", "entries"),
     [
@@ -283,6 +299,16 @@ def test_cleaning_of_the_newest_writes_is_seen_behind_those_that_wait(first: boo
     assert check.begun(4096, 1_000, waiting=DEPTH)
     none = Check(cast(Steps, Looked(written[:0])), "fill", 4096, State.CLEAN)
     assert not none.begun(4096, 1_000, waiting=DEPTH)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_newest_writes_at_home_do_not_show_that_older_data_is_gone(first: bool) -> None:
+    """99538 drawn: a map of 260,000 entries that older data took most of was full after 93,000 writes."""
+    written = spread(Looked.size, 1_000, 4096)
+    cleaned = written[1:20] if first else written[800 : 1_000 - DEPTH]
+    check = Check(cast(Steps, Looked(cleaned)), "fill", 4096, State.REWRITTEN)
+    assert check.begun(4096, 1_000, waiting=DEPTH) == first
+    assert check.newest_first != first
 
 
 class Emptied(Looked):

@@ -154,11 +154,12 @@ class Places:
         return IoBatch.writes(self.where(first + count, size)[first:], size)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Check:
     """What the drive says of a fill, of the name and of the size of its first writes, that began in this
     state; `zone_bytes` is the size of zones of which it tells whether they are clean, 0 where it does not,
-    and `written` how many writes of each size were made.
+    `written` how many writes of each size were made, and `newest_first` whether the newest were seen to go
+    home where older data may be left: how much of that there is does not show then.
 
     Nothing has to be asked where the drive was as new and answers several writes at once: then the rate drops
     when cleaning begins, and for no other reason."""
@@ -170,6 +171,7 @@ class Check:
     zone_bytes: int = 0
     written: dict[int, int] = field(default_factory=dict)
     phase: float = 0.0
+    newest_first: bool = False
 
     @property
     def places(self) -> Places:
@@ -191,16 +193,21 @@ class Check:
         zones are clean; or of the first writes, or of the newest that none of these waited with, some are
         home. Older data than the first would be cleaned before them; a drive that cleans the newest first
         does so before it takes the writes that wait. Where older data may be left, some of the first go home
-        with it, out of one band; so most have to be."""
+        with it, out of one band, so most have to be; the newest go whatever is left, and do not count."""
         self.written[size] = done
         if (clean := self.clean(f"{self.name}-begun")) is not None:
             return clean.zones >= SOME_GONE
         first = self.places.where(ASKED + 1, self.size)[1:]  # address 0 has no block before it
         newest = self.places.where(max(done - waiting, ASKED), size)[-ASKED:]
-        least = MOST_OF_ASKED if self.state is State.REWRITTEN else SOME_GONE
+        emptied = self.state is not State.REWRITTEN
+        least = SOME_GONE if emptied else MOST_OF_ASKED
         asked = ((first, self.size, "begun"), (newest, size, "newest"))
-        homes = [_home(self.steps, f"{self.name}-{name}", at, each) for at, each, name in asked]
-        return max(int(np.count_nonzero(home)) for home in homes) >= least
+        first_gone, newest_gone = (
+            int(np.count_nonzero(_home(self.steps, f"{self.name}-{name}", at, each))) >= least
+            for at, each, name in asked
+        )
+        self.newest_first = newest_gone and not first_gone and not emptied
+        return first_gone or (newest_gone and emptied)
 
     def most_stayed(self, fills: list[Fill]) -> bool:
         """Whether cleaning had only just begun: of the earlier writes hardly more are home than were written

@@ -204,6 +204,8 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
             ended = _fill(name, size, quanta, (written, found.writes if found else written), found)
             took_ns = _took_ns(IoLog.joined(logs), ended.writes)
             return replace(ended, slow_after=slow_after, group=_group(steps), took_ns=took_ns)
+        if check.newest_first:
+            break
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
     return replace(unended, slow=len(logs) >= MOST_PARTS or unseen > 0)
 

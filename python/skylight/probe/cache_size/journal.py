@@ -21,6 +21,7 @@ to S8a.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -45,6 +46,7 @@ from skylight.probe.cache_size.which_limit import (
     limits,
     limits_by_larger,
     lone_writes,
+    outnumber,
     places_in_time,
     share_places,
     told_apart,
@@ -238,11 +240,12 @@ def measured(steps: Steps) -> Journal:
     flushed = isinstance(steps, FlushedSteps)
     large = (largest * quantum, largest, MOST_WRITES)
     fills = filled(steps, places_of, "fill", ((quantum, 1, SMALL_WRITES), large))
-    deep = _map_fill(steps, places_of, quantum, quantum_ns, sum(fill.writes for fill in fills))
-    if deep is None:
+    writes = sum(fill.writes for fill in fills)
+    deep = _map_fill(steps, places_of, quantum, quantum_ns, writes)
+    if deep is None or _too_few(deep, writes):
         places, in_map, larger = _by_larger(steps, places_of, fills, quantum, large)
         alone = lone_writes(fills)
-        fills += larger
+        fills += larger + (deep or [])
         return Journal(
             quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, alone
         )
@@ -275,6 +278,12 @@ def with_mixed_fill(steps: Steps, seen: Journal) -> Journal:
     parts = ((BLOCK, 0, blocks.writes // 2), (seen.quantum, 1, MOST_WRITES))
     left = left_places(filled(steps, places, "mixed", parts), blocks.writes, seen.places)
     return replace(seen, map_entries=blocks.writes) if left else seen
+
+
+def _too_few(blocks: Sequence[Fill], writes: int) -> bool:
+    """Whether there was no time for as many blocks as `writes` of whole quanta, so that they met no limit and
+    do not show which one these met."""
+    return bool(blocks) and not blocks[-1].ended and not blocks[-1].slow and not outnumber(blocks[-1], writes)
 
 
 def _map_fill(steps: Steps, places: Places, quantum: int, quantum_ns: float, alone: int) -> list[Fill] | None:

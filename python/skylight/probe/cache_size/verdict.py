@@ -484,7 +484,8 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
         )
         return MAP.unknown(why, rows)
     value, interval, sure = behind(entries)
-    which = "of 4 KiB that wait together" if deep else "of one slot or of more"
+    by_blocks = bool(deep) and deep[-1].ended
+    which = "of 4 KiB that wait together" if by_blocks else "of one slot or of more"
     why = (
         f"Cleaning starts after {format_count(entries)} writes {which}, with slots left;"
         f" taken as {100 * USUAL_WATERMARK:.0f} % of the map."

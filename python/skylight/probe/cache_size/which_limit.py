@@ -66,6 +66,13 @@ def places_used(blocks: Fill, quantum: int, *, flushed: bool) -> float:
     return blocks.writes / an_entry * -(-an_entry * BLOCK // quantum)
 
 
+def least_places(blocks: Fill, quantum: int) -> float:
+    """How many places a fill with blocks used at least: no more share an entry than wait, or leave a volatile
+    cache, together; held ones are more, of which none is known but that they fill a place."""
+    shared = quantum / BLOCK if blocks.most_places is not None else min(quantum / BLOCK, DEPTH)
+    return blocks.writes / shared
+
+
 def share_places(blocks: Fill, quantum: int, *, flushed: bool) -> bool:
     """Whether blocks took plainly fewer places than map entries: else a fill with them cannot tell one limit
     from the other."""
@@ -89,6 +96,12 @@ def left_places(mixed: Sequence[Fill], blocks: int, places: int) -> bool | None:
     return after > left * (1 + 2 * SAME) + DEPTH
 
 
+def outnumber(blocks: Fill, writes: int) -> bool:
+    """Whether blocks are plainly more than the writes of another fill, so that a map with entries for these
+    blocks did not end that one."""
+    return blocks.writes > (1 + 2 * SAME) * writes
+
+
 def limits_by_larger(
     larger: list[Fill], deep: list[Fill], quantum: int, in_map: int, *, flushed: bool
 ) -> tuple[int | None, int | None]:
@@ -108,9 +121,11 @@ def limits(
     writes = sum(fill.writes for fill in fills)
     if not deep or not deep[-1].ended:
         # What may have been the map full would have ended the fill with whole quanta as well.
-        more = bool(deep) and (deep[-1].clear == 0 or deep[-1].writes > (1 + 2 * SAME) * writes)
-        unlimited = more and not deep[-1].slow
-        return (places if unlimited else None), None
+        unlimited = bool(deep) and outnumber(deep[-1], writes) and not deep[-1].slow
+        if places is None or not unlimited:
+            return None, None
+        # Blocks that met no limit took no more places than there are.
+        return (places if least_places(deep[-1], quantum) <= (1 + 2 * SAME) * places + DEPTH else None), None
     blocks = deep[-1]
     used = places_used(blocks, quantum, flushed=flushed)
     if places is None and used > (1 - 2 * SAME) * sum(fill.places for fill in fills):
