@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -226,6 +227,19 @@ def test_fewer_blocks_than_whole_quanta_show_no_map_without_a_limit(blocks: int,
     quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 31.0)
     deep = Fill("map", 4096, 0, blocks, 0, False, 0.0, 0.0, 0.0)
     assert limits([quanta], [deep], 1 << 20) == (places, None)
+
+
+@pytest.mark.parametrize(("places", "entries"), [(40_000, 70_000), (60_000, None)])
+def test_newest_blocks_count_a_map_where_rewriting_passed_through_all_slots(
+    places: int, entries: int | None
+) -> None:
+    """99446 drawn: whole quanta cleaned the first writes, so for slots, and blocks the newest, so for the
+    map. Rewriting of 64 GiB leaves nothing older in slots that hold less, whatever a watermark keeps."""
+    quanta = Fill("fill", 1 << 20, 1, places, places, True, 8.0, 1e7, 31.0)
+    deep = Fill("map", 4096, 0, 70_000, 0, False, 8.0, 1e7, 31.0, slow=True, newest=True)
+    assert limits([quanta], [deep], 1 << 20) == (places, entries)
+    unseen = replace(quanta, ended=False)
+    assert limits([unseen], [deep], 1 << 20) == (None, None)
 
 
 @pytest.mark.parametrize(("blocks", "places"), [(1_600, 23), (7_220, None)])

@@ -100,6 +100,9 @@ class Fill:
     took_ns: int = 0
     """Device time of the writes until cleaning; 0 where it was not kept."""
     zone_waits: ZoneWaits = ZoneWaits()
+    newest: bool = False
+    """Whether the newest writes were cleaned, while it is not known whether older data was left: with that,
+    and not with these writes alone, the map was full."""
 
     @property
     def earliest(self) -> int:

@@ -199,13 +199,13 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
         an_entry = found.writes_an_entry if found else 0.0
         unseen = 0 if is_quick else unseen + 1
         stays_slow = not is_quick and (check.new or (check.state >= State.CLEAN and unseen >= MOST_UNSEEN))
-        if check.plain(an_entry) or stays_slow or check.begun(size, at, waiting=DEPTH):
+        begun = check.plain(an_entry) or stays_slow or check.begun(size, at, waiting=DEPTH)
+        if begun or check.newest_first:
             written = at - between[0]
             ended = _fill(name, size, quanta, (written, found.writes if found else written), found)
             took_ns = _took_ns(IoLog.joined(logs), ended.writes)
-            return replace(ended, slow_after=slow_after, group=_group(steps), took_ns=took_ns)
-        if check.newest_first:
-            break
+            ended = replace(ended, slow_after=slow_after, group=_group(steps), took_ns=took_ns)
+            return ended if begun else replace(ended, ended=False, newest=True, slow=True)
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
     return replace(unended, slow=len(logs) >= MOST_PARTS or unseen > 0)
 

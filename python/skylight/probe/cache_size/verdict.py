@@ -484,7 +484,7 @@ def _map(journal: Journal, rows: Sequence[str], clear: float) -> Finding:
         )
         return MAP.unknown(why, rows)
     value, interval, sure = behind(entries)
-    by_blocks = bool(deep) and deep[-1].ended
+    by_blocks = bool(deep) and (deep[-1].ended or deep[-1].newest)
     which = "of 4 KiB that wait together" if by_blocks else "of one slot or of more"
     why = (
         f"Cleaning starts after {format_count(entries)} writes {which}, with slots left;"

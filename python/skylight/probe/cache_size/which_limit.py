@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from skylight.probe.band_size.cache_parts import DEPTH
 from skylight.probe.cache_size.fill_check import BLOCK, Fill
+from skylight.probe.known_state import MOST_REWRITTEN
 
 SAME = 0.03
 """As many, give or take: two counts of one limit differ by an entry's writes at most."""
@@ -119,6 +120,10 @@ def limits(
     met = bool(fills) and fills[-1].ended
     places = sum(fill.places for fill in fills) if met else None
     writes = sum(fill.writes for fill in fills)
+    if deep and deep[-1].newest:
+        # A drive that cleans the newest where the map is full cleaned the first for slots: these are counted.
+        emptied = places is not None and places * quantum <= LOWEST_WATERMARK * MOST_REWRITTEN
+        return places, (deep[-1].writes if emptied else None)
     if not deep or not deep[-1].ended:
         # What may have been the map full would have ended the fill with whole quanta as well.
         unlimited = bool(deep) and outnumber(deep[-1], writes) and not deep[-1].slow
