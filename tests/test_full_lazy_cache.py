@@ -9,10 +9,11 @@ import pytest
 
 from skylight.evidence import IoBatch, IoLog, Op, Stop
 from skylight.findings import Finding, Known
-from skylight.probe.band_size.journaled import Filler, outlasts_test
+from skylight.probe.band_size.journaled import LONGEST_FILL_S, PUSH_WRITES, Filler, outlasts_test
 from skylight.probe.cleaning import band_time, journal
 from skylight.probe.cleaning.trials import Ground
 from skylight.probe.known_state import State
+from skylight.probe.mapping import measure as mapping
 
 BAND_NS, QUANTUM, FILL = 500_000_000, 128 << 10, 1 << 30
 
@@ -74,3 +75,90 @@ def test_single_blocks_of_a_lazy_journal_have_no_copies(noisy: bool) -> None:
     ground = Ground(cast(Any, target), flash=False, flushed=False, rotation_ns=1e7, noisy=noisy)
     journal.measure(ground, QUANTUM, journal.Seen())
     assert target.writes["lazy-one-marks"] == journal.EACH * band_time.CLUSTERS
+
+
+@pytest.mark.parametrize("write_ns", [20_000_000, 400_000_000, 30 * BAND_NS])
+def test_older_data_is_pushed_out_of_a_cache_whether_its_writes_stall_or_not(write_ns: int) -> None:
+    """99881 drawn: full from the first write on, so that no write took longer than those before."""
+    target = Target(write_ns)
+    filler = Filler(cast(Any, target), "clean", [])
+    filler.decoys()
+    looks = list[int]()
+
+    def cleaned() -> bool:
+        looks.append(target.writes.get("clean-fill", 0))
+        return len(looks) == 3
+
+    filler.push(cleaned, 60.0)
+    assert len(looks) == 3
+    assert all(count * write_ns <= 60e9 or count == PUSH_WRITES for count in looks[1:])
+
+
+@pytest.mark.parametrize("write_ns", [20_000_000, 2_000 * BAND_NS])
+def test_pushing_ends_on_a_drive_that_keeps_what_it_holds(write_ns: int) -> None:
+    target = Target(write_ns)
+    filler = Filler(cast(Any, target), "clean", [])
+    filler.decoys()
+    filler.push(lambda: False, 60.0)
+    fills = target.names.count("clean-fill")
+    assert fills * PUSH_WRITES * write_ns <= LONGEST_FILL_S * 1e9 + PUSH_WRITES * write_ns
+
+
+class NewestFirst(Target):
+    """Whose map is full: each write waits for the band of the one before it, unless the oldest is next."""
+
+    def __init__(self, *, newest_first: bool) -> None:
+        """Nothing is at home."""
+        super().__init__(2 * BAND_NS)
+        self.newest_first, self.home, self.newest = newest_first, set[int](), -1
+
+    def run(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None, **_: object) -> IoLog:
+        """Writes."""
+        for offset in io.offset.tolist():
+            self.home.add(self.newest if self.newest_first else -1)
+            self.home.discard(offset)
+            self.newest = offset
+        return super().run(name, io, depth=depth, until=until)
+
+
+class HomeLooks:
+    """Looks at such a drive."""
+
+    def __init__(self, target: NewestFirst, places: mapping.Places) -> None:
+        """Of these places."""
+        self._target, self._places = target, places
+        self.now: mapping.Seen | None = None
+
+    def share(self) -> float:
+        """Of the blocks that are at home."""
+        home = np.array([block in self._target.home for block in self._places.blocks.tolist()])
+        self.now = mapping.Seen(np.zeros(len(home)), np.where(home, 0.0, 0.5), 0.01)
+        return float(home.mean())
+
+    def cleaned(self) -> bool:
+        """All of them."""
+        return self.share() == 1.0
+
+    def steady(self) -> bool:
+        """Others may follow."""
+        return False
+
+
+class Pushes:
+    """Counts how often a cache is filled."""
+
+    count = 0
+
+    def push(self, cleaned: object, each_s: float) -> None:
+        """Once more."""
+        self.count += 1
+
+
+@pytest.mark.parametrize("newest_first", [True, False])
+def test_bands_of_the_newest_writes_are_cleaned_whatever_older_data_is_left(newest_first: bool) -> None:
+    target, pushes = NewestFirst(newest_first=newest_first), Pushes()
+    places = mapping.Places(np.arange(1, 13, dtype=np.int64) * (64 << 30), 600 << 20)
+    looks = HomeLooks(target, places)
+    mapping._pushed(cast(Any, target), cast(Any, pushes), places, cast(Any, looks))
+    assert looks.cleaned() is newest_first
+    assert (pushes.count == 0) is newest_first

@@ -61,6 +61,9 @@ FULL_BANDS = 2.0
 takes less than one, and a place that holds a single block costs a band."""
 LONGEST_PUSH_S = 7_200.0
 """Chosen: a quarter of what a test may take, for a band is looked for twice or more."""
+MOST_PUSHED = 512  # writes between two looks whether older data has gone
+LONGEST_FILL_S = 21_600.0
+"""Device time in which that has to go. Chosen: three quarters of what a test may take."""
 MISREAD = 0.06  # share of cached blocks that may look native
 
 
@@ -324,6 +327,27 @@ class Filler:
         where = self._where[self._next : self._next + count]
         self._steps.run(f"{self._name}-fill", IoBatch.writes(where, self._size))
         self._next += len(where)
+
+    def push(self, cleaned: Callable[[], bool], each_s: float) -> None:
+        """Fills a cache that may hold older data, which goes first, until what was written first is
+        `cleaned`. The cache may be full from the first write on and take as long for each, so no stall is
+        waited for: it looks behind every `each_s` of writes, and where one takes longer."""
+        usual_ns, spent_s = self._usual_ns, 0.0
+        while not cleaned() and spent_s < LONGEST_FILL_S:
+            count = int(np.clip(each_s * 1e9 / max(usual_ns, 1.0), PUSH_WRITES, MOST_PUSHED))
+            io = IoBatch.writes(self._where[self._next : self._next + count], self._size)
+            log = self._steps.run(f"{self._name}-fill", io, until=Stop(int(SLOW * usual_ns), 1))
+            if not len(log):
+                return
+            usual_ns = float(np.median(log.latency_ns))
+            self._next, spent_s = self._next + len(log), spent_s + log.span_ns / 1e9
+
+
+def single_blocks(steps: Steps, count: int, taken: I64) -> I64:
+    """Places for single blocks, each in a band of its own, away from those that are taken."""
+    where = spread(steps.size, 2 * (count + len(taken)), DECOY_UNIT, phase=0.55).astype(np.int64)
+    near = np.abs(where[:, None] - taken).min(axis=1) < APART
+    return np.asarray(where[~near][:count] + MUCH_AFTER, np.int64)
 
 
 def find(steps: Steps) -> tuple[list[Band], bool]:

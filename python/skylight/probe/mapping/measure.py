@@ -27,7 +27,7 @@ from skylight.infer import host_clock
 from skylight.probe.band_size import cache_parts
 from skylight.probe.band_size.cache_parts import OVER_BYTES, OVER_SLOTS, CachePart, Kind, logged, spread
 from skylight.probe.band_size.forced_zone_cleaning import ZoneFiller, is_asked, middle_of_zone
-from skylight.probe.band_size.journaled import Filler, Region, left_alone, outlasts_test
+from skylight.probe.band_size.journaled import Filler, Region, left_alone, outlasts_test, single_blocks
 from skylight.probe.cleaning.findings import START
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
@@ -73,6 +73,11 @@ MORE_WRITES, MORE_TIMES, ZONE_TIMES = 64, 8, 10
 older data a zone holds is not known, and all of it is cleaned first: there each time twice as many, 32 GiB in
 all. Chosen: as much as 128 free bands of 256 MiB hold; where each band takes long the bound of the test ends
 it before."""
+PUSH_S = 60.0
+"""Device time of writes between looks. Chosen: several times that of a look."""
+USED_UP = 8
+"""Single blocks before each that is to be cleaned next. Chosen: a write of those that
+fill it takes a few entries of a map, each of which takes a block once it was given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,13 +220,13 @@ def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
     places = None if kind is None else _places(steps, kind, lazy)
     if places is None or len(places.blocks) == 0:
         return None
-    steps.reset("erase", slow=not lazy or (kind == "journal" and outlasts_test(steps.known)))
+    state = steps.reset("erase", slow=not lazy or (kind == "journal" and outlasts_test(steps.known)))
     looks = Looks(steps, places, rotation_ns)
     steps.run("write", IoBatch.writes(places.blocks, BLOCK))
     if not lazy:
         _wait_for_zones(steps)
         left_alone(steps, "clean", len(places.blocks), looks.cleaned)
-    elif not _filled(steps, kind, cache_part, places, looks):
+    elif not _filled(steps, kind, cache_part, places, looks, older=state < State.CLEAN):
         return None
     return None if looks.now is None else replace(looks.now, neighbours=kind == "zones")
 
@@ -295,15 +300,24 @@ def _wait_for_zones(steps: Steps) -> None:
 
 
 def _filled(
-    steps: Steps, kind: Kind | None, cache_part: CachePart | None, places: Places, looks: Looks
+    steps: Steps,
+    kind: Kind | None,
+    cache_part: CachePart | None,
+    places: Places,
+    looks: Looks,
+    *,
+    older: bool,
 ) -> bool:
     """Fills the cache of a lazy drive until it cleans the bands of the places, as far as it does: what it
-    held before goes first. False if it does not clean."""
+    held before goes first; `older` says that this may be much. False if it does not clean."""
     if kind == "journal":
         filler = Filler(
             steps, "clean", [Region("", int(b), np.array([b, b + places.behind])) for b in places.blocks]
         )
         filler.decoys()
+        if older:
+            _pushed(steps, filler, places, looks)
+            return True
         if not filler.fill():
             return False
         more = filler.more
@@ -327,7 +341,33 @@ def _filled(
     count = MORE_WRITES
     for _ in range(ZONE_TIMES if kind == "zones" else MORE_TIMES):
         if looks.cleaned() or looks.steady():
-            break
+            return True
         more(count)
         count *= 2 if kind == "zones" else 1
     return True
+
+
+def _pushed(steps: Steps, filler: Filler, places: Places, looks: Looks) -> None:
+    """The same of a journal that may hold older data: that goes first, unless the drive cleans the newest
+    first. Whether it does is tried with one block, and once more in the end, for its map may be full only
+    then."""
+    for _ in range(2):
+        _as_newest(steps, places, 1)
+        looks.share()
+        if looks.now is not None and looks.now.cleaned[0]:
+            _as_newest(steps, places, len(places.blocks))
+            looks.share()
+            return
+        filler.push(lambda: looks.cleaned() or looks.steady(), PUSH_S)
+        if looks.cleaned() or looks.steady():
+            return
+
+
+def _as_newest(steps: Steps, places: Places, count: int) -> None:
+    """Has a drive clean the bands of the first places that cleans the newest first once its map is full,
+    however old the rest of it is: each block is written behind as many others as use up what the last one
+    gave back, and the next write waits for its band."""
+    taken = np.concatenate([places.blocks, places.blocks + places.behind])
+    others = single_blocks(steps, (count + 1) * USED_UP, taken).reshape(-1, USED_UP)
+    in_turn = np.column_stack([others[:-1], places.blocks[: len(others) - 1]]).ravel()
+    steps.run("newest", IoBatch.writes(np.concatenate([in_turn, others[-1]]), BLOCK))
