@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from one_test import suite_on_drawn
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.engines.sim_under_conditions import DRAWN, conditions_text
@@ -156,6 +157,18 @@ def test_a_set_associative_drive_gives_its_cache_bands(tmp_path: Path) -> None:
     evidence, known, _ = measured("emulated-smr-1", tmp_path)
     found = {finding.name: finding.value for finding in CleaningTest().infer(evidence, known)}
     assert found["cache_bands"] == {"count": 952, "band_bytes": 40 << 20, "fill_bytes": 40 << 20}
+
+
+@pytest.mark.parametrize(("seed", "band_ms"), [(100283, 42.7), (100284, 42.1)])
+def test_cache_bands_that_are_cleaned_as_quickly_as_others_delay_writes(
+    seed: int, band_ms: float, tmp_path: Path
+) -> None:
+    """Of four stalls too few stood in a row: then bands were counted in idle time, where each cache band that
+    is emptied takes a way of the arm more."""
+    found = {each.name: each.value for each in suite_on_drawn(seed, tmp_path, only=("cleaning",)).findings}
+    band = found["cleaning_band_ns"]
+    assert isinstance(band, dict) and float(band["one_block"]) / 1e6 == pytest.approx(band_ms, rel=0.1)
+    assert band["half"] == band["one_block"]
 
 
 @pytest.mark.parametrize("kind", ["cmr", "not-rotating"])
