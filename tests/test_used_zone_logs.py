@@ -17,7 +17,7 @@ from skylight.evidence import I64, IoBatch, IoLog, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer import stalls
 from skylight.probe.band_size import BandSize, cache_parts
-from skylight.probe.cache_size import CacheSize, used_zone_logs
+from skylight.probe.cache_size import CacheSize, count_cache_parts, used_zone_logs
 from skylight.probe.cleaning import half_written_band, set_associative, zone_log_stalls
 from skylight.probe.cleaning.trials import Ground
 from skylight.probe.known_state import State
@@ -135,6 +135,48 @@ class _OlderZone(_Target):
         return waits
 
 
+class _FullZone(_Target):
+    """A zone of 16 logs of 12 pieces, all full of older data of six bands each: a write without space waits
+    for a band of the oldest log, and goes to that log once it is empty. Every other piece is written, so what
+    is written from one empty log to the next, one piece of it to its band, is of two bands."""
+
+    LOGS, LEFT, BAND = 16, 12, 13 * MIB // 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Older bands lie in the last part of the drive, where nothing is written.
+        older = [-1 - number for number in range(6 * self.LOGS)]
+        self.full = [set(older[6 * number : 6 * number + 6]) for number in range(self.LOGS)]
+        self.log, self.left = set[int](), 0
+
+    def waits(self, address: int, size: int) -> bool:
+        del size
+        band, waits = address // self.BAND, False
+        if not self.left:
+            waits = True
+            if self.log:
+                self.full.append(self.log)
+                self.log = set()
+            cleaned = self.full[0].pop()
+            for each in self.full:
+                each.discard(cleaned)
+            if self.full[0]:
+                return True  # merged with its band
+            self.full.pop(0)
+            self.left = self.LEFT
+        self.left -= 1
+        self.log.add(band)
+        return waits
+
+
+def test_older_data_that_stalls_evenly_is_not_taken_for_what_a_mark_is_seen_by() -> None:
+    """Of drive 100236 drawn six bands of each older log were cleaned, and two of each new one: no row of
+    waits was ever as long as six bands and a mark, and how many zones there are was not seen."""
+    cache_part, logs = used_zone_logs.counted(cast(Steps, _FullZone()))
+    assert logs == _FullZone.LOGS
+    assert cache_part is not None and cache_part.band_writes == _FullZone.LEFT
+
+
 class _CacheBands(_Target):
     """A thousand cache bands of 17 MiB, of which every third is full."""
 
@@ -190,6 +232,38 @@ def test_delays_make_no_address_one_that_shares_the_cache_band(seed: int) -> Non
     )
     where = np.arange(1, 1200, dtype=np.uint64) * np.uint64(LOG)
     assert cache_part.first_held(where) == 999
+
+
+class _BusyZone(_Target):
+    """A zone of 40 GiB that gives back a log of 17 MiB at a time, with other clients that delay one write in
+    fifty as long as a stall takes."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.rng, self.left = np.random.default_rng(seed), LOG
+
+    def waits(self, address: int, size: int) -> bool:
+        waits = False
+        if address < 40 << 30:
+            waits = self.left < size
+            self.left = (LOG if waits else self.left) - size
+        return waits or bool(self.rng.uniform() < 1 / 50)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_delays_do_not_end_the_search_for_the_end_of_a_zone(seed: int) -> None:
+    """Of drive 100175 drawn each scan ended at a delayed write and began anew, so how many zones there are
+    was not seen."""
+    print("seed", seed)
+    unit = 512 << 10
+    found = stalls.Stalls(0, LOG // unit, 5, 700 * MS, 12 * MS)
+    cache_part = cache_parts.CachePart(
+        cast(Steps, _BusyZone(seed)), "zone", unit, lambda index: index * 2 * unit, found, 0, LOG // unit
+    )
+    where = [number << 27 for number in range(1000, 0, -1)]
+    found_at = count_cache_parts._first_within(cache_part, where)
+    # A log that had space took some pieces in the zone before it stalled.
+    assert found_at is not None and (319 - LOG // unit) << 27 <= found_at <= 319 << 27
 
 
 @pytest.mark.parametrize(("target", "kind"), [(_OlderZone(), "zones"), (_CacheBands(), "cache-bands")])

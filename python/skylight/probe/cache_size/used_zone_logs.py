@@ -9,6 +9,10 @@ filled once. This is done until two marks in a row say the same.
 Other zones hold older data as well, so a write there may stall too, again and again. Whether an address is in
 the zone shows in what it takes: a few pieces written there leave as much less of the zone's log.
 
+Older logs that hold as many bands as each other stall as evenly as new ones do, but for longer or shorter
+rows. So while a mark is waited for, stalls are looked at again: where they have become others, older data was
+measured before, and all begins anew with what is seen now.
+
 Invariants: a row of waits counts only if it is longer by what a mark adds; where cleaning goes in another
 order, or a zone ends amid all this, marks do not agree, and nothing is said.
 
@@ -29,6 +33,7 @@ from skylight.probe.band_size.cache_parts import (
     INTO_BAND,
     MOST_ZONE_WRITES,
     CachePart,
+    least_stall_ns,
     logged,
     spread,
 )
@@ -41,6 +46,7 @@ MARKS, SPARE_PIECES, FEWEST_MARKS = 12, 3, 4
 more than other clients and outliers ever delay in a row."""
 MARK_SLACK = 2  # how many more or fewer waits a mark may add: its log holds one band more or less
 ROUNDS = 4  # marks, of which two in a row have to agree
+SETTLED = 16  # logs after which stalls are looked at again; a row of stalls has five at least
 LONG_RUN = 16  # waits in a row that clean older data: what was written since is two or three bands a log
 WHOLE = 0.25  # of a log: how far what was filled may be off a whole number of them
 PIECES_ASKED, TIMES_ASKED = 8, 6
@@ -122,6 +128,8 @@ def _logs(cache_part: CachePart) -> int | None:
         ended = [run for run in runs if run[0] + run[1] < len(latency_ns)]
         long = next((run for run in ended if run[1] >= usual + marks - MARK_SLACK), None)
         if long is None:
+            if len(took) % SETTLED == 0 and _stalls_otherwise(cache_part, np.concatenate(took[-SETTLED:])):
+                return None
             continue
         if long[1] > usual + marks + MARK_SLACK:
             return None  # that was older data
@@ -130,6 +138,19 @@ def _logs(cache_part: CachePart) -> int | None:
         logs = (2 + marks + long[0] - sum(before) + len(before)) / band
         return round(logs) if abs(logs - round(logs)) <= WHOLE else None
     return None
+
+
+def _stalls_otherwise(cache_part: CachePart, latency_ns: I64) -> bool:
+    """Whether the last writes stall in rows so much longer or shorter than those that are known that a mark
+    would not be seen by them; if so, they are what is known from now on."""
+    found, known = (
+        stalls.periodic(latency_ns, least_ns=least_stall_ns(cache_part.steps.known)),
+        cache_part.found,
+    )
+    if found is None or max(abs(found.run - known.run), abs(found.period - known.period)) <= MARK_SLACK:
+        return False
+    cache_part.found = replace(found, first=found.first + cache_part.written - len(latency_ns))
+    return True
 
 
 def first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
