@@ -32,6 +32,9 @@ FLAT = 0.25  # of the arm's longest way: a profile that rises less names no plac
 # Parts of the arm's longest way. One cache takes at most a tenth of the tracks, and a seek over so many at
 # most a third of the longest way; caches of both halves of a drive are half of the tracks apart, over half.
 NEAR, FAR = 0.33, 0.42
+ONE_CACHE = 0.1  # of the tracks: the same cache, where the seek curve says what the arm takes across it
+APART_ERRORS = 3.0  # standard errors by which a longer way is no accident: once in a thousand
+HOLDS = 0.5  # of the resamples: a verdict that fewer give is none
 HALF_WAY = 0.7  # of the longest way, for half of the tracks: where seeks grow with the root of the distance
 THIRD_WAY = (3**-0.5 + 1 / 3) / 2  # the same for a third of them, where they grow half so and half evenly
 QUICK_NS = 1_000_000  # a read that no platter serves
@@ -95,13 +98,16 @@ def radius(share_of_bytes: F64, ratio: float) -> F64:
 @dataclass(frozen=True, slots=True)
 class _Ways:
     """What does not depend on how the reads went: the profile's shares of the addresses, how far each mean
-    may be off, how outer tracks compare with inner ones, the arm's longest way if it is known (ns), and in
-    parts of that the ways from a cache at each of `PLACES`, and from one in each region, to the profile."""
+    may be off and the way between far and near cached data, how outer tracks compare with inner ones, the
+    arm's longest way if it is known (ns), and in parts of that the way across one cache and those from a
+    cache at each of `PLACES`, and from one in each region, to the profile."""
 
     shares: F64
     errors_ns: F64
+    apart_error_ns: float
     ratio: float
     arm_ns: float | None
+    across: float
     from_places: F64
     from_regions: F64
 
@@ -119,12 +125,16 @@ class _Ways:
         outer, inner = known.part("track_bytes", "od"), known.part("track_bytes", "id")
         ratio = max(outer / inner, 1.0) if outer is not None and inner is not None and inner > 0 else 1.0
 
-        def ways(at: F64) -> F64:
-            apart = np.abs(radius(shares, ratio) - radius(at, ratio)[:, None])
+        def way(apart: F64) -> F64:
             return np.asarray(root * np.sqrt(apart) + (1 - root) * apart)
 
+        def ways(at: F64) -> F64:
+            return way(np.abs(radius(shares, ratio) - radius(at, ratio)[:, None]))
+
         regions = ways(np.array(list(REGION_SHARES.values()))).mean(axis=0, keepdims=True)
-        return _Ways(shares, errors_ns, ratio, arm_ns, ways(PLACES), regions)
+        apart_error_ns = math.hypot(*(_error_ns(seen.cached[pair]) for pair in ("low-high", "low-low")))
+        across = float(way(np.array(ONE_CACHE)))
+        return _Ways(shares, errors_ns, apart_error_ns, ratio, arm_ns, across, ways(PLACES), regions)
 
     def distances(self, at: float) -> F64:
         """Shares of the tracks from an address, a share of all, to the profile."""
@@ -166,7 +176,8 @@ class _Signs:
         apart = (self.apart_ns - self.near_ns) / self.range_ns
         fitted, weight = self.by_ways()
         sure = weight >= SURE
-        if apart >= FAR:  # caches in many places are nowhere as far from one end as from the other
+        if apart >= FAR or self.beyond_one():
+            # Caches in many places are nowhere as far from one end as from the other.
             return UNKNOWN if sure and fitted in ("od", "id") else "many"
         if float(np.ptp(self.ways_ns)) < FLAT * self.range_ns:
             return UNKNOWN
@@ -176,6 +187,14 @@ class _Signs:
         if self.ways.arm_ns is not None and not (fitted == by_ranks and weight >= LIKELY):
             return UNKNOWN
         return by_ranks
+
+    def beyond_one(self) -> bool:
+        """Whether cached data of far addresses lies plainly farther apart than across one cache. Two caches
+        on both sides of the middle have the profile of one there."""
+        if self.ways.arm_ns is None:
+            return False
+        least_ns = self.apart_ns - self.near_ns - APART_ERRORS * self.ways.apart_error_ns
+        return least_ns > self.ways.across * self.range_ns
 
     def by_ranks(self) -> str:
         """The place whose distances have the ranks of the ways."""
@@ -256,6 +275,8 @@ def judge(seen: Seen, known: Known) -> Finding:
         return LOCATION.unknown(f"the profile follows no one place: {_words(seen, here)}", seen.rows)
     rounds = RESAMPLES // 4
     hits = sum(drawn.place() == place for drawn in _resampled(seen, ways, rounds))
+    if hits < HOLDS * rounds:
+        return LOCATION.unknown(f"the profile names no place surely: {_words(seen, here)}", seen.rows)
     return LOCATION.found(place, share(hits, rounds), _reason(place, seen, here), seen.rows)
 
 
