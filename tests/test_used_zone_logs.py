@@ -336,6 +336,51 @@ def test_a_zone_that_holds_older_data_is_no_cache_band(target: _Target, kind: st
     assert seen.stalls is (kind == "cache-bands")
 
 
+class _FarLogs(_Target):
+    """An empty zone: each 33 MiB that are written begin in another free band, which the arm takes a while to
+    get to."""
+
+    def __init__(self, way_ns: int, **known: int) -> None:
+        super().__init__()
+        self.way_ns, self.written = way_ns, 0
+        self.known = Known(
+            [Finding("rotation_ns", 5 * MS, "ns", None, 0.9, "")]
+            + [Finding("seek_ns", {"full": ns}, "ns", None, 0.9, "") for ns in known.values()]
+        )
+
+    def erase(self, _: str) -> bool:
+        self.written = 0
+        return True
+
+    def run(self, name: str, io: IoBatch, until: Stop | None = None, **_: object) -> IoLog:
+        del name
+        end = self.written + np.cumsum(io.size.astype(np.int64))
+        begin = np.maximum(end - io.size.astype(np.int64) - 1, 0)
+        far = (end - 1) // (33 * MIB) > begin // (33 * MIB)
+        took = np.where(far, 6 * MS + self.way_ns, 6 * MS).astype(np.uint64)
+        slow = took >= (until.latency_ns if until is not None else 1 << 62)
+        count = int(np.argmax(slow)) + 1 if slow.any() else len(io)
+        self.written = int(end[count - 1]) if count else self.written
+        done = np.cumsum(took[:count])
+        return IoLog.of(io.part(0, count), done - took[:count], done)
+
+
+@pytest.mark.parametrize(
+    ("target", "cleans"),
+    [
+        (_FarLogs(12 * MS, full=20 * MS), False),
+        (_FarLogs(9 * MS), False),
+        (_FarLogs(60 * MS, full=20 * MS), True),
+    ],
+)
+def test_the_way_to_another_free_band_is_no_cleaning(target: _FarLogs, cleans: bool) -> None:
+    """Of drives 99311 and 99328 drawn it was taken for the cleaning of a cache band, so how long a band takes
+    was not asked in idle times."""
+    seen = set_associative.Seen()
+    assert set_associative.measure(Ground(cast(Steps, target), False, False, 5.4e6), seen) is cleans
+    assert seen.stalls is cleans
+
+
 def test_cache_bands_that_hold_older_data_are_none_the_less(tmp_path: Path) -> None:
     """A full one is emptied by the first write that waits for it."""
     toml = read_profile("emulated-smr-1")[0].replace('cleaning = "aggressive"', 'cleaning = "lazy"')

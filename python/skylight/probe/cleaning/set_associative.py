@@ -13,7 +13,9 @@ filled with blocks of one data band, and of several spread over the drive, and t
 what the others add.
 
 A zone of a fully-associative drive that holds older data stalls as evenly, once a log. There a block of
-another data band waits, and so does the next, while the first cache band stays full: it is none.
+another data band waits, and so does the next, while the first cache band stays full: it is none. And an empty
+zone begins each log in another free band: where no data band is found to share the first, stalls that the arm
+may take there are no cleaning.
 
 Invariant: a stall that names n is seen twice, so that no slow outlier does.
 Source: Skylight (FAST '15), section 3.1 (data band a to cache band a mod n) and 4.5.
@@ -139,9 +141,20 @@ def measure(ground: Ground, seen: Seen) -> bool:
                 _stalls(ground, band, sharing, seen)
                 return True
         # Asked last, for it leaves blocks of other data bands in the cache band.
-        seen.stalls = new or not _stays_full(ground, band, stop)
+        seen.stalls = not _is_arm(ground, large) and (new or not _stays_full(ground, band, stop))
         return seen.stalls
     return True
+
+
+def _is_arm(ground: Ground, stalls: Stalls) -> bool:
+    """Whether stalls are no longer than a way of the arm and a missed revolution: a zone that begins its next
+    log in another free band makes them as evenly as a cache band does that is cleaned. Where the arm's time
+    is not known, a revolution counts as it: to read and write even one track takes two."""
+    turn_ns = ground.steps.known.number("rotation_ns")
+    if turn_ns is None or ground.flash:
+        return False
+    way_ns = ground.steps.known.part("seek_ns", "full") or turn_ns
+    return stalls.stall_ns - stalls.usual_ns < way_ns + turn_ns
 
 
 def _stays_full(ground: Ground, band: CacheBand, stop: Stop) -> bool:
