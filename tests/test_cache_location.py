@@ -16,6 +16,7 @@ from skylight.evidence import I64, Evidence, IoBatch, IoLog, Op, TargetFacts
 from skylight.findings import UNKNOWN, Finding, Known
 from skylight.probe import durable_writes
 from skylight.probe.cache_location import CacheLocation
+from skylight.probe.cache_location.measure import WRITE_BYTES, WRITES, _cache
 from skylight.probe.cache_location.verdict import Seen, correlation, judge, radius
 from skylight.probe.procedure import Steps
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
@@ -199,3 +200,28 @@ def _rng(_: str) -> np.random.Generator:
 
 def _quiet() -> None:
     """The drive is quiet."""
+
+
+@pytest.mark.parametrize("which", [0, 8])
+def test_what_was_written_before_cleaning_is_written_again(which: int) -> None:
+    """Of drives 99308 and 99335 drawn a cache band was cleaned amid the writes of the last region, which was
+    home then and read as if it were cached there: one cache at the OD was taken for many. The FLUSH may wait
+    in place of a write."""
+    names: list[str] = []
+
+    def run(name: str, io: IoBatch, **_: object) -> IoLog:
+        took = np.full(len(io), 9 * MS, np.uint64)
+        took[which] = np.uint64(9 * MS if names else 2_000 * MS)
+        names.append(name)
+        done = np.cumsum(took)
+        return IoLog.of(io, done - took, done)
+
+    rotation = Finding("rotation_ns", 8 * MS, "ns", None, 0.9, "")
+    steps = SimpleNamespace(block_bytes=4096, known=Known([rotation]), run=run, rng=_rng, pause=_pause)
+    blocks = _cache(cast(Steps, steps), "high", 1 << 30)
+    assert names == ["cache-high", "cache-high"]
+    assert len(blocks) == WRITES * WRITE_BYTES // 4096
+
+
+def _pause(_name: str, _seconds: float) -> None:
+    """No time passes."""

@@ -27,7 +27,7 @@ from skylight.infer.priors import follows
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.cache_location.figures import draw
 from skylight.probe.cache_location.findings import FINDINGS, LOCATION
-from skylight.probe.cache_location.measure import CYCLES, FRAGMENTS, PLACES, WRITES, measure
+from skylight.probe.cache_location.measure import CYCLES, FRAGMENTS, PLACES, TRIES, WRITES, measure
 from skylight.probe.cache_location.verdict import REGIONS, Seen, judge
 from skylight.probe.drive_type.findings import DRIVE_TYPE
 from skylight.probe.durable_writes import most_written, volatile
@@ -74,7 +74,7 @@ class CacheLocation(ProcedureTest[Seen]):
         cache to cache."""
         regions = len(REGIONS)
         reads = 2 * FRAGMENTS * regions + 2 * CYCLES * (PLACES + regions)
-        written = regions * (FRAGMENTS + WRITES)
+        written = regions * (FRAGMENTS + TRIES * WRITES)
         return Cost(reads + written, MOST_S, regions * (8 << 20) + most_written(), LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:

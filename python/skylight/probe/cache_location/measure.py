@@ -4,7 +4,8 @@ Writes of the profile are 192 KiB, one at a time, so that the starts of cached w
 in a journal of quanta and in a plain log; few of them, so that the smallest cache takes them. Every read of
 cached data is of another block, for a drive's buffer may hold what was read before. A FLUSH
 ends the writes, whatever the target reports of its volatile cache, and a short pause lets one that ignores it
-write out what it holds.
+write out what it holds. Where one of the writes waits for cleaning, those before it are home, so all are made
+again.
 """
 
 from __future__ import annotations
@@ -26,6 +27,10 @@ SPAN_BYTES = 4 << 20
 PLACES = 16
 CYCLES = 40
 LEAST_BYTES = 1 << 30
+WAITED_TURNS, TRIES = 16, 3
+"""Revolutions after which a write is taken to have waited for cleaning, and how often a region is written.
+Chosen: a write takes a few revolutions at most, to clean a band takes the reading and writing of its tracks;
+what waited for something else is only written once more than it had to be."""
 WRITTEN_OUT_S = 0.1
 """Idle time in which a volatile cache writes some MiB to the media. Chosen: a few dozen writes take less, and
 no drive is known that begins to clean so soon."""
@@ -91,11 +96,18 @@ def _fragments(steps: Steps, region: str, start: int) -> IoLog:
     return steps.run(f"fragmented-{region}", IoBatch.reads(offsets, block))
 
 
-def _write(steps: Steps, name: str, offsets: U64, size: int) -> None:
+def _write(steps: Steps, name: str, offsets: U64, size: int) -> IoLog:
     """Writes to the persistent cache, through a volatile one."""
     flush = IoBatch.make(Op.FLUSH, [0], 0)
-    steps.run(name, joined(IoBatch.writes(offsets, size), flush))
+    log = steps.run(name, joined(IoBatch.writes(offsets, size), flush))
     steps.pause(f"{name}-out", WRITTEN_OUT_S)
+    return log
+
+
+def _has_cleaned(steps: Steps, log: IoLog) -> bool:
+    """Whether a write, or the FLUSH behind all, waited as long as cleaning takes."""
+    turn_ns = steps.known.number("rotation_ns")
+    return turn_ns is not None and int(log.latency_ns.max()) > WAITED_TURNS * turn_ns
 
 
 def _cache(steps: Steps, region: str, start: int) -> U64:
@@ -103,7 +115,9 @@ def _cache(steps: Steps, region: str, start: int) -> U64:
     block = max(BLOCK, steps.block_bytes)
     span = SPAN_BYTES // WRITES
     starts = start + np.arange(WRITES, dtype=np.uint64) * np.uint64(span) + np.uint64(block)
-    _write(steps, f"cache-{region}", starts, WRITE_BYTES)
+    for _ in range(TRIES):
+        if not _has_cleaned(steps, _write(steps, f"cache-{region}", starts, WRITE_BYTES)):
+            break
     inside = np.arange(WRITE_BYTES // block, dtype=np.uint64) * np.uint64(block)
     blocks = (starts[:, None] + inside[None, :]).ravel()
     return np.asarray(steps.rng(f"cache-{region}").permutation(blocks), np.uint64)
