@@ -36,8 +36,8 @@ from skylight.probe.procedure import bisected
 LARGE, SMALL = 256 * KIB, 128 * KIB
 LARGE_WRITES = 3300  # fill the largest bands, 256 MiB, three times
 TEETH, MORE_TEETH = 4, 16
-"""Stalls of small writes that are waited for, and if they stand in no row, once more: bands of 4 MiB are cleaned
-in the time of a few revolutions, which other delays take as well."""
+"""Stalls of small writes that are waited for, and if they stand in no row, once more: bands of 4 MiB are
+cleaned in the time of a few revolutions, which other delays take as well."""
 SCAN_PIECE, LARGEST_SCAN = 4096, 400_000
 STALL_PART = 0.6
 MOST_BANDS = 9
