@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skylight.evidence import IoBatch, IoLog, SettingsReport, Stop, TargetFacts
+from skylight.evidence import IoBatch, IoLog, SettingsReport, Step, Stop, TargetFacts
 from skylight.findings import Known
 from skylight.probe import quiet_drive
 from skylight.probe.procedure import Replay
@@ -99,3 +99,10 @@ def test_the_wait_is_not_taken_from_the_test(tmp_path: Path) -> None:
     bound = Bound(1_800 * S, 0)
     assert waited(Busy(1_500), tmp_path / "r", bound=bound)
     assert bound.left_ns == 1_800 * S
+
+
+def test_each_wait_is_told_from_the_next_and_from_other_steps() -> None:
+    names = ["quiet", "turn", "quiet-pause", "quiet-2", "quiet-pause-2", "quiet-3", "quiet-4", "quiet-looks"]
+    steps = [Step(name, "pause" if "pause" in name else "run") for name in names]
+    waits = [[step.name for step in wait] for wait in quiet_drive.waiting(steps)]
+    assert waits == [["quiet"], ["quiet-pause", "quiet-2", "quiet-pause-2", "quiet-3"], ["quiet-4"]]

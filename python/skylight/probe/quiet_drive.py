@@ -44,15 +44,19 @@ MOST_S = 4 * MOST_WAIT_S
 
 
 def waiting(steps: Sequence[Step]) -> list[list[Step]]:
-    """The steps of each wait of a test, in their order."""
-    found: list[list[Step]] = []
+    """The steps of each wait of a test, in their order: reads, and as long as they were slow a pause and
+    reads again."""
+    found, last = list[list[Step]](), ""
     for step in steps:
-        if re.fullmatch(rf"({QUIET}|{PAUSE})(-\d+)?", step.name) is None:
+        name = re.sub(r"-\d+$", "", step.name)
+        if name not in (QUIET, PAUSE):
+            last = ""
             continue
-        if step.name.startswith(PAUSE) or (found and found[-1][-1].name.startswith(PAUSE)):
+        if last and PAUSE in (last, name):
             found[-1].append(step)
         else:
             found.append([step])
+        last = name
     return found
 
 
