@@ -75,14 +75,14 @@ def run(
 
 
 def run_drawn(
-    test: probe.Test, seed: int, kind: str | None, known: Known, path: Path
+    test: probe.Test, seed: int, kind: str | None, known: Known, path: Path, draw: int = 1
 ) -> tuple[list[Finding], Evidence]:
-    """The same on a random drive, under the conditions that its seed draws."""
+    """The same on a random drive, under the conditions that its seed draws; `draw` is the test's seed."""
     drive = _native.SimDrive(_native.random_profile(seed, kind), "drive", 1, conditions_text(DRAWN, seed))
     facts = TargetFacts("sim", "sim:drive", drive.size_bytes, drive.block_bytes)
     recording = Recording.create(path, facts, {"writes": True}, 1)
     with recording.part(test.name) as writer:
-        test.measure(Session(engine_over(drive, facts), writer, test=test.name, seed=1, known=known))
+        test.measure(Session(engine_over(drive, facts), writer, test=test.name, seed=draw, known=known))
         writer.complete()
     evidence = recording.evidence(test.name)
     assert evidence is not None

@@ -97,6 +97,12 @@ class Cached:
         """Of the name's length."""
         return np.random.default_rng(len(name))
 
+    @staticmethod
+    def quiet(least_s: float = 0.0) -> bool:
+        """It has nothing else to do."""
+        del least_s
+        return True
+
     def run(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None, **_: object) -> IoLog:
         """One at a time."""
         del depth

@@ -83,7 +83,7 @@ def test_hops_whose_window_misses_the_edge_are_done_again(
 ) -> None:
     """As where the first pass was off: all blocks of the finer one come late enough to be caught."""
     monkeypatch.setattr(plan, "EARLIER_NS", -300_000.0)
-    evidence, known, truth = measured("1003", tmp_path)
+    evidence, known, truth = measured("1006", tmp_path)
     assert any(step.name == SAME_AGAIN for step in evidence.steps)
     marks = score(Rotation().infer(evidence, known), {name: truth[name] for name in FINDINGS})
     assert "wrong" not in {mark.outcome for mark in marks}
