@@ -29,6 +29,9 @@ from skylight.probe.procedure import Steps
 
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000
+TIMES_WITHIN = 2
+"""How often an address in a zone has to stall after the write that made it a candidate. Chosen: of delays of
+a tenth of all writes one in a hundred passes."""
 BOUND_ROUNDS, BOUND_ENOUGH = 5, 3
 """Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
 of a tenth of all writes, three of five do in one case of a hundred."""
@@ -73,15 +76,12 @@ def cache_bands(steps: Steps, cache_part: CachePart) -> CacheParts | None:
 
 
 def _first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
-    """The first of these addresses, from the last to the first of the drive, that is of the cache part, or
-    None; those before cost a piece each.
+    """The first of these addresses that is of the cache part, or None; those before cost a piece each.
 
     A stall may give back more than one band. So the cache part is written to until it stalls, and then
     filled; and that it was full while others were asked for is seen by the next write to it, or it is done
     again. A slow write whose address is quick when it is asked for again was delayed by something else: the
-    addresses up to there are done with, so a busy drive gets through them too. Where it is slow again and
-    takes nothing of the cache part, what was asked for has filled another one, and so the others are asked
-    for by what they take."""
+    addresses up to there are done with, so a busy drive gets through them too."""
     limit_ns = cache_part.found.limit_ns
     begin, tries = 0, 0
     while begin < len(addresses) and tries < TRIES:
@@ -97,39 +97,26 @@ def _first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
                 return None
             continue
         place = begin + len(log) - 1
-        stalls = _stalls_again(cache_part, addresses[place] + AGAIN_INTO_BAND)
-        if stalls and used_zone_logs.takes_of(cache_part, addresses[place]):
+        within = _is_within(cache_part, addresses[place] + AGAIN_INTO_BAND)
+        if within:
             return addresses[place]
-        if stalls:
-            return _first_taking(cache_part, addresses[place + 1 :])
-        if stalls is False:
+        if within is False:
             begin, tries = place + 1, 0
     if begin == len(addresses):
         return None
     raise Unsettled
 
 
-def _stalls_again(cache_part: CachePart, address: int) -> bool | None:
-    """Whether a write to an address stalls when the cache part is full; None where it was not seen full."""
+def _is_within(cache_part: CachePart, address: int) -> bool | None:
+    """Whether writes to an address stall whenever the cache part is full; None where it was not seen full."""
     limit_ns = cache_part.found.limit_ns
-    if not cache_part.refill():
-        return None
-    log = cache_part.steps.run(f"{cache_part.name}-ask", IoBatch.writes([address], cache_part.size))
-    if int(log.latency_ns[0]) >= limit_ns:
-        return True
-    return False if int(cache_part.put(1).latency_ns[0]) >= limit_ns else None
-
-
-def _first_taking(cache_part: CachePart, addresses: list[int]) -> int | None:
-    """The same by halving, each by what it takes of the cache part."""
-    outside, within = -1, len(addresses)
-    while within - outside > 1:
-        middle = (outside + within) // 2
-        if used_zone_logs.takes_of(cache_part, addresses[middle]):
-            within = middle
-        else:
-            outside = middle
-    return addresses[within] if within < len(addresses) else None
+    for _ in range(TIMES_WITHIN):
+        if not cache_part.refill():
+            return None
+        log = cache_part.steps.run(f"{cache_part.name}-ask", IoBatch.writes([address], cache_part.size))
+        if int(log.latency_ns[0]) < limit_ns:
+            return False if int(cache_part.put(1).latency_ns[0]) >= limit_ns else None
+    return True
 
 
 def _is_bound(cache_part: CachePart, end: int) -> bool:
@@ -186,9 +173,7 @@ def _zones(steps: Steps) -> CacheParts | None:
             low, high = inside // band, inside // band + step
         else:
             high = low + step
-    if not (not older and _is_bound(cache_part, high * band)) and not used_zone_logs.is_bound(
-        cache_part, high * band
-    ):
+    if not (used_zone_logs.is_bound if older else _is_bound)(cache_part, high * band):
         return None
     count, taken = -(-steps.size // (high * band)), logs * band if older else filled
     return CacheParts(count, taken, None, band, cache_part.found.count, 1, older)

@@ -167,7 +167,7 @@ def first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
         full = int(cache_part.put(1).latency_ns[0]) >= limit_ns
         if not stalled and full:
             return None
-        if stalled and takes_of(cache_part, addresses[begin + len(log) - 1]):
+        if stalled and _takes_of(cache_part, addresses[begin + len(log) - 1]):
             return addresses[begin + len(log) - 1]
         if stalled and full:
             begin, tries = begin + len(log), 0
@@ -182,10 +182,10 @@ def is_bound(cache_part: CachePart, end: int) -> bool:
     if size - end < 2 * SPARE_BYTES:
         return False
     behind = spread(size - end - SPARE_BYTES, BEHIND_END, SPARE_BYTES, phase=0.3) + np.uint64(end)
-    return not any(takes_of(cache_part, int(address)) for address in behind)
+    return not any(_takes_of(cache_part, int(address)) for address in behind)
 
 
-def takes_of(cache_part: CachePart, address: int) -> bool:
+def _takes_of(cache_part: CachePart, address: int) -> bool:
     """Whether writes to an address take of the zone's log, so that it stalls by as many writes sooner.
 
     Another client's delay may pass for the stall, which comes too soon then and never too late: the latest of
