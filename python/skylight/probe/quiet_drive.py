@@ -33,7 +33,7 @@ QUIET, PAUSE = "quiet", "quiet-pause"
 """The names of the reads and of the pauses between them."""
 READS, BLOCK_BYTES = 32, 4096
 SLOW_NS, SLOW_READS = 2_000_000_000, 2
-"""So many reads that take so long say that the drive is busy. Chosen: a band of 30 MiB is read and written in
+"""As many reads that take as long say that the drive is busy. Chosen: a band of 30 MiB is read and written in
 a second, and a step of cleaning is a third of that; a busy queue of another host takes less."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 10.0, 600.0
 MOST_WAIT_S = 7_200.0

@@ -289,9 +289,9 @@ def _start_behind(plan: Plan, found: Analysis) -> Analysis:
         if (rough := plan.analysis().rough) is None:
             continue
         _measure_start(plan, found, rough.track_bytes)
-        if _starts_whole(plan.analysis()):
-            plan.seen.start_moved |= not found.start_at_home
-            return plan.analysis()
+        if _starts_whole(here := plan.analysis()):
+            plan.seen.start_moved = here.start_moved = not found.start_at_home
+            return here
     plan.base = base
     plan.logs.clear()
     plan.logs.update(logs)
