@@ -36,6 +36,7 @@ use crate::drive_counters::DriveCounters;
 use crate::events::{Answered, ExecutionResult, NoHost, Observer, Origin};
 use crate::jitter::Jitter;
 use crate::media_timing::{FlashSpeed, Media};
+use crate::owed_cleaning::OwedCleaning;
 use crate::pending::{Arrival, Pending, Served};
 #[doc(hidden)]
 pub use crate::planted_bugs::Planted;
@@ -126,7 +127,7 @@ impl Drive {
         interface: HostInterface,
         jitter: Option<Jitter>,
     ) -> Self {
-        let zones = zone_admission::of(layer.as_mut());
+        let (zones, owed) = (zone_admission::of(layer.as_mut()), OwedCleaning::of(layer.as_ref()));
         let media = Media::new(disk, flash, interface.positioning_window);
         Self {
             buffer_time: media.outer_transfer_time(interface.read_buffer),
@@ -149,7 +150,8 @@ impl Drive {
                 interface.write_cache_runs,
                 interface.write_cache_on,
                 zones,
-            ),
+            )
+            .with_owed_cleaning(owed),
             ahead: None,
             plan: Plan::default(),
             answered: Vec::new(),
@@ -244,7 +246,8 @@ impl Drive {
         self.set_write_cache(on);
         if on && !self.cache.is_on() {
             let zones = zone_admission::of(self.layer.as_mut());
-            self.cache = WriteCache::new(size, self.interface.write_cache_runs, true, zones);
+            self.cache = WriteCache::new(size, self.interface.write_cache_runs, true, zones)
+                .with_owed_cleaning(OwedCleaning::of(self.layer.as_ref()));
             self.cache.plants = self.plants;
         }
     }
@@ -440,6 +443,7 @@ impl Drive {
         if op == Op::Write && admitted.is_ok() {
             self.cache_busy_until = time;
             host.cached(id, self.cache.accept(extent, time));
+            self.cache.note_accepted(extent, self.layer.as_ref());
             self.pending.reconsider(extent, &mut self.cache);
         }
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(time - came));

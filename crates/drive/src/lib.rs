@@ -21,6 +21,7 @@ mod conditions;
 mod conflict_filter;
 mod events;
 mod link;
+mod owed_cleaning;
 mod pending;
 mod prior_use;
 mod rotational_delays;

@@ -29,6 +29,7 @@ use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan, ZoneLayout};
 
 use crate::cached_writes_by_zone::{ZoneWrites, no_writes};
 use crate::media_timing::Media;
+use crate::owed_cleaning::OwedCleaning;
 use crate::planted_bugs::{Planted, Plants};
 use crate::schedule::{SptfQueue, Target};
 
@@ -66,6 +67,8 @@ pub(crate) struct WriteCache {
     gone: Vec<usize>,
     /// The zones of the drive: writes to one zone leave in order.
     zones: Option<ZoneWrites>,
+    /// What has to be cleaned for the cached writes, where the persistent cache has parts.
+    owed: Option<OwedCleaning>,
     pub(crate) plants: Plants<Planted>,
 }
 
@@ -138,7 +141,29 @@ impl WriteCache {
             destaged_at: Time(0),
             gone: Vec::new(),
             zones: zones.map(ZoneWrites::new),
+            owed: None,
             plants: Plants::default(),
+        }
+    }
+
+    /// Takes no more writes once some wait for a part of the persistent cache to be cleaned.
+    pub(crate) fn with_owed_cleaning(self, owed: Option<OwedCleaning>) -> Self {
+        Self { owed, ..self }
+    }
+
+    /// Notes that a write was accepted.
+    #[inline]
+    pub(crate) fn note_accepted(&mut self, extent: LbaExtent, layer: &dyn Layer) {
+        if let Some(owed) = &mut self.owed {
+            owed.accepted(extent, layer);
+        }
+    }
+
+    /// Notes that a write has left.
+    #[inline]
+    pub(crate) fn note_destaged(&mut self, extent: LbaExtent, layer: &dyn Layer) {
+        if let Some(owed) = &mut self.owed {
+            owed.destaged(extent, layer);
         }
     }
 
@@ -217,7 +242,8 @@ impl WriteCache {
     pub(crate) fn has_space(&self, extent: LbaExtent) -> bool {
         let run_fits =
             self.most_runs.is_none_or(|most| self.runs.count < most || self.continued_run(extent).is_some());
-        self.is_empty() || (run_fits && self.buffered + extent.len <= self.capacity)
+        let owing = self.owed.as_ref().is_some_and(OwedCleaning::is_owing);
+        self.is_empty() || (run_fits && !owing && self.buffered + extent.len <= self.capacity)
     }
 
     /// The run of the newest write, or of the newest one of its zone, if a write continues that.
@@ -472,7 +498,8 @@ impl WriteCache {
     pub(crate) fn clear(&mut self) {
         let (capacity, most_runs, on, next_id) = (self.capacity, self.most_runs, self.on, self.next_id);
         let zones = self.zones.as_ref().map(|zones| *zones.layout());
-        *self = Self { next_id, ..Self::new(capacity, most_runs, on, zones) };
+        let owed = self.owed.as_ref().map(|_| OwedCleaning::default());
+        *self = Self { next_id, owed, ..Self::new(capacity, most_runs, on, zones) };
     }
 }
 

@@ -32,6 +32,7 @@ fn layers() -> [(&'static str, Box<dyn Layer>); 4] {
         cache_medium: Medium::Platter,
         cache_start: Pba(CAPACITY / 2),
         usable: band,
+        bands_for_one_write: u64::MAX,
         idle_after: None,
     };
     let full = FullyAssociativeSpec {

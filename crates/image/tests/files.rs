@@ -220,6 +220,7 @@ fn set_associative() -> Box<dyn Layer> {
         cache_medium: Medium::Platter,
         cache_start: Pba(0),
         usable: Sectors(1024),
+        bands_for_one_write: u64::MAX,
         idle_after: Some(Nanos(1)),
     }))
 }

@@ -425,6 +425,12 @@ pub trait Layer: Send {
         0
     }
 
+    /// How many sectors of writes to the group of a host sector ([`Layer::location_group`]) find room without cleaning, on a
+    /// layer that empties a whole part of its cache for a write that finds none; `None` on others.
+    fn room(&self, _address: skylight_disk::Lba) -> Option<skylight_disk::Sectors> {
+        None
+    }
+
     /// Whether these commands are writes of one length that all go to the end of one log, for the scheduler: the first
     /// sector of each ([`Layer::locate_first`]) is at the same location.
     fn all_go_to_log(&self, _commands: &[Command]) -> bool {

@@ -23,6 +23,7 @@ fn layer(kind: u8) -> Box<dyn Layer> {
             cache_medium: Medium::Platter,
             cache_start: Pba(512),
             usable: Sectors(64),
+            bands_for_one_write: 1,
             idle_after: Some(Nanos(1)),
         })),
         1 => Box::new(FullyAssociative::new(FullyAssociativeSpec {

@@ -36,6 +36,8 @@ struct Cached {
     /// By cache band: sectors in use; and those in use, the one that began to fill first before the others.
     in_use: Vec<u64>,
     filling: Vec<u64>,
+    /// How far the band that is written back is written.
+    rewritten_to: u64,
 }
 
 impl Cached {
@@ -59,6 +61,7 @@ impl Cached {
             live: vec![0; spec.cache_bands as usize],
             in_use: vec![0; spec.cache_bands as usize],
             filling: Vec::new(),
+            rewritten_to: 0,
         }
     }
 
@@ -127,9 +130,8 @@ impl Cached {
     /// A band is written back from what this cleaning has read, sector by sector from where it lies.
     fn clean_write(&mut self, medium: Medium, extent: PbaExtent) {
         assert_eq!(medium, Medium::Platter, "bands are on the platters");
-        let first = self.native_of(extent.start.get()).expect("a band begins with a host sector");
-        let len = self.spec.band.get().min(self.spec.capacity.get() - first);
-        assert_eq!((first % self.spec.band.get(), extent.len.get()), (0, len), "a band is written whole");
+        let first = self.native_of(extent.start.get()).expect("a band has host sectors");
+        self.rewrite_on(first, extent.len.get());
         for pba in extent.start.get()..extent.end().get() {
             let lba = self.native_of(pba).unwrap_or_else(|| panic!("{pba} is no native place"));
             let source = self.truth.at(lba);
@@ -144,6 +146,32 @@ impl Cached {
         }
     }
 
+    /// A band is written back in order, from its begin.
+    fn rewrite_on(&mut self, first: u64, len: u64) {
+        assert!(
+            first.is_multiple_of(self.spec.band.get()) || first == self.rewritten_to,
+            "amid a band: {first}"
+        );
+        self.rewritten_to = first + len;
+    }
+
+    /// The host's next sectors go home with their band, since there is no room and cleaning has done its share.
+    fn write_home(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent) {
+        assert_eq!(medium, Medium::Platter, "bands are on the platters");
+        assert_eq!(taken.cleaned, self.spec.bands_for_one_write, "data bands cleaned before");
+        let part = taken.next / self.spec.band.get() % self.spec.cache_bands;
+        let needed = extent.len.get().next_multiple_of(8);
+        assert!(self.in_use[part as usize] + needed > self.spec.usable.get(), "{needed} sectors have room");
+        self.rewrite_on(taken.next, extent.len.get());
+        for k in 0..extent.len.get() {
+            let lba = taken.next + k;
+            assert_eq!(self.native_of(extent.start.get() + k), Some(lba), "the host's data go home");
+            self.truth.rewrite(lba, written(self.writes, lba));
+        }
+        taken.home = LbaExtent::new(Lba(taken.next), extent.len);
+        taken.next += extent.len.get();
+    }
+
     /// The host's next sectors are written where nothing is that is still wanted.
     fn write(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent) {
         for k in 0..extent.len.get() {
@@ -153,11 +181,12 @@ impl Cached {
         taken.next += extent.len.get();
     }
 
-    fn commit(&mut self, taken: &Taken, change: MapChange) {
+    fn commit(&mut self, taken: &mut Taken, change: MapChange) {
         match change {
             MapChange::Cached { lba, pba } => {
                 let pba = Pba::from(pba);
                 assert_eq!(lba.end().get(), taken.next, "a commit is of what was just written");
+                taken.cleaned = 0;
                 self.uncount(lba);
                 self.append(lba, pba);
                 for k in 0..lba.len.get() {
@@ -167,9 +196,23 @@ impl Cached {
                 }
             }
             MapChange::Native { lba } => {
+                let len = self.spec.band.get().min(self.spec.capacity.get() - lba.start.get());
+                assert!(lba.start.get().is_multiple_of(self.spec.band.get()), "{lba:?} begins amid a band");
+                assert_eq!(
+                    (lba.len.get(), lba.end().get()),
+                    (len, self.rewritten_to),
+                    "a band is written whole"
+                );
                 self.uncount(lba);
+                let home = std::mem::take(&mut taken.home);
+                taken.cleaned = if home.is_empty() { taken.cleaned + 1 } else { 0 };
+                assert!(taken.cleaned <= self.spec.bands_for_one_write, "{} cleaned", taken.cleaned);
                 for sector in lba.start.get()..lba.end().get() {
-                    self.truth.move_to(sector, self.truth.native(sector));
+                    let native = self.truth.native(sector);
+                    match (home.start..home.end()).contains(&Lba(sector)) {
+                        true => self.truth.commit_write(sector, written(self.writes, sector), native),
+                        false => self.truth.move_to(sector, native),
+                    }
                 }
                 let cache_band = lba.start.get() / self.spec.band.get() % self.spec.cache_bands;
                 self.empty(cache_band);
@@ -217,6 +260,17 @@ impl Cached {
 struct Taken {
     command: Option<Command>,
     next: u64,
+    /// Data bands that were cleaned for what is next.
+    cleaned: u64,
+    /// What went home of the data band that is written back.
+    home: LbaExtent,
+}
+
+impl Taken {
+    fn new(command: Option<Command>) -> Self {
+        let next = command.map_or(0, |command| command.extent.start.get());
+        Self { command, next, cleaned: 0, home: LbaExtent::default() }
+    }
 }
 
 impl Cached {
@@ -232,6 +286,10 @@ impl Cached {
                     (Purpose::Cache, Direction::Write) => {
                         assert_eq!(op, Some(Op::Write));
                         self.write(taken, medium, extent);
+                    }
+                    (Purpose::Host, Direction::Write) => {
+                        assert_eq!(op, Some(Op::Write));
+                        self.write_home(taken, medium, extent);
                     }
                     (Purpose::CleanRead, Direction::Read) => self.clean_read(taken, medium, extent),
                     (Purpose::CleanWrite, Direction::Write) => self.clean_write(medium, extent),
@@ -270,14 +328,14 @@ impl Shadow for Cached {
         self.writes += u64::from(command.op == Op::Write);
         let (complete, steps) = plan.steps().split_last().expect("a plan has steps");
         assert_eq!(*complete, Step::done(command.id));
-        let mut taken = Taken { command: Some(command), next: command.extent.start.get() };
+        let mut taken = Taken::new(Some(command));
         self.follow(&mut taken, steps);
         assert_eq!(taken.next, command.extent.end().get(), "what the host named was moved");
         vec![command.id]
     }
 
     fn idle(&mut self, plan: &Plan) {
-        self.follow(&mut Taken { command: None, next: 0 }, plan.steps());
+        self.follow(&mut Taken::new(None), plan.steps());
     }
 
     fn can_clean(&self, _layer: &SetAssociative) -> bool {
@@ -286,13 +344,18 @@ impl Shadow for Cached {
 
     fn check_announced(&self, queue: Queue<'_>, announced: (Medium, Pba), plan: &Plan) {
         let host = |step: &Step| match *step {
-            Step::Access { medium, extent, purpose: Purpose::Host | Purpose::Cache, .. } => {
-                Some((medium, extent.start))
-            }
+            Step::Access { medium, direction, extent, purpose, .. } => match purpose {
+                Purpose::Host | Purpose::Cache => Some((medium, extent.start, (direction, purpose))),
+                _ => None,
+            },
             _ => None,
         };
-        let found = plan.steps().iter().find_map(host);
-        assert!(found.is_none_or(|found| found == announced), "what a scheduler is told of {queue:?}");
+        let Some((medium, start, what)) = plan.steps().iter().find_map(host) else {
+            return;
+        };
+        // What goes home is announced where the cleaning before it begins.
+        let home = what == (Direction::Write, Purpose::Host);
+        assert!(home || (medium, start) == announced, "what a scheduler is told of {queue:?}");
     }
 
     fn check(&self, layer: &SetAssociative, extent: LbaExtent, pieces: &mut Vec<Piece>) {
@@ -310,12 +373,14 @@ fn pair(spec: SetAssociativeSpec, seed: u64, deepest: u64) -> Pair<Cached> {
 }
 
 /// Small drives of every kind: cache at the OD, MD and ID and on flash, one cache band or many, a short band,
-/// lazy or not, any watermark.
+/// lazy or not, any watermark, patient or not.
 fn any_spec() -> impl Strategy<Value = SetAssociativeSpec> {
     let sizes = (1u64..24, 1u64..40, 0.0..1.0f64, 1u64..8);
+    let patience = prop_oneof![Just(u64::MAX), 1..4u64];
     let place = prop_oneof![Just("od"), Just("md"), Just("id"), Just("id after a gap"), Just("flash")];
     let watermark = prop_oneof![Just(1.0), 0.1..1.0f64];
-    (sizes, place, watermark, any::<bool>()).prop_map(|(sizes, place, watermark, lazy)| {
+    let cleaning = (any::<bool>(), patience);
+    (sizes, place, watermark, cleaning).prop_map(|(sizes, place, watermark, (lazy, bands_for_one_write))| {
         let (band_blocks, bands, last, cache_bands) = sizes;
         let band = 8 * band_blocks;
         let short = 1 + ((band - 1) as f64 * last) as u64;
@@ -333,6 +398,7 @@ fn any_spec() -> impl Strategy<Value = SetAssociativeSpec> {
             cache_medium: if place == "flash" { Medium::Flash } else { Medium::Platter },
             cache_start: Pba(cache_start),
             usable: Sectors((band as f64 * watermark) as u64),
+            bands_for_one_write,
             idle_after: (!lazy).then_some(Nanos(1)),
         }
     })
@@ -383,6 +449,7 @@ fn a_large_cache_keeps_every_write() {
             cache_medium,
             cache_start: Pba(cache_start),
             usable: Sectors(1024),
+            bands_for_one_write: u64::MAX,
             idle_after: (cache_start == 0).then_some(Nanos(1)),
         };
         pair(spec, 7 + cache_start, 4).run(60_000);
@@ -396,17 +463,21 @@ fn planted_bugs_are_seen() {
         Bug::OffByOneBand(Direction::Write, Purpose::CleanWrite),
         Bug::OffByOneBand(Direction::Read, Purpose::CleanRead),
         Bug::OffByOneBand(Direction::Read, Purpose::Cache),
+        Bug::OffByOneBand(Direction::Write, Purpose::Host),
         Bug::LostException,
         Bug::DroppedStage(Direction::Read, Purpose::CleanRead),
         Bug::DroppedStage(Direction::Write, Purpose::CleanWrite),
         Bug::DroppedStage(Direction::Write, Purpose::Cache),
+        Bug::DroppedStage(Direction::Write, Purpose::Host),
         Bug::DroppedCommit,
         Bug::CommitOffByABlock,
         Bug::AnsweredOnly,
     ];
     bugs::all_are_seen(&bugs, 64, |seed| {
         let lazy = seed % 2 == 0;
-        let spec = SetAssociativeSpec { idle_after: (!lazy).then_some(Nanos(1)), ..small() };
+        let bands_for_one_write = if seed % 3 == 0 { u64::MAX } else { 1 };
+        let idle_after = (!lazy).then_some(Nanos(1));
+        let spec = SetAssociativeSpec { idle_after, bands_for_one_write, ..small() };
         pair(spec, seed, 1 + seed % 32)
     });
 }
@@ -419,6 +490,7 @@ fn small() -> SetAssociativeSpec {
         cache_medium: Medium::Platter,
         cache_start: Pba(6 * 64),
         usable: Sectors(64),
+        bands_for_one_write: u64::MAX,
         idle_after: None,
     }
 }
@@ -450,6 +522,42 @@ fn a_cleaning_reads_the_cache_band_once_and_writes_back_each_band_that_is_in_it(
         Step::done(CommandId(3)),
     ];
     assert_eq!(steps, expected);
+}
+
+/// The same for a host that waits for one data band: the next write goes home with its own, the one after that empties the rest.
+#[test]
+fn a_write_that_finds_no_room_soon_goes_home_with_its_data_band() {
+    let mut layer = SetAssociative::new(SetAssociativeSpec { bands_for_one_write: 1, ..small() });
+    take(&mut layer, Op::Write, 64, 24);
+    take(&mut layer, Op::Write, 3 * 64, 24);
+    take(&mut layer, Op::Write, 5 * 64, 16);
+    let native =
+        |band: u64| Step::Commit(MapChange::Native { lba: LbaExtent::new(Lba(band * 64), Sectors(64)) });
+    let read = |band: u64| access(Direction::Read, band * 64, 64, Purpose::CleanRead);
+    let write = |start: u64, len: u64, purpose| access(Direction::Write, start, len, purpose);
+    let expected = [
+        access(Direction::Read, 7 * 64, 64, Purpose::CleanRead),
+        read(1),
+        write(64, 64, Purpose::CleanWrite),
+        native(1),
+        read(3),
+        write(3 * 64, 8, Purpose::CleanWrite),
+        write(3 * 64 + 8, 8, Purpose::Host),
+        write(3 * 64 + 16, 48, Purpose::CleanWrite),
+        native(3),
+        Step::done(CommandId(3)),
+    ];
+    assert_eq!(take(&mut layer, Op::Write, 3 * 64 + 8, 8), expected);
+    let cached = MapChange::Cached { lba: LbaExtent::new(Lba(64), Sectors(8)), pba: Pba(7 * 64).into() };
+    let expected = [
+        read(5),
+        write(5 * 64, 64, Purpose::CleanWrite),
+        native(5),
+        write(7 * 64, 8, Purpose::Cache),
+        Step::Commit(cached),
+        Step::done(CommandId(3)),
+    ];
+    assert_eq!(take(&mut layer, Op::Write, 64, 8), expected);
 }
 
 /// The next write to a full cache band begins with its cleaning, not behind its end.

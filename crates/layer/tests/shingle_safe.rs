@@ -160,6 +160,7 @@ fn set_associative(aggressive: bool) -> Drive {
         cache_medium: Medium::Platter,
         cache_start: Pba(before * BAND),
         usable: Sectors(BAND),
+        bands_for_one_write: 1,
         idle_after: aggressive.then_some(Nanos(1)),
     };
     let units = vec![BAND; 46];

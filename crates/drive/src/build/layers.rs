@@ -1,6 +1,6 @@
 //! Builds the translation layers of profiles and places their regions on the platters.
 
-use skylight_disk::{Geometry, Mechanics, Pba, PbaExtent, Sectors, Shingling};
+use skylight_disk::{Geometry, Mechanics, Nanos, Pba, PbaExtent, Sectors, Shingling};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
@@ -13,6 +13,10 @@ use super::geometry::{Tracks, about};
 use super::regions::{bands, fits, free_runs, reserve, track_bands, tracks_for, tracks_for_bands};
 use super::{host_aware, idle_after, sectors};
 use crate::profile::{self, BandRun, CacheLocation, CacheMedium, Profile, ProfileError};
+
+/// How long a host waits for a command. Linux sets a timer of 30 s and tries five times more before it takes a drive offline
+/// (`drivers/scsi/sd.h`: `SD_TIMEOUT`, `SD_MAX_RETRIES`), so no firmware may keep a command longer.
+const PATIENCE: Nanos = Nanos(180_000_000_000);
 
 /// The layer of a profile.
 pub(super) fn build(
@@ -30,7 +34,7 @@ pub(super) fn build(
         profile::Layer::Ssd(_) => Ok(Box::new(Conventional::new(Medium::Flash, capacity))),
         profile::Layer::Swd(keys) => Ok(Box::new(Swd::new(swd(profile, keys, geometry, tracks)?))),
         profile::Layer::SetAssociative(keys) => {
-            let spec = set_associative(profile, keys, tracks)?;
+            let spec = set_associative(profile, keys, mechanics, tracks)?;
             Ok(Box::new(SetAssociative::new(spec)))
         }
         profile::Layer::FullyAssociative(keys) => {
@@ -122,6 +126,7 @@ fn medium(medium: CacheMedium) -> Medium {
 fn set_associative(
     profile: &Profile,
     keys: &profile::SetAssociative,
+    mechanics: &Mechanics,
     tracks: &Tracks,
 ) -> Result<SetAssociativeSpec, ProfileError> {
     let (capacity, band) = (sectors(profile.capacity), sectors(keys.band));
@@ -141,8 +146,26 @@ fn set_associative(
     };
     let (cache_medium, cache_start) = (medium(keys.cache_medium), Pba(cache_start));
     let usable = Sectors((band.get() as f64 * keys.watermark) as u64);
-    let idle_after = idle_after(keys.cleaning, keys.idle);
-    Ok(SetAssociativeSpec { capacity, band, cache_bands, cache_medium, cache_start, usable, idle_after })
+    Ok(SetAssociativeSpec {
+        capacity,
+        band,
+        cache_bands,
+        cache_medium,
+        cache_start,
+        usable,
+        bands_for_one_write: bands_for_one_write(profile, mechanics, band, tracks),
+        idle_after: idle_after(keys.cleaning, keys.idle),
+    })
+}
+
+/// How many data bands a drive reads and writes back while a host waits for a write, at the ID, where that takes longest.
+fn bands_for_one_write(profile: &Profile, mechanics: &Mechanics, band: Sectors, tracks: &Tracks) -> u64 {
+    let shortest = tracks.runs.iter().map(|run| run.track).min().unwrap_or(1);
+    let step = profile.geometry.track_skew.nanos().max(profile.geometry.head_skew.nanos());
+    let track = mechanics.rotation.revolution() + step;
+    // Two revolutions to get there, and to wait for the band to begin.
+    let once = (band.get().div_ceil(shortest) + 2) * track.get();
+    (PATIENCE.get() / (2 * once)).max(1)
 }
 
 fn fully_associative(

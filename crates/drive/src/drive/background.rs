@@ -196,9 +196,10 @@ impl Drive {
 
     /// The writes being destaged have reached the media.
     pub(super) fn finish_destaging(&mut self) {
-        let Self { cache, pending, destaged, .. } = self;
+        let Self { cache, pending, destaged, layer, .. } = self;
         cache.finish_destaging(|extent| destaged.push(extent));
         for extent in destaged.drain(..) {
+            cache.note_destaged(extent, layer.as_ref());
             pending.reconsider(extent, cache);
         }
     }

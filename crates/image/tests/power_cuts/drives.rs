@@ -38,6 +38,7 @@ fn set_associative(cache_medium: Medium, idle_after: Option<Nanos>) -> Box<dyn L
         cache_medium,
         cache_start: Pba(if cache_medium == Medium::Flash { 0 } else { 960 }),
         usable: Sectors(80),
+        bands_for_one_write: 1,
         idle_after,
     }))
 }

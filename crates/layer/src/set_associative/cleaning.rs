@@ -1,8 +1,8 @@
 //! Cleaning of the set-associative layer: empties a cache band in steps, between which commands may run.
 //!
 //! The first step reads the cache band sequentially. Then each data band with exceptions takes two steps: a
-//! read, and a write in place that removes its exceptions. A full cache band is emptied in one go. In idle
-//! time, each step is a separate unit of work, and the cache band with the oldest first write comes first. A
+//! read, and a write in place that removes its exceptions. A full cache band is emptied in one go, or in as many as its
+//! data bands need. In idle time, each step is a separate unit of work, and the cache band with the oldest first write comes first. A
 //! write to the cache band, the cleaning of another full cache band, and any trim make cleaning start over
 //! with the remaining exceptions.
 //!
@@ -34,13 +34,53 @@ pub(super) struct Cleaning {
 }
 
 impl SetAssociative {
-    /// Empties a cache band.
-    pub(super) fn clean(&mut self, cache_band: u64, plan: &mut Plan) {
+    /// Empties a cache band as far as one write waits for it; returns whether it is empty.
+    pub(super) fn clean(&mut self, cache_band: u64, plan: &mut Plan) -> bool {
         // The drive has memory for one cache band, so the data of another one is discarded.
         let started = self.cleaning.take().filter(|cleaning| cleaning.cache_band == cache_band);
         let mut cleaning = started.or_else(|| self.start(cache_band));
-        while let Some(step) = cleaning {
+        let mut bands = 0;
+        while let Some(step) = cleaning.filter(|_| bands < self.spec.bands_for_one_write) {
+            bands += u64::from(matches!(step.phase, Phase::Write(_)));
             cleaning = self.clean_step(step, plan);
+        }
+        self.cleaning = cleaning;
+        cleaning.is_none()
+    }
+
+    /// Writes host data to its native location, with the rest of its data band, while its cache band is being emptied.
+    pub(super) fn write_home(&mut self, band: u64, lba: LbaExtent, plan: &mut Plan) {
+        let all = self.band_extent(band);
+        plan.read(Medium::Platter, self.band_location(band), Purpose::CleanRead);
+        let before = LbaExtent::new(all.start, lba.start - all.start);
+        let after = LbaExtent::new(lba.end(), all.end() - lba.end());
+        self.write_merged(before, plan);
+        let (location, beyond) = self.native(lba);
+        debug_assert!(beyond.is_empty(), "the cache starts between two bands");
+        plan.write(Medium::Platter, location, Purpose::Host, Source::Host(lba.start.into()));
+        self.write_merged(after, plan);
+        self.exceptions.remove(all);
+        plan.push(Step::Commit(MapChange::Native { lba: all }));
+        self.skip_clean_band();
+    }
+
+    /// Writes a part of a data band with what reads return of it.
+    fn write_merged(&self, lba: LbaExtent, plan: &mut Plan) {
+        if !lba.is_empty() {
+            let (location, _) = self.native(lba);
+            plan.write(Medium::Platter, location, Purpose::CleanWrite, Source::Merged(lba.start.into()));
+        }
+    }
+
+    /// Goes on to the next data band if the one that cleaning would read has no exceptions any more.
+    fn skip_clean_band(&mut self) {
+        let Some(Cleaning { cache_band, phase: Phase::Read(next) }) = self.cleaning else {
+            return;
+        };
+        let phase = self.next_dirty_band(cache_band, next).map(Phase::Read);
+        self.cleaning = phase.map(|phase| Cleaning { cache_band, phase });
+        if phase.is_none() {
+            self.mark_empty(cache_band);
         }
     }
 

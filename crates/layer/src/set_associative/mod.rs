@@ -5,10 +5,15 @@
 //! cache band: each of its data bands with exceptions is read, merged and written back in place. Lazy
 //! cleaning starts when a write does not fit in its cache band; aggressive cleaning also runs in idle time.
 //!
+//! A cache band may have blocks of more data bands than a host has the patience to wait for. A write has as many cleaned as
+//! [`SetAssociativeSpec::bands_for_one_write`] says. If blocks of others are left, it goes home together with its own data
+//! band, and the next write that finds no room goes on with the cleaning.
+//!
 //! Invariants: a cache band contains data only of its own data bands; every exception points into the written
 //! part of the cache band of its data band; between cleanings the written part only grows.
 //! Source: Cassuto et al., "Indirection systems for shingled-recording disk drives" (MSST'10), as described
-//! in Skylight, section 3.1, where cleaning is lazy; random drives may also clean aggressively.
+//! in Skylight, section 3.1, where cleaning is lazy; random drives may also clean aggressively. That a write does not wait for
+//! all of a cache band is ours: the paper's drives have too few data bands for it.
 
 mod cleaning;
 mod restore;
@@ -39,6 +44,8 @@ pub struct SetAssociativeSpec {
     /// Sectors of a cache band that may be in use before a write to it waits for cleaning; at most a band.
     /// A longer write fits in an empty cache band.
     pub usable: Sectors,
+    /// Data bands that are cleaned for one write, at most; at least one.
+    pub bands_for_one_write: u64,
     /// Idle time before the drive cleans (aggressive); `None` if it cleans only full cache bands (lazy).
     pub idle_after: Option<Nanos>,
 }
@@ -142,8 +149,9 @@ impl SetAssociative {
             rest = beyond;
             let cache_band = self.cache_band_of(band);
             let needed = Self::space_needed(lba);
-            if !self.has_space(cache_band, needed) {
-                self.clean(cache_band, plan);
+            if !self.has_space(cache_band, needed) && !self.clean(cache_band, plan) {
+                self.write_home(band, lba, plan);
+                continue;
             }
             let pba = self.allocate(cache_band, needed);
             let extent = PbaExtent::new(pba, lba.len);
@@ -243,6 +251,11 @@ impl Layer for SetAssociative {
     fn location_group(&self, address: Lba) -> u32 {
         let (band, _) = self.band_divisor.div_rem(address.get());
         self.cache_band_divisor.div_rem(band).1 as u32
+    }
+
+    fn room(&self, address: Lba) -> Option<Sectors> {
+        let written = self.cache_bands[self.location_group(address) as usize].written;
+        Some(Sectors(self.spec.usable.get().saturating_sub(written.into())))
     }
 
     #[inline]
