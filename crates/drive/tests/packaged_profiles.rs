@@ -4,9 +4,10 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use skylight_command::code::Code;
 use skylight_disk::{Lba, LbaExtent, SectorPosition, Sectors};
-use skylight_drive::Drive;
 use skylight_drive::profile::{Journaled, Layer, Profile};
+use skylight_drive::{Batch, Drive};
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -187,4 +188,36 @@ fn x() {
     let directions: Vec<bool> = (0..60).map(|step| inwards(2_340_000_000_000 + step * 2 * GIB)).collect();
     let changes = directions.windows(2).filter(|pair| pair[0] != pair[1]).count();
     assert!((6..=9).contains(&changes), "passes of 14 GiB: {directions:?}");
+}
+
+/// The paper's drives have so few data bands that a host waits for all of a cache band, as the paper has it.
+#[test]
+fn one_write_empties_a_full_cache_band_of_the_papers_drives() {
+    for name in ["emulated-smr-1", "emulated-smr-2"] {
+        let profile = profile(name);
+        let Layer::SetAssociative(keys) = &profile.layer else { panic!("{:?}", profile.layer) };
+        let (band, parts) = (keys.band.get(), keys.cache.get() / keys.band.get());
+        let mut drive = drive(name);
+        drive.set_write_cache(false);
+        // A block of each data band of the first cache band, long writes until it is full, and one more.
+        let data_bands = (profile.capacity.get() / band).div_ceil(parts) - 1;
+        let blocks = (0..data_bands).map(|index| (index * parts * band, 4096));
+        let rest = (band - data_bands * 4096) / MIB;
+        let long = std::iter::repeat_n((0, MIB as u32), rest as usize + 1);
+        let (offset, size): (Vec<u64>, Vec<u32>) = blocks.chain(long).unzip();
+        let op = vec![Code::Write; offset.len()];
+        let (mut submit, mut complete) = (vec![0; op.len()], vec![0; op.len()]);
+        drive
+            .run(&Batch { op: &op, offset: &offset, size: &size }, 1, &mut submit, &mut complete)
+            .expect("it is valid");
+        let last_s = (complete[op.len() - 1] - submit[op.len() - 1]) as f64 / 1e9;
+        let in_use = drive.cache_use();
+        assert_eq!(
+            (in_use.live_sectors, in_use.filled_sectors),
+            (MIB / 512, MIB / 512),
+            "{name}: {data_bands}"
+        );
+        println!("{name}: {data_bands} data bands in {last_s:.0} s");
+        assert!(last_s > 0.2 * data_bands as f64, "{name}: {last_s} s for {data_bands} data bands");
+    }
 }

@@ -158,13 +158,15 @@ fn set_associative(
     })
 }
 
-/// How many data bands a drive reads and writes back while a host waits for a write, at the ID, where that takes longest.
+/// How many data bands a drive reads and writes back while a host waits for a write. Those of a cache band lie all over the
+/// disk, so they have the tracks of the disk on average.
 fn bands_for_one_write(profile: &Profile, mechanics: &Mechanics, band: Sectors, tracks: &Tracks) -> u64 {
-    let shortest = tracks.runs.iter().map(|run| run.track).min().unwrap_or(1);
+    let count: u64 = tracks.runs.iter().map(|run| run.pieces(run.track)).sum();
+    let mean = (tracks.sectors / count.max(1)).max(1);
     let step = profile.geometry.track_skew.nanos().max(profile.geometry.head_skew.nanos());
     let track = mechanics.rotation.revolution() + step;
     // Two revolutions to get there, and to wait for the band to begin.
-    let once = (band.get().div_ceil(shortest) + 2) * track.get();
+    let once = (band.get().div_ceil(mean) + 2) * track.get();
     (PATIENCE.get() / (2 * once)).max(1)
 }
 

@@ -46,7 +46,8 @@ pub enum Layer {
     /// tracks ("Shingled Write Disk Emulator", UCSC-SSRC-12-05). Reads detect destroyed sectors.
     Swd(Swd),
     /// The set-associative layer of the Skylight paper (section 3.1): data band `a` can be cached only in
-    /// cache band `a mod n`; a full cache band is merged back into its data bands.
+    /// cache band `a mod n`; a full cache band is merged back into its data bands. Where that takes longer than a host
+    /// waits for a write, three minutes, the write goes home with its own data band and the next ones go on.
     SetAssociative(SetAssociative),
     /// The fully-associative layer of the Skylight paper (section 3.1): independent zones, each with free
     /// bands that take the writes to its other bands and become the new locations of merged bands.
