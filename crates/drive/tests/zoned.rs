@@ -279,6 +279,28 @@ fn zones_closed_together_make_one_write_wait_and_the_next_ones_for_their_metadat
     assert!(took[4].min(took[7]) > rest, "three zones are written first: {took:?}");
 }
 
+/// What is written for zones that are closed together are their own writes: one out of order to another zone stays in the volatile
+/// cache, however often the drive draws it.
+#[test]
+fn what_is_out_of_order_does_not_leave_the_cache_in_place_of_zones_that_are_closed() {
+    let aware =
+        "[layer.host_aware]\nquantum = \"64 KiB\"\nentry_max = \"1 MiB\"\nplaces = 100\ncleaning = \"lazy\"";
+    let keys = "close_together = 3\nzone_metadata_location = \"zone\"";
+    let text = text(&format!("{AWARE}\n{aware}\nopen_zones = 4\n{keys}"), true).replace(
+        "queue_depth",
+        "write_back_after = \"10 s\"\nwrite_back = \"any\"\npositioning_window = 2\nwrite_back_pass = 2\nqueue_depth",
+    );
+    let mut drive = drive_of(&text);
+    let at = |zone: u64, offset: u64| (Code::Write, (CONVENTIONAL + zone) * ZONE + offset, 4096);
+    let in_order = (0..5).map(|zone| at(zone, 0));
+    let others = (0..20).map(|index| at(8 + index % 4, MIB + index * 8192));
+    let writes: Vec<_> = others.chain(in_order).collect();
+    times(&mut drive, 1, &writes);
+    let closed = zones(&mut drive).iter().filter(|zone| zone.condition == ZoneCondition::Closed).count();
+    assert_eq!(closed, 3);
+    assert_eq!(drive.cache_use().filled_sectors, 0, "the persistent cache has nothing yet");
+}
+
 /// What needs no medium waits for no heads: of commands that are there at once, a read of a zone that was never written and,
 /// where order is required, a write off the write pointer complete before the reads that need the heads, though they came last.
 #[test]

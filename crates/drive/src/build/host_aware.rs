@@ -53,8 +53,8 @@ pub(super) fn add(
         at_cache,
     ];
     let reserved = Sectors(lengths.iter().map(|len| len.get()).sum());
-    let between = u64::from(zones.layout.zones) * before_zone.get();
-    let capacity = sectors(profile.capacity) + Sectors(between);
+    let together = keys.zone_metadata_together.max(1);
+    let capacity = sectors(profile.capacity) + between_zones(zones.layout.zones, before_zone, together);
     fits(profile, "capacity", capacity, tracks)?;
     fits(profile, "layer.host_aware.places", capacity + reserved, tracks)?;
     let mut at = match keys.cache_location {
@@ -77,9 +77,10 @@ pub(super) fn add(
         close_together: keys.close_together as usize,
         zone_log: match keys.zone_metadata_location {
             MetadataLocation::Cache => ZoneLog::At(zone_log),
-            MetadataLocation::Zone => ZoneLog::BeforeZones(before_zone),
+            MetadataLocation::Zone => ZoneLog::BeforeZones { each: before_zone, together },
         },
         zone_log_copies: keys.zone_metadata_copies,
+        zone_log_of_closed: keys.zone_metadata_of_closed,
         journal,
         watermark: (keys.places as f64 * keys.place_watermark) as u64,
         map_limit: keys.map_entries.map(|entries| (entries as f64 * keys.map_watermark) as u64),
@@ -93,6 +94,11 @@ pub(super) fn add(
         estimate: estimate(mechanics, tracks, region.start),
     });
     Ok(())
+}
+
+/// The space that the metadata of zones take between them: that of whole groups of neighbours.
+fn between_zones(zones: u32, each: Sectors, together: u32) -> Sectors {
+    Sectors(u64::from(zones.div_ceil(together)) * u64::from(together) * each.get())
 }
 
 fn bookkeeping(keys: &HostAware) -> Bookkeeping {

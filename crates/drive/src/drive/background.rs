@@ -115,11 +115,6 @@ impl Drive {
         Nanos(self.draw_below((time.get() as f64 * most) as usize) as u64)
     }
 
-    /// The mean of [`Drive::positioning_error`], which a drive that plans allows for.
-    pub(super) fn mean_positioning_error(&self, expected: Nanos) -> Nanos {
-        Nanos((expected.get() as f64 * self.interface.positioning_error / 2.0) as u64)
-    }
-
     /// Where a cached write begins on the platters.
     pub(super) fn start_of_write(&self, extent: LbaExtent) -> SectorPosition {
         let (_, first) = self.layer.locate_first(extent, true);

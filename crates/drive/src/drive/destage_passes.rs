@@ -36,18 +36,56 @@ pub(super) struct Pass {
 impl Drive {
     /// Destages the next run of a pass, which is chosen among the `oldest` cached writes if none is left.
     pub(super) fn destage_in_pass(&mut self, oldest: usize, observer: &mut impl Observer) {
+        let going_on = self.going_on(false);
+        let write = going_on.or_else(|| self.choose_pass(oldest, false));
+        self.destage_of_pass(oldest, write, going_on.is_some(), observer);
+    }
+
+    /// Destages the next run of a pass whose zones may be closed; whether there was one.
+    pub(super) fn destage_to_close(&mut self, observer: &mut impl Observer) -> bool {
+        let oldest = self.cache.dirty().len();
+        let going_on = self.going_on(true);
+        let drawn = going_on.or_else(|| self.choose_pass(oldest, true));
+        let Some(write) = drawn.or_else(|| self.oldest_to_close()) else { return false };
+        self.destage_of_pass(oldest, Some(write), going_on.is_some(), observer);
+        true
+    }
+
+    /// The oldest cached write that is the first of a zone that may be closed: for a draw that found none.
+    fn oldest_to_close(&mut self) -> Option<Command> {
+        let zoned = self.layer.zoned()?;
+        let closable = self.cache.oldest_of_each_zone().filter(|&(zone, _)| zoned.may_close(zone));
+        closable.map(|(_, write)| write).min_by_key(|write| self.cache.age_of(write.id))
+    }
+
+    /// The oldest write of the pass's next zone, if one is left; of one that may be closed, if it is `to_close`.
+    fn going_on(&mut self, to_close: bool) -> Option<Command> {
+        while let Some(zone) = self.pass.zones.pop() {
+            let write = self.cache.oldest_in_zone(zone).filter(|_| !to_close || self.may_close(zone));
+            if write.is_some() {
+                return write;
+            }
+        }
+        None
+    }
+
+    /// Destages the run of a write, or of the oldest one.
+    fn destage_of_pass(
+        &mut self,
+        oldest: usize,
+        write: Option<Command>,
+        goes_on: bool,
+        observer: &mut impl Observer,
+    ) {
         let now = self.busy_until.max(self.cache.nonempty_since());
-        let going_on =
-            std::iter::from_fn(|| self.pass.zones.pop()).find_map(|zone| self.cache.oldest_in_zone(zone));
-        let start = if going_on.is_some() { now.max(self.pass.next_at) } else { now };
-        let write = going_on.or_else(|| self.choose_pass(oldest, now));
+        let start = if goes_on { now.max(self.pass.next_at) } else { now };
         let next = self.cache.oldest_overlapping(write.map_or(0, |write| self.cache.index_of(write.id)));
         self.busy_until = start;
         if self.write_back_choice(oldest) > 1 && self.interface.write_back_error > 0.0 {
             let expected = self.expected_move(&self.start_of_write(self.cache.dirty()[next].extent));
             self.busy_until = start + self.share_of(expected, self.interface.write_back_error);
         }
-        let waits = going_on.is_some()
+        let waits = goes_on
             && self
                 .pending
                 .outlook(self.cache_busy_until, &self.cache)
@@ -61,8 +99,9 @@ impl Drive {
         self.pass.next_at = self.busy_until + self.interface.write_back_pause;
     }
 
-    /// Chooses the zones of a pass, and returns the oldest write of the first one.
-    fn choose_pass(&mut self, oldest: usize, now: Time) -> Option<Command> {
+    /// Chooses the zones of a pass, of those that may be closed if it is `to_close`; returns the oldest write of the first one.
+    fn choose_pass(&mut self, oldest: usize, to_close: bool) -> Option<Command> {
+        let now = self.busy_until.max(self.cache.nonempty_since());
         let layout = zone_admission::of(self.layer.as_mut())?;
         let wanted = self.write_back_choice(oldest);
         let mut drawn = std::mem::take(&mut self.pass.drawn);
@@ -72,7 +111,8 @@ impl Drive {
             let write = self.cache.dirty()[index];
             let zone = layout.zone_of(write.extent.start);
             let stands_for_it = self.cache.oldest_in_zone(zone).is_some_and(|first| first.id == write.id);
-            if stands_for_it && !drawn.iter().any(|&(_, other)| other == zone) {
+            let is_new = stands_for_it && !drawn.iter().any(|&(_, other)| other == zone);
+            if is_new && (!to_close || self.may_close(zone)) {
                 let place = self.start_of_write(write.extent);
                 drawn.push((
                     self.media.disk.positioning(self.media.head, now, &place, Direction::Write),

@@ -2,7 +2,7 @@
 //! became of its commands beside their times.
 
 use skylight_command::{Command, Failure, Op};
-use skylight_disk::{LbaExtent, Nanos, SectorPosition, Time};
+use skylight_disk::{LbaExtent, Time};
 use skylight_layer::{Layer, Preparation, ZoneLayout};
 
 use super::Drive;
@@ -12,13 +12,6 @@ use crate::submitter::{BatchResult, Host};
 /// The zones of a layer that has them.
 pub(super) fn of(layer: &mut dyn Layer) -> Option<ZoneLayout> {
     layer.zoned().map(|zoned| *zoned.layout())
-}
-
-/// A zone that may be closed, with its oldest cached write and where that goes.
-struct Closable {
-    zone: u32,
-    write: Command,
-    position: SectorPosition,
 }
 
 impl Drive {
@@ -69,9 +62,9 @@ impl Drive {
                     self.destage_extent(extent, host)?;
                     at = at.max(self.busy_until);
                 }
-                Preparation::DestageNearest(zones) => {
+                Preparation::DestageZones(zones) => {
                     self.busy_until = self.busy_until.max(at);
-                    self.destage_nearest(zones, host)?;
+                    self.destage_zones(zones, host)?;
                     at = at.max(self.busy_until);
                 }
                 Preparation::Time(busy) => {
@@ -88,68 +81,35 @@ impl Drive {
     fn destage_extent(&mut self, extent: LbaExtent, host: &mut impl Observer) -> Result<(), Failure> {
         self.finish_destaging();
         while let Some(first) = self.cache.first_to_destage(extent) {
-            self.destage_run(first, Nanos(0), host)?;
+            let start = self.busy_until;
+            self.destage_from(first, false, host);
+            if self.refused_until > start {
+                return Err(self.refused_by);
+            }
+            self.finish_destaging();
         }
         Ok(())
     }
 
-    /// Destages the cached write at an index with those that go with it, once the heads are `late`.
-    fn destage_run(&mut self, index: usize, late: Nanos, host: &mut impl Observer) -> Result<(), Failure> {
-        let start = self.busy_until;
-        self.busy_until += late;
-        self.destage_from(index, false, host);
-        if self.refused_until > start {
-            return Err(self.refused_by);
-        }
+    /// Destages the cached writes to this many zones that may be closed, in passes.
+    fn destage_zones(&mut self, zones: usize, host: &mut impl Observer) -> Result<(), Failure> {
         self.finish_destaging();
-        Ok(())
-    }
-
-    /// Destages the cached writes to this many zones that may be closed, each time to the one that the heads reach first.
-    fn destage_nearest(&mut self, zones: usize, host: &mut impl Observer) -> Result<(), Failure> {
-        self.finish_destaging();
-        let mut closable = self.closable();
         for _ in 0..zones {
-            let Some(nearest) = self.nearest_of(&closable) else { break };
-            let Closable { zone, write, position } = closable.swap_remove(nearest);
-            let late = self.positioning_error(self.expected_move(&position));
-            self.destage_run(self.cache.index_of(write.id), late, host)?;
-            // What does not continue the writes that went is left.
-            let left = self.cache.oldest_in_zone(zone).filter(|_| self.may_close(zone));
-            closable.extend(left.map(|write| self.locate_closable(zone, write)));
+            let start = self.busy_until;
+            if !self.destage_to_close(host) {
+                break;
+            }
+            if self.refused_until > start {
+                return Err(self.refused_by);
+            }
+            self.finish_destaging();
         }
         Ok(())
     }
 
-    fn may_close(&mut self, zone: u32) -> bool {
+    /// Whether a zone may be closed to open another one.
+    pub(super) fn may_close(&mut self, zone: u32) -> bool {
         self.layer.zoned().is_some_and(|zoned| zoned.may_close(zone))
-    }
-
-    /// The zones with cached writes that may be closed, in no order.
-    fn closable(&mut self) -> Vec<Closable> {
-        let Some(zoned) = self.layer.zoned() else {
-            return Vec::new();
-        };
-        let oldest: Vec<_> =
-            self.cache.oldest_of_each_zone().filter(|&(zone, _)| zoned.may_close(zone)).collect();
-        oldest.into_iter().map(|(zone, write)| self.locate_closable(zone, write)).collect()
-    }
-
-    fn locate_closable(&self, zone: u32, write: Command) -> Closable {
-        Closable { zone, write, position: self.start_of_write(write.extent) }
-    }
-
-    /// Index of the zone whose oldest cached write the heads reach first. The choice allows for
-    /// seeks that last longer than expected, as long as they do in the mean: a revolution lost costs several zones.
-    fn nearest_of(&self, closable: &[Closable]) -> Option<usize> {
-        let rotation = self.media.disk.mechanics().rotation;
-        let reached = |Closable { position, .. }: &Closable| {
-            let expected = self.expected_move(position);
-            let moved = self.mean_positioning_error(expected) + expected;
-            moved + rotation.wait_for(position.angle, self.busy_until + moved)
-        };
-        let key = |index: &usize| (reached(&closable[*index]), self.cache.age_of(closable[*index].write.id));
-        (0..closable.len()).min_by_key(key)
     }
 
     /// Executes the steps of a plan that completes no command; returns the end.

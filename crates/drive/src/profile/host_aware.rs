@@ -99,6 +99,13 @@ pub struct HostAware {
     #[serde(default = "default::one")]
     #[schemars(range(min = 1, max = 8), extend("examples" = [2]))]
     pub zone_metadata_copies: u32,
+    /// Whether the last of these is of the zone that was closed for the one that is opened.
+    #[serde(default)]
+    pub zone_metadata_of_closed: bool,
+    /// Neighbouring zones whose metadata lie together, before the first of them. Only where they lie beside zones.
+    #[serde(default = "default::one")]
+    #[schemars(range(min = 1, max = 65_535), extend("examples" = [32]))]
+    pub zone_metadata_together: u32,
     /// Where it writes them.
     #[serde(default = "default::in_cache")]
     #[schemars(extend("examples" = ["zone"]))]

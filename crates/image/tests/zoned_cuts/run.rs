@@ -96,8 +96,12 @@ fn aware(zone: Sectors, is_lazy: bool) -> (AwareSpec, Pba) {
         seed: 1,
         bookkeeping: Bookkeeping::default(),
         close_together: if is_lazy { 2 } else { 1 },
-        zone_log: if is_lazy { ZoneLog::BeforeZones(Sectors(8)) } else { ZoneLog::At(zone_log) },
+        zone_log: match is_lazy {
+            true => ZoneLog::BeforeZones { each: Sectors(8), together: 3 },
+            false => ZoneLog::At(zone_log),
+        },
         zone_log_copies: if is_lazy { 2 } else { 1 },
+        zone_log_of_closed: is_lazy,
         journal,
         watermark: if is_lazy { 4 } else { 10 },
         map_limit: (!is_lazy).then_some(24),

@@ -410,9 +410,9 @@ impl ZoneRecord {
 pub enum Preparation {
     /// The cached writes to this extent, a zone, on the media: the zone is about to be closed.
     Destage(LbaExtent),
-    /// The cached writes to this many zones of those that [`Zoned::may_close`] allows, one after another, each time to the zone
-    /// that the heads reach first: these zones are about to be closed together. Fewer where fewer have cached writes.
-    DestageNearest(usize),
+    /// The cached writes to this many zones of those that [`Zoned::may_close`] allows, as they leave the cache at any other
+    /// time: zones are about to be closed together. Fewer where fewer have cached writes.
+    DestageZones(usize),
     /// The steps of the plan, if there are any, and then this time.
     Time(Nanos),
 }
@@ -448,7 +448,7 @@ pub trait Zoned {
     fn admit(&mut self, write: &Command) -> Result<(), Failure>;
 
     /// Prepares for a write that a volatile cache is about to take at `now`, before it is admitted: what a drive does when it
-    /// opens zones. Asked again after [`Preparation::Destage`] or [`Preparation::DestageNearest`] was done.
+    /// opens zones. Asked again after [`Preparation::Destage`] or [`Preparation::DestageZones`] was done.
     fn prepare(&mut self, _write: &Command, _now: Time, _plan: &mut Plan) -> Preparation {
         Preparation::Time(Nanos(0))
     }

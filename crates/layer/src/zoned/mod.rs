@@ -48,25 +48,29 @@ struct Places {
     start: Pba,
     /// The first sector of the first zone with a write pointer.
     sequential: Lba,
-    /// Space before each zone with a write pointer, for the drive's metadata of it.
+    /// Space before zones with a write pointer, for the drive's metadata of each ...
     before_zone: Sectors,
+    /// ... which is together for so many neighbours, before the first of them.
+    together: u32,
 }
 
 impl Places {
     fn new(spec: &ZonedSpec) -> Self {
         let sequential = spec.layout.start_of(spec.layout.conventional).get();
-        let before_zone = match spec.aware.as_ref().map(|aware| aware.zone_log) {
-            Some(ZoneLog::BeforeZones(len)) => len,
-            Some(ZoneLog::At(_)) | None => Sectors(0),
+        let (before_zone, together) = match spec.aware.as_ref().map(|aware| aware.zone_log) {
+            Some(ZoneLog::BeforeZones { each, together }) => (each, together.max(1)),
+            Some(ZoneLog::At(_)) | None => (Sectors(0), 1),
         };
         let sequential = Lba(sequential.min(spec.layout.sectors.get()));
-        Self { start: spec.start, sequential, before_zone }
+        Self { start: spec.start, sequential, before_zone, together }
     }
 
-    /// The space before a zone with a write pointer.
+    /// The space for the metadata of a zone with a write pointer.
     fn before(&self, layout: &ZoneLayout, zone: u32) -> PbaExtent {
-        let first = self.of(layout, layout.start_of(zone));
-        PbaExtent::new(Pba(first.get() - self.before_zone.get()), self.before_zone)
+        let index = (zone - layout.conventional) % self.together;
+        let first = self.of(layout, layout.start_of(zone - index));
+        let back = u64::from(self.together - index) * self.before_zone.get();
+        PbaExtent::new(Pba(first.get() - back), self.before_zone)
     }
 
     /// The place of a sector; of one beyond the capacity of its zone, that of the next zone's first.
@@ -77,10 +81,10 @@ impl Places {
             return self.start + Sectors(lba.get());
         }
         let (zone, offset) = layout.place_of(lba);
-        let of_zone = self.before_zone + layout.capacity;
-        let before = u64::from(zone - layout.conventional) * of_zone.get();
-        let within = self.before_zone + offset.min(layout.capacity);
-        self.start + Sectors(self.sequential.get() + before) + within
+        let index = zone - layout.conventional;
+        let metadata = u64::from((index / self.together + 1) * self.together) * self.before_zone.get();
+        let before = u64::from(index) * layout.capacity.get() + metadata;
+        self.start + Sectors(self.sequential.get() + before) + offset.min(layout.capacity)
     }
 }
 

@@ -123,7 +123,7 @@ impl Aware {
     /// Makes the rewritten zone the one that is valid.
     fn commit(&mut self, cleaning: &Cleaning, table: &mut ZoneTable, plan: &mut Plan) {
         let extent = table.layout().extent_of(cleaning.zone);
-        self.write_metadata(cleaning.zone, table, plan);
+        self.write_metadata(cleaning.zone, None, table, plan);
         self.map.remove(extent);
         self.journal.drop_oldest_in(extent);
         table.cleaned(cleaning.zone, cleaning.merged.end() - extent.start);

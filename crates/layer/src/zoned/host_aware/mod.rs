@@ -24,6 +24,8 @@ pub mod open_zones;
 mod tests;
 pub mod throttle;
 
+use std::collections::VecDeque;
+
 use skylight_command::CommandId;
 use skylight_disk::{Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors, Time};
 
@@ -63,8 +65,13 @@ pub struct Bookkeeping {
 pub enum ZoneLog {
     /// All at one place.
     At(PbaExtent),
-    /// Each before its zone, where so much space is left.
-    BeforeZones(Sectors),
+    /// Before the zones, where so much space is left.
+    BeforeZones {
+        /// The space of each zone.
+        each: Sectors,
+        /// That of so many neighbours is together, before the first of them.
+        together: u32,
+    },
 }
 
 /// The sizes and rules of a host-aware drive.
@@ -84,6 +91,8 @@ pub struct AwareSpec {
     pub zone_log: ZoneLog,
     /// So many times, one after another.
     pub zone_log_copies: u32,
+    /// The last of these is of the zone whose resource was taken, if it was taken from one.
+    pub zone_log_of_closed: bool,
     /// The persistent cache, with all slots.
     pub journal: JournalSpec,
     /// Slots that may be in use before writes wait for cleaning; the others are the reserve.
@@ -135,8 +144,8 @@ pub(super) struct Aware {
     leaving: Option<u32>,
     /// Zones were to be destaged so that several can be closed together.
     destaged: bool,
-    /// Resources that were given up and that no zone has taken yet.
-    given_up: usize,
+    /// The zones that gave up the resources that no zone has taken yet.
+    given_up: VecDeque<u32>,
     /// Metadata was written; and until when the controller works on it.
     synced: bool,
     settled_at: Time,
@@ -156,7 +165,7 @@ impl Aware {
             throttle: Throttle::new(spec.throttle),
             leaving: None,
             destaged: false,
-            given_up: 0,
+            given_up: VecDeque::new(),
             synced: false,
             settled_at: Time(0),
             entry_parts: Vec::new(),
@@ -429,7 +438,7 @@ impl Aware {
         let AwareSpec { journal, staging, zone_log, map_merge, .. } = &self.spec;
         let zone_log = match *zone_log {
             ZoneLog::At(extent) => extent,
-            ZoneLog::BeforeZones(_) => PbaExtent::default(),
+            ZoneLog::BeforeZones { .. } => PbaExtent::default(),
         };
         let ends = [journal.region, *staging, zone_log, *map_merge].map(|extent| extent.end().get());
         let platter = ends.into_iter().fold(zones.platter.get(), u64::max);

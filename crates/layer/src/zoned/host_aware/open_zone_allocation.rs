@@ -5,9 +5,9 @@
 //!
 //! * One zone at a time is drawn at random among those that have nothing in the volatile cache, or among all.
 //! * Several are those nearest to the zone that is opened, of those that have nothing in the cache; if these are too few,
-//!   the media first take the writes to as many more zones as are missing, those that the heads reach soonest. The heads are
-//!   at the metadata of a zone opened before, so these too are near. A write that waits for this waits long, and the next
-//!   ones that open a zone only for its metadata: a real drive was seen to do so (`docs/zoned.md`).
+//!   the media first take the writes to as many more zones as are missing, in passes as at any other time. A write that waits
+//!   for this waits long, and the next ones that open a zone only for metadata: a real drive was seen to do so
+//!   (`docs/zoned.md`). These may be of both zones, the one that is opened and the one whose resource it takes.
 //!
 //! Invariants: no zone loses its resource before its cached writes are on the media; metadata are written once for each
 //! resource that was given up and taken again, and for the last one where several are given up at a time.
@@ -62,7 +62,7 @@ impl Aware {
             let clean = self.open.holders().iter().filter(|&&one| !table.has_admitted(one)).count();
             if clean < together {
                 self.destaged = true;
-                return Some(Preparation::DestageNearest(together - clean));
+                return Some(Preparation::DestageZones(together - clean));
             }
         }
         if together > 1 && self.close_clean(zone, table) {
@@ -106,7 +106,7 @@ impl Aware {
         // Closing a zone that can be written does not fail, and others hold no resource.
         let _ = table.close_zone(zone);
         self.open.give_back(zone);
-        self.given_up += 1;
+        self.given_up.push_back(zone);
     }
 
     /// Gives a zone a free resource. One that another zone gave up costs a write of metadata, and so does the last one where
@@ -114,17 +114,19 @@ impl Aware {
     pub(super) fn open_zone(&mut self, zone: u32, table: &ZoneTable, plan: &mut Plan) {
         self.open.take(zone);
         let is_last = self.spec.close_together > 1 && !self.open.has_free();
-        if self.given_up > 0 || is_last {
-            self.given_up = self.given_up.saturating_sub(1);
-            self.write_metadata(zone, table, plan);
+        let closed = self.given_up.pop_front();
+        if closed.is_some() || is_last {
+            let last = closed.filter(|_| self.spec.zone_log_of_closed);
+            self.write_metadata(zone, last, table, plan);
             self.synced = true;
         }
     }
 
-    /// Writes the metadata of a zone.
-    pub(super) fn write_metadata(&self, zone: u32, table: &ZoneTable, plan: &mut Plan) {
-        let at = self.metadata_of(zone, table);
-        for _ in 0..self.spec.zone_log_copies {
+    /// Writes the metadata of a zone; the last copy instead of another one, if it is given.
+    pub(super) fn write_metadata(&self, zone: u32, last: Option<u32>, table: &ZoneTable, plan: &mut Plan) {
+        for copy in 1..=self.spec.zone_log_copies {
+            let of = last.filter(|_| copy == self.spec.zone_log_copies).unwrap_or(zone);
+            let at = self.metadata_of(of, table);
             plan.write(Medium::Platter, at, Purpose::MapUpdate, Source::Internal);
         }
     }
@@ -132,7 +134,7 @@ impl Aware {
     fn metadata_of(&self, zone: u32, table: &ZoneTable) -> PbaExtent {
         match self.spec.zone_log {
             ZoneLog::At(extent) => extent,
-            ZoneLog::BeforeZones(_) => self.places.before(table.layout(), zone),
+            ZoneLog::BeforeZones { .. } => self.places.before(table.layout(), zone),
         }
     }
 

@@ -25,6 +25,10 @@ const RESERVED: u64 = 400;
 const BEFORE: u64 = 2;
 
 fn drive(places: u64, watermark: u64, map_limit: Option<u64>, is_beside_zones: bool) -> ZonedLayer {
+    ZonedLayer::new(spec(places, watermark, map_limit, is_beside_zones))
+}
+
+fn spec(places: u64, watermark: u64, map_limit: Option<u64>, is_beside_zones: bool) -> ZonedSpec {
     let mut layout = ZoneLayout::new(ZoneModel::HostAware, Sectors(ZONE * ZONES), Sectors(ZONE));
     layout.conventional = 1;
     layout.max_open = Some(3);
@@ -46,10 +50,11 @@ fn drive(places: u64, watermark: u64, map_limit: Option<u64>, is_beside_zones: b
         bookkeeping: Bookkeeping { open: Nanos(7), ..Bookkeeping::default() },
         close_together: if is_beside_zones { 2 } else { 1 },
         zone_log: match is_beside_zones {
-            true => ZoneLog::BeforeZones(Sectors(BEFORE)),
+            true => ZoneLog::BeforeZones { each: Sectors(BEFORE), together: 1 },
             false => ZoneLog::At(at(390, 8)),
         },
         zone_log_copies: if is_beside_zones { 2 } else { 1 },
+        zone_log_of_closed: false,
         journal,
         watermark,
         map_limit,
@@ -68,7 +73,7 @@ fn drive(places: u64, watermark: u64, map_limit: Option<u64>, is_beside_zones: b
             track: 100,
         },
     };
-    ZonedLayer::new(ZonedSpec { layout, start: Pba(RESERVED), aware: Some(aware) })
+    ZonedSpec { layout, start: Pba(RESERVED), aware: Some(aware) }
 }
 
 /// The platters and what the host knows; see the module documentation.
@@ -375,7 +380,7 @@ fn zones_that_are_closed_together_are_destaged_first_and_each_zone_opened_for_on
         assert_eq!(prepare(&mut shadow, zone), (opened, written), "the last one costs its metadata");
         cached.extend(admit(&mut shadow, zone..=zone));
     }
-    assert_eq!(prepare(&mut shadow, 4), (Preparation::DestageNearest(2), Vec::new()));
+    assert_eq!(prepare(&mut shadow, 4), (Preparation::DestageZones(2), Vec::new()));
     assert!((1..=3).all(|zone| shadow.drive.may_close(zone)) && !shadow.drive.may_close(4));
     (0..2).for_each(|index| drop(shadow.destage(&cached[index..=index])));
     assert_eq!(prepare(&mut shadow, 4), (opened, metadata(4)));
@@ -383,12 +388,40 @@ fn zones_that_are_closed_together_are_destaged_first_and_each_zone_opened_for_on
     admit(&mut shadow, 4..=4);
     assert_eq!(prepare(&mut shadow, 5), (opened, metadata(5)), "the other resource is free");
     admit(&mut shadow, 5..=5);
-    assert_eq!(prepare(&mut shadow, 6), (Preparation::DestageNearest(2), Vec::new()));
+    assert_eq!(prepare(&mut shadow, 6), (Preparation::DestageZones(2), Vec::new()));
     let few = prepare(&mut shadow, 6);
     assert!(
         matches!(few, (Preparation::Destage(_), _)),
         "nothing could be destaged, so one zone goes: {few:?}"
     );
+}
+
+/// Three zones have their metadata together before the first of them, and a zone that takes a resource is written with the one
+/// that gave it up, in the order in which they were closed.
+#[test]
+fn the_metadata_of_neighbours_lie_together_and_are_written_of_the_zone_that_is_closed_too() {
+    let mut spec = spec(20, 18, Some(40), true);
+    let aware = spec.aware.as_mut().unwrap();
+    aware.zone_log = ZoneLog::BeforeZones { each: Sectors(BEFORE), together: 3 };
+    aware.zone_log_of_closed = true;
+    let mut drive = ZonedLayer::new(spec);
+    let group = |zone: u64| (zone - 1) / 3 * 3 * (ZONE + BEFORE);
+    let starts: Vec<u64> = (1..ZONES)
+        .map(|zone| drive.locate_first(LbaExtent::new(Lba(zone * ZONE), Sectors(8)), true).1.get())
+        .collect();
+    let data = |zone: u64| RESERVED + ZONE + group(zone) + 3 * BEFORE + (zone - 1) % 3 * ZONE;
+    assert_eq!(starts, (1..ZONES).map(data).collect::<Vec<_>>());
+    let mut opened = |zone: u32| {
+        let mut plan = Plan::default();
+        drive.prepare(&write(zone, u64::from(zone) * ZONE, 8), skylight_disk::Time(0), &mut plan);
+        written(&plan, Purpose::MapUpdate)
+    };
+    let metadata =
+        |zones: [u64; 2]| zones.map(|zone| (ZONE + group(zone) + (zone - 1) % 3 * BEFORE, BEFORE)).to_vec();
+    assert_eq!([opened(1), opened(2)], [Vec::new(), Vec::new()]);
+    assert_eq!(opened(3), metadata([3, 3]), "the last resource was no other zone's");
+    assert_eq!(opened(4), metadata([4, 3]), "the nearest is closed first");
+    assert_eq!(opened(5), metadata([5, 2]));
 }
 
 #[test]
