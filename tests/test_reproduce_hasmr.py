@@ -9,7 +9,7 @@ import pytest
 
 from skylight.evidence import I64
 from skylight.reproduce.hasmr import bursts, cleaning, real_drive_recordings, sustained, table, tolerances
-from skylight.reproduce.hasmr.drive import Bench
+from skylight.reproduce.hasmr.drive import KIB, Bench, ZonedDrive
 from skylight.reproduce.hasmr.real_drive_recordings import Writes
 from skylight.reproduce.rows import NotMeasured, judge
 
@@ -103,6 +103,27 @@ def test_the_time_of_a_zone_leaves_out_the_idle_time() -> None:
 
 def test_blocking_needs_a_spell() -> None:
     assert sustained.blocking(np.full(5_000, 15 * MS, np.int64)) is None
+
+
+def test_the_non_sequential_zones_are_counted_all_through_a_slow_spell() -> None:
+    drive = ZonedDrive()
+    draw = np.random.Generator(np.random.PCG64(1))
+    size = 256 * KIB
+
+    def plan(count: int) -> tuple[I64, I64]:
+        return drive.first_zones(128)[draw.integers(0, 128, count)], draw.integers(1, 1024, count) * size
+
+    course = drive.course(plan, size, 40 * 60.0, 1_000_000)
+    at_s = np.array([seconds for seconds, _ in course.watched])
+    zones = np.array([seen for _, seen in course.watched])
+    assert np.diff(at_s, prepend=0.0).max() < 65
+    assert at_s[-1] == pytest.approx(40 * 60, abs=65)
+    found = sustained.blocking(course.latency_ns)
+    assert found is not None
+    first_s = course.latency_ns[: found.spell.first].sum() / 1e9
+    spell = zones[(at_s > first_s) & (at_s < first_s + found.spell.took_ns / 1e9)]
+    assert len(spell) > 20, "the spell is half an hour"
+    assert spell.min() < 120 < 128 == zones.max(), "zones are cleaned faster than writes come to them"
 
 
 def test_a_replay_needs_places() -> None:

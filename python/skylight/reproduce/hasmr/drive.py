@@ -30,8 +30,9 @@ DRIVE = "st8000as0022"
 """The paper's drive, which is also that of the recordings."""
 SEED = 1
 BATCH_WRITES = 4_096
-LONGEST_PIECE_NS = 60_000_000_000
-"""Time of a piece of a course, after which the non-sequential zones are counted."""
+SLOW = Stop(latency_ns=1_000_000_000, count=12, within=64)
+"""What ends a piece of a course, so that the non-sequential zones are counted again: a write that waits for
+cleaning takes 2 to 5 s, so twelve take a minute at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,16 +144,18 @@ class ZonedDrive:
         a number of them."""
         pieces: list[I64] = []
         watched: list[tuple[float, int]] = []
-        took_ns, count, piece = 0, 0, BATCH_WRITES
+        took_ns, count = 0, 0
+        zone, offset_bytes = plan(0)
         while took_ns < seconds * 1e9 and count < most_writes:
-            zone, offset_bytes = plan(min(piece, most_writes - count))
-            pieces.append(self.writes(zone, offset_bytes, size_bytes))
-            took_ns += int(pieces[-1].sum())
-            count += len(pieces[-1])
+            if not len(zone):
+                zone, offset_bytes = plan(min(BATCH_WRITES, most_writes - count))
+            latency_ns = self.writes(zone, offset_bytes, size_bytes, until=SLOW)
+            done = len(latency_ns)
+            zone, offset_bytes = zone[done:], offset_bytes[done:]
+            pieces.append(latency_ns)
+            took_ns += int(latency_ns.sum())
+            count += done
             watched.append((took_ns / 1e9, self.non_sequential()))
-            # Writes that all wait must not overshoot the time by much, nor a minute between two counts.
-            left_ns = min(max(seconds * 1e9 - took_ns, 0.0), LONGEST_PIECE_NS)
-            piece = max(min(BATCH_WRITES, int(left_ns / max(float(pieces[-1].mean()), 1.0))), 1)
         return Course(np.concatenate(pieces), watched)
 
     def fill(self, zones: I64) -> None:
