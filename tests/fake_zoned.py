@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from skylight.errors import TargetError
 from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
 from skylight.zoned.zones import ZoneLayout, ZoneModel, Zones
 
@@ -32,6 +33,8 @@ class ZonedTraits:
     zone_bytes: int = 64 * MIB
     capacity_bytes: int = 64 * MIB
     conventional: int = 16
+    failed: tuple[int, ...] = ()
+    """Zones that are read-only: a write there fails, as on a real device."""
     open_zones: int = 100
     max_open: int | None = None
     keeps_limit: bool = True
@@ -107,7 +110,9 @@ class FakeZoned:
         )  # fmt: skip
 
     def _condition(self, zone: int) -> int:
-        """Explicitly open, full, implicitly open or closed, or empty."""
+        """Read-only, explicitly open, full, implicitly open or closed, or empty."""
+        if zone in self.traits.failed:
+            return 13
         if self.open.get(zone):
             return 3
         if self.pointer[zone] >= self.traits.capacity_bytes:
@@ -156,6 +161,8 @@ class FakeZoned:
             return 1_000
         if op != Op.WRITE:
             return 1_000
+        if zone in self.traits.failed:
+            raise TargetError(f"write to zone {zone} failed: it is read-only")
         if offset % self.traits.zone_bytes == self.pointer[zone]:
             self.pointer[zone] += size
             return self.traits.write_ns + len(self.open) * self.traits.drift_ns + self._opened(zone)

@@ -29,6 +29,7 @@ from skylight.probe.suite import (
 from skylight.probe.zone_cleaning import ZoneCleaning
 from skylight.probe.zoned import zones_of
 from skylight.recording import Recording
+from skylight.zoned.zones import ZoneModel
 
 
 def probed(traits: ZonedTraits, test: str, out: Path) -> SuiteResult:
@@ -74,6 +75,16 @@ def test_a_host_managed_drive_is_opened_until_it_refuses(tmp_path: Path) -> None
     assert known.number("open_zones_edge") == 24
     assert known.number("zone_capacity_bytes") == 48 * MIB
     assert known.word("zone_model") == "host-managed"
+
+
+@pytest.mark.parametrize("model", ["host-managed", "host-aware"])
+def test_zones_that_failed_are_left_alone(model: ZoneModel, tmp_path: Path) -> None:
+    """The zones behind them are as good, and there are more of them than before."""
+    traits = ZonedTraits(model=model, max_open=24, open_zones=24, failed=(20, 150))
+    known = Known(probed(traits, "open_zones", tmp_path / "r").findings)
+    assert known.number("open_zones_edge") == 24
+    seen = zones_of(FakeZoned(traits))
+    assert seen is not None and (seen.first, seen.usable) == (151, 512 - 151)
 
 
 def test_a_declared_limit_that_is_not_kept_is_no_edge(tmp_path: Path) -> None:

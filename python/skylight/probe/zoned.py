@@ -65,14 +65,17 @@ mebibyte take some turns each with the write cache off."""
 RESET_ALL = IoBatch.make(Op.RESET_ZONE, [0], 0)
 """A reset of all zones: a size of 0 means all."""
 
+_FAILED = (int(ZoneCondition.READ_ONLY), int(ZoneCondition.OFFLINE))
+"""Conditions of a zone that takes no write: its head or its medium failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class ZonesSeen:
     """A report of zones, as far as tests need it.
 
-    `first` and `usable`: the longest run of neighbouring zones with a write pointer and of one size;
-    `capacity_bytes` is the least capacity among them. Limits are None where the target declares none.
-    `explicit_open` counts zones in that condition, `non_sequential` those with non-sequential data."""
+    `first` and `usable`: the longest run of neighbouring zones with a write pointer and of one size that can
+    be written; `capacity_bytes` is the least capacity among them. Limits are None where the target declares
+    none. `explicit_open` counts zones in that condition, `non_sequential` those with non-sequential data."""
 
     model: str
     zone_bytes: int
@@ -91,6 +94,7 @@ class ZonesSeen:
     def of(layout: ZoneLayout, zones: Zones) -> ZonesSeen:
         """What a target declares of its zones and what it reports of them."""
         is_usable = (zones.kind != ZoneKind.CONVENTIONAL) & (zones.size_bytes == layout.zone_bytes)
+        is_usable &= ~np.isin(zones.condition, _FAILED)
         edges = np.flatnonzero(np.diff(np.concatenate([[False], is_usable, [False]]).astype(np.int8)))
         runs = edges.reshape(-1, 2)
         first, end = runs[int(np.argmax(runs[:, 1] - runs[:, 0]))].tolist() if len(runs) else (0, 0)
@@ -374,8 +378,7 @@ _IN_PART = (int(ZoneCondition.IMPLICIT_OPEN), int(ZoneCondition.EXPLICIT_OPEN), 
 
 def _all_work(zones: Zones, wanted: list[int]) -> bool:
     """Whether all these zones can be written to."""
-    bad = (int(ZoneCondition.READ_ONLY), int(ZoneCondition.OFFLINE))
-    return not bool(np.isin(zones.condition[wanted], bad).any())
+    return not bool(np.isin(zones.condition[wanted], _FAILED).any())
 
 
 def _writes(zones: Zones, number: I64, begin: U64) -> list[IoBatch]:
