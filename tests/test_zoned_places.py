@@ -146,3 +146,23 @@ def test_a_drive_is_shingled_although_its_first_zones_are_conventional(tmp_path:
     assert all(account.within for account in told)
     filled = [account.bytes_written for account in told if account.test.endswith(", zones filled")]
     assert filled and all(filled), "what fills zones has an account of its own"
+
+
+class HidesZones(SimEngine):
+    """A drive that reports no zones, as behind a bridge that passes no commands about them."""
+
+    def zone_layout(self) -> None:
+        """None are reported."""
+        return
+
+
+def test_a_drive_that_hides_its_zones_is_found_out(tmp_path: Path) -> None:
+    """By the ordinary tests alone, once its zones hold data: what none holds is read without the medium."""
+    text = _native.random_profile(121_001, "host-aware")
+    sim = _native.SimDrive(text, "drive.toml", 1)
+    engine = HidesZones(sim, TargetFacts("sim", "sim:drive.toml", sim.size_bytes, sim.block_bytes))
+    engine.run(IoBatch.writes(np.arange(0, sim.size_bytes - 4 * MIB, 4 * MIB, dtype=np.uint64), 4 * MIB))
+    engine.pause(60.0)
+    known = Known(run_suite(engine, tmp_path / "r", SuiteOptions(only=("drive_type",))).findings)
+    assert (known.word("drive_type"), known.word("cache_medium")) == ("smr", "disk")
+    assert known.get("zone_model") is None
