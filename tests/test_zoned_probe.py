@@ -27,7 +27,7 @@ from skylight.probe.suite import (
     run_suite,
 )
 from skylight.probe.zone_cleaning import ZoneCleaning
-from skylight.probe.zoned import zones_of
+from skylight.probe.zoned import COUNTED, ZonesSeen, zones_of
 from skylight.recording import Recording
 from skylight.zoned.zones import ZoneModel
 
@@ -106,6 +106,24 @@ def test_the_cache_of_non_sequential_writes_is_found(cache: int, tmp_path: Path)
     assert known.part("non_sequential_stall", "ns") == pytest.approx(915 * MS, rel=0.02)
     spell = known.number("blocking_spell_ns")
     assert spell is not None and spell > 16 * 2_000 * MS
+
+
+def test_the_zones_with_non_sequential_data_are_counted_and_drawn(tmp_path: Path) -> None:
+    """As in the paper's Figure 2. A recording without the counts, made before there were any, is read too."""
+    result = probed(ZonedTraits(cache_writes=3_000), "non_sequential", tmp_path / "r")
+    (evidence,) = result.evidence
+    counted = [step for step in evidence.steps if step.name.startswith(COUNTED)]
+    zones = [ZonesSeen.kept(step.name, step.params).non_sequential for step in counted]
+    assert len(zones) > 4 and max(zones) == 32, "writes go to 32 zones"
+    assert min(zones[zones.index(32) :]) < 32, "zones are cleaned while writes wait"
+    test = NonSequential()
+    names = [figure.name for figure in test.draw(evidence, result.findings)]
+    assert names == ["non-sequential", "non-sequential-zones"]
+    older = replace(evidence, steps=[step for step in evidence.steps if step not in counted])
+    assert [found.value for found in test.infer(older, Known())] == [
+        found.value for found in test.infer(evidence, Known())
+    ]
+    assert [figure.name for figure in test.draw(older, result.findings)] == names[:1]
 
 
 def test_a_cache_without_an_end_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

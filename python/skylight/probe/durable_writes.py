@@ -280,6 +280,10 @@ class StandIn(ABC):
         """The zones as the target reports them."""
         return self._steps.zones(name)
 
+    def non_sequential(self) -> int | None:
+        """How many zones have non-sequential data."""
+        return self._steps.non_sequential()
+
     def written(self, offset: U64, size: int) -> bool:
         """Whether reads of these offsets reach the medium."""
         return self._steps.written(offset, size)

@@ -70,6 +70,7 @@ from skylight.probe.progress import Meter
 from skylight.probe.quick_budget import Budget
 from skylight.probe.spending_bound import Bound, BoundReached
 from skylight.probe.zoned import (
+    COUNTED,
     FILLED,
     MOST_FILLED_BY_TEST_BYTES,
     MOST_FILLING_S,
@@ -431,6 +432,11 @@ class Session(StepNames):
         self._writer.begin(name, "zones", seen.params())
         self._writer.end()
         return seen
+
+    def non_sequential(self) -> int | None:
+        """How many zones have non-sequential data now, as one step; None where the target has no zones."""
+        seen = self.zones(COUNTED)
+        return None if seen is None else seen.non_sequential
 
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone for that long, as one step."""

@@ -46,6 +46,9 @@ PART = "part"
 """The step that keeps which zones a test was given for the whole target: addresses of its steps count from
 the first of them."""
 
+COUNTED = "zones-counted"
+"""The step that keeps how many zones have non-sequential data, between writes."""
+
 FILLED = "zones-filled"
 """The step that fills zones, so that reads of them reach the medium."""
 

@@ -54,13 +54,14 @@ LEAST_SLOW = 4
 
 @dataclass(slots=True)
 class Seen:
-    """What was seen: the zones, the size of the writes, what the volatile cache does that should be off, and
-    the log of all writes."""
+    """What was seen: the zones, the size of the writes, what the volatile cache does that should be off, the
+    log of all writes, and after how many of them how many zones had non-sequential data."""
 
     zones: ZonesSeen | None = None
     size_bytes: int = WRITE_BYTES
     volatile: Volatile = "none"
     log: IoLog = field(default_factory=lambda: IoLog.joined([]))
+    counts: list[tuple[int, int]] = field(default_factory=list)
     _judged: tuple[IoLog, Spell | None, I64] | None = field(default=None, init=False, repr=False)
 
     @property
@@ -193,6 +194,9 @@ def sustain(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     def more(name: str, count: int, until: Stop | None = None) -> IoLog:
         piece = steps.run(name, _plan(steps, zones, size, len(seen.log), count), until=until)
         seen.log = IoLog.joined([seen.log, piece])
+        counted = steps.non_sequential()
+        if counted is not None:
+            seen.counts.append((len(seen.log), counted))
         return piece
 
     more("pace", PACE_WRITES)
