@@ -14,6 +14,7 @@ from skylight.engines.sim import SimEngine
 from skylight.engines.sim_under_conditions import engine_over
 from skylight.evidence import Evidence, IoBatch, Op, TargetFacts
 from skylight.findings import Known
+from skylight.probe.first_addresses import are_in_place
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Replay
 from skylight.probe.session import Session
@@ -156,13 +157,31 @@ class HidesZones(SimEngine):
         return
 
 
-def test_a_drive_that_hides_its_zones_is_found_out(tmp_path: Path) -> None:
-    """By the ordinary tests alone, once its zones hold data: what none holds is read without the medium."""
-    text = _native.random_profile(121_001, "host-aware")
-    sim = _native.SimDrive(text, "drive.toml", 1)
+def hidden(seed: int) -> HidesZones:
+    """A random host-aware drive that hides its zones, all of which hold data: what none holds is read without
+    the medium."""
+    sim = _native.SimDrive(_native.random_profile(seed, "host-aware"), "drive.toml", 1)
     engine = HidesZones(sim, TargetFacts("sim", "sim:drive.toml", sim.size_bytes, sim.block_bytes))
     engine.run(IoBatch.writes(np.arange(0, sim.size_bytes - 4 * MIB, 4 * MIB, dtype=np.uint64), 4 * MIB))
     engine.pause(60.0)
-    known = Known(run_suite(engine, tmp_path / "r", SuiteOptions(only=("drive_type",))).findings)
+    return engine
+
+
+def test_a_drive_that_hides_its_zones_is_found_out(tmp_path: Path) -> None:
+    """By the ordinary tests alone."""
+    result = run_suite(hidden(121_001), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    known = Known(result.findings)
     assert (known.word("drive_type"), known.word("cache_medium")) == ("smr", "disk")
-    assert known.get("zone_model") is None
+    assert known.get("zone_model") is None and not are_in_place(known)
+
+
+def test_what_hidden_conventional_zones_at_the_start_show_says_nothing_of_the_others(tmp_path: Path) -> None:
+    """The type is known by other parts; of the journal and where the cache is the start shows nothing: it was
+    said to have other slots than it has, merges of a map that it does not make, and caches in many places."""
+    result = run_suite(hidden(121_005), tmp_path / "r", SuiteOptions(only=("journal", "cache_location")))
+    known = Known(result.findings)
+    assert known.word("drive_type") == "smr" and are_in_place(known)
+    for name in ("cache_location", "journal_quantum_bytes", "map_merge_every"):
+        finding = known.get(name)
+        assert finding is not None and not finding.known, finding
+    assert infer_suite(tmp_path / "r").findings == result.findings

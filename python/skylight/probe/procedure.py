@@ -38,7 +38,7 @@ from skylight.evidence import (
 )
 from skylight.findings import Finding, Known, Property
 from skylight.infer.priors import medium_taken
-from skylight.probe import Cost, quiet_drive
+from skylight.probe import Cost, first_addresses, quiet_drive
 from skylight.probe.known_state import Resets, State, state_after
 from skylight.probe.session import Session, StepNames
 from skylight.probe.zoned import COUNTED, FILLED, PART, ZonesSeen, is_filled
@@ -415,10 +415,12 @@ class ProcedureTest(ABC, Generic[Seen]):
         self.procedure(session, self.begin())
 
     def infer(self, evidence: Evidence, known: Known) -> list[Finding]:
-        """Runs the procedure over the evidence, then the verdict."""
+        """Runs the procedure over the evidence, then the verdict. What rests on the type is unknown where it
+        was not seen at the first addresses, to which these tests write."""
         seen, steps = self._replayed(evidence, known)
         evidence.shown = seen
-        return self.unfinished(seen, steps) if steps.cut else self.verdict(seen, steps)
+        found = self.unfinished(seen, steps) if steps.cut else self.verdict(seen, steps)
+        return first_addresses.left_unknown(found, known) if self.rests_on_type else found
 
     def again(self, evidence: Evidence, known: Known) -> list[Finding]:
         """None: most tests are judged once."""
