@@ -85,11 +85,11 @@ def life_of_zones(kind: str, device: str) -> list[Step]:
     ]  # fmt: skip
 
 
-def probed_managed() -> list[Step]:
-    """All tests of zones on a SCSI disk that has to be written in order, and how they leave it."""
+def probed(kind: str) -> list[Step]:
+    """All tests of zones on a SCSI disk, and how they leave it."""
     return [
-        probe("managed probed", SCSI, "open_zones,non_sequential,zone_cleaning"),
-        *looked_at("managed after the probe", SCSI),
+        probe(f"{kind} probed", SCSI, "open_zones,non_sequential,zone_cleaning"),
+        *looked_at(f"{kind} after the probe", SCSI),
     ]
 
 
@@ -120,12 +120,13 @@ def steps(is_long: bool) -> list[Step]:
         tool("sd_mod", "modprobe", "sd_mod"),
         tool("settled", *settled),
         *life_of_zones("managed", SCSI),
-        *(probed_managed() if is_long else []),
+        *(probed("managed") if is_long else []),
         tool("rmmod", "rmmod", "scsi_debug"),
         tool("scsi_debug aware", *scsi_debug, "zbc=aware"),
         tool("settled aware", *settled),
         *life_of_zones("aware", SCSI),
         batch("aware refused row", SCSI, (Op.RESET_ZONE, 0, ZONE_BYTES), (Op.READ, 0, 4096)),
+        *(probed("aware") if is_long else []),
         tool("rmmod aware", "rmmod", "scsi_debug"),
     ]
 
@@ -348,3 +349,19 @@ def test_a_probe_of_a_host_managed_disk_writes_in_order_and_leaves_no_zone_open(
     name = "managed after the probe"
     assert ours(said[f"{name} ours"].out) == theirs(said[f"{name} theirs"].out)
     assert {zone["condition"] for zone in zones_of(said, name).values()} == {"no write pointer", "empty"}
+
+
+@pytest.mark.long
+def test_a_probe_of_a_host_aware_disk_reports_resets_and_writes_by_scsi_commands(
+    said: dict[str, Said],
+) -> None:
+    findings = found(said, "aware probed")
+    assert findings["zone_model"]["value"] == "host-aware"
+    assert findings["zone_bytes"]["value"] == findings["zone_capacity_bytes"]["value"] == ZONE_BYTES
+    # A disk in memory writes out of order as fast as in order.
+    for name in ("open_zones_edge", "non_sequential_cache_bytes"):
+        assert findings[name]["value"] == "unknown", findings[name]
+    name = "aware after the probe"
+    assert ours(said[f"{name} ours"].out) == theirs(said[f"{name} theirs"].out)
+    assert {zone["condition"] for zone in zones_of(said, name).values()} == {"no write pointer", "empty"}
+    assert not any(zone["non_sequential"] for zone in zones_of(said, name).values())
