@@ -15,6 +15,8 @@ use super::tables::{CONDITIONS, Tables};
 const REPORT_EVERY: u64 = 64;
 /// Commands between two defects of the medium.
 const DEFECT_EVERY: u64 = 4_000;
+/// Commands between two recommendations to reset a zone.
+const RECOMMENDATION_EVERY: u64 = 100;
 /// Commands after which the drive is made anew, so that zones that failed are not all there is.
 const ERASE_EVERY: u64 = 10_000;
 
@@ -25,6 +27,8 @@ pub struct Pair<L: Layer> {
     stream: Stream,
     plan: Plan,
     reported: Vec<ZoneDescriptor>,
+    /// Zones whose reset is recommended: the standard leaves it to the drive when, so it is no part of the model.
+    recommended: Vec<bool>,
     /// How often a command failed, and succeeded, by operation.
     pub failed: [u64; Op::COUNT],
     pub done: [u64; Op::COUNT],
@@ -34,6 +38,7 @@ impl<L: Layer> Pair<L> {
     pub fn new(layer: L, shape: Shape, tables: Tables, seed: u64) -> Self {
         Self {
             layer,
+            recommended: vec![false; shape.capacity.div_ceil(shape.zone_sectors) as usize],
             model: Model::new(shape, tables),
             stream: Stream(seed),
             plan: Plan::default(),
@@ -57,8 +62,12 @@ impl<L: Layer> Pair<L> {
             if self.stream.once_in(DEFECT_EVERY) {
                 self.defect();
             }
+            if self.stream.once_in(RECOMMENDATION_EVERY) {
+                self.recommend();
+            }
             if self.stream.once_in(ERASE_EVERY) {
                 self.layer.erase();
+                self.recommended.fill(false);
                 self.model = Model::new(self.model.shape, self.model.tables.clone());
             }
         }
@@ -73,6 +82,7 @@ impl<L: Layer> Pair<L> {
             return Err("a command completes once".to_owned());
         };
         drop(completions);
+        let emptied = self.would_empty(command);
         let expected = self.model.step(command);
         let op = command.op.index();
         match outcome {
@@ -80,6 +90,9 @@ impl<L: Layer> Pair<L> {
             _ => self.done[op] += 1,
         }
         check_outcome(outcome, &expected, command.op)?;
+        if outcome == Outcome::Done {
+            emptied.into_iter().for_each(|zone| self.recommended[zone] = false);
+        }
         self.compare(expected.gives_way)
     }
 
@@ -89,6 +102,10 @@ impl<L: Layer> Pair<L> {
         let zoned = self.layer.zoned().ok_or("it has no zones")?;
         let most = self.model.zones.len();
         zoned.report(Lba(0), ZoneFilter::All, most, &mut self.reported).map_err(|why| why.to_string())?;
+        let marked = |&(zone, found): &(&bool, &ZoneDescriptor)| *zone != found.reset_recommended;
+        if let Some((_, found)) = self.recommended.iter().zip(&self.reported).find(marked) {
+            return Err(format!("whether the reset is recommended differs: {found:?}"));
+        }
         self.model.agree(&self.reported, gives_way)
     }
 
@@ -121,6 +138,28 @@ impl<L: Layer> Pair<L> {
             Ok(())
         } else {
             Err(format!("{counted} zones are {condition:?}, and {there} have to be"))
+        }
+    }
+
+    /// The zones that a command empties if it succeeds: those with something in them that a reset names.
+    fn would_empty(&self, command: &Command) -> Vec<usize> {
+        if command.op != Op::Zone(ZoneAction::Reset) {
+            return Vec::new();
+        }
+        let start = command.extent.start.get()..command.extent.end().get();
+        let zones = self.model.zones.iter().enumerate();
+        let named = zones.filter(|(_, zone)| start.contains(&zone.start) && can_be_emptied(zone.condition));
+        named.map(|(index, _)| index).collect()
+    }
+
+    /// Has the drive recommend the reset of some zone that it can empty, or no longer.
+    fn recommend(&mut self) {
+        let index = self.stream.below(self.model.zones.len() as u64) as usize;
+        let recommended = !self.stream.once_in(4);
+        if let Some(zoned) = self.layer.zoned().filter(|_| can_be_emptied(self.model.zones[index].condition))
+        {
+            zoned.recommend_reset(index as u32, recommended);
+            self.recommended[index] = recommended;
         }
     }
 
@@ -220,6 +259,12 @@ impl<L: Layer> Pair<L> {
         let len = 1 + self.stream.below(2 * (zone.end - zone.start));
         (Op::Read, zone.start + self.stream.below(zone.end - zone.start), len)
     }
+}
+
+/// Whether a reset has an effect on a zone of a condition.
+fn can_be_emptied(condition: Condition) -> bool {
+    let idle = [Condition::NotWritePointer, Condition::Empty, Condition::ReadOnly, Condition::Offline];
+    !idle.contains(&condition)
 }
 
 /// The number of the report of the zones of a condition (ZBC-2, REPORT ZONES).
