@@ -33,6 +33,7 @@ from skylight.errors import KeepError, UsageError
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.probe.suite import SuiteOptions, infer_suite
 from skylight.recording import HEADER, Recording
+from skylight.recording.arrow_parts import PartWriter
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,35 @@ def test_plain_pyarrow_reads_it(kept: Path) -> None:
     evidence = Recording.open(kept).evidence("drive_type")
     assert evidence is not None
     assert table.num_rows == sum(len(step.rows) for step in evidence.steps)
+
+
+def test_a_test_may_have_more_steps_than_16_bits_count(tmp_path: Path) -> None:
+    """As cleaning of zones has where it is asked for its zones every quarter of a second for hours."""
+    path = tmp_path / PART
+    with PartWriter(path, "run", "drive_type", 0, first_step=70_000) as writer:
+        writer.begin("reads", "run", {})
+        writer.rows(
+            IoLog.of(IoBatch.reads([0, 4096], 4096), np.array([1, 2], np.uint64), np.array([2, 3], np.uint64))
+        )
+        writer.end()
+    with pa.ipc.open_stream(str(path)) as stream:
+        assert stream.read_all()["step"].to_pylist() == [70_000, 70_000]
+
+
+def test_a_recording_whose_steps_are_counted_in_16_bits_is_read(kept: Path, copy: Path) -> None:
+    """Earlier versions wrote them so."""
+
+    def narrow(batches: list[pa.RecordBatch], markers: list[Any]) -> None:
+        del markers
+        for at, batch in enumerate(batches):
+            batches[at] = batch.set_column(
+                0, pa.field("step", pa.uint16(), False), batch["step"].cast(pa.uint16())
+            )
+
+    rewritten(copy / PART, narrow)
+    whole, old = (Recording.open(path).evidence("drive_type") for path in (kept, copy))
+    assert whole is not None and old is not None
+    assert all(a.rows.equals(b.rows) for a, b in zip(whole.steps, old.steps, strict=True))
 
 
 def test_results_come_back_and_old_recordings_have_none(kept: Path, copy: Path) -> None:

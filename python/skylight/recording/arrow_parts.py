@@ -47,7 +47,9 @@ OPTIONAL = "result"
 
 _PACKED = np.dtype([(name, np.dtype(kind).newbyteorder("<")) for name, kind in LOG_COLUMNS.items()])
 _PACKED_DONE = np.dtype([(name, _PACKED[name]) for name in LOG_COLUMNS if name != OPTIONAL])
-_COLUMNS: dict[str, type[np.unsignedinteger[Any]]] = {"step": np.uint16, **LOG_COLUMNS}
+_COLUMNS: dict[str, type[np.unsignedinteger[Any]]] = {"step": np.uint32, **LOG_COLUMNS}
+_EARLIER = {"step": pa.uint16()}
+"""The type of a column in recordings of earlier versions, whose tests had no more than 65,536 steps."""
 _ARROW_SCHEMA = pa.schema(
     [pa.field(name, pa.from_numpy_dtype(kind), nullable=False) for name, kind in _COLUMNS.items()]
 )
@@ -145,7 +147,7 @@ class PartWriter:
     def _write(self, marker: Mapping[str, Any], log: IoLog | None = None) -> None:
         batch = self._no_rows
         if log is not None:
-            columns = (np.full(len(log), self._next_step, np.uint16), *(getattr(log, n) for n in LOG_COLUMNS))
+            columns = (np.full(len(log), self._next_step, np.uint32), *(getattr(log, n) for n in LOG_COLUMNS))
             batch = pa.RecordBatch.from_arrays([pa.array(column) for column in columns], schema=self._schema)
         self._check = marker_crc32(marker, self._check)
         checked = canonical({**marker, CHECK: self._check}).encode()
@@ -333,7 +335,7 @@ class PartReader:
                 continue
             if index < 0:
                 raise self.refuse(f"lacks the column {name!r}")
-            if schema.field(index).type != pa.from_numpy_dtype(kind):
+            if schema.field(index).type not in (pa.from_numpy_dtype(kind), _EARLIER.get(name)):
                 raise self.refuse(
                     f"column {name!r} has type {schema.field(index).type}, not {np.dtype(kind)}"
                 )
