@@ -234,6 +234,37 @@ def test_delays_make_no_address_one_that_shares_the_cache_band(seed: int) -> Non
     assert cache_part.first_held(where) == 999
 
 
+class _ManyDelays(_CacheBands):
+    """The same, empty, with other clients that delay one write in seven, up to three fifths of a stall."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.rng = np.random.default_rng(seed)
+        self.left = dict.fromkeys(self.left, LOG)
+
+    def run(self, name: str, io: IoBatch, until: Stop | None = None, **_: object) -> IoLog:
+        del name
+        took: list[int] = []
+        for address, size in zip(io.offset.tolist(), io.size.tolist(), strict=True):
+            other_ns = self.rng.uniform(0, 420 * MS) if self.rng.uniform() < 0.15 else 0.0
+            took.append(12 * MS + round(other_ns) + 688 * MS * self.waits(address, size))
+            if until is not None and took[-1] >= until.latency_ns:
+                break
+        done = np.cumsum(np.array(took, np.uint64))
+        return IoLog.of(io.part(0, len(took)), done - np.array(took, np.uint64), done)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_delays_nearly_as_long_as_a_stall_leave_it_known_when_a_cache_band_is_full(seed: int) -> None:
+    """Of drive 100286 drawn a delay behind a stall was taken for the next one, so a cache band was asked
+    when it was not full, and how many there are was not seen."""
+    print("seed", seed)
+    cache_part = cache_parts.overwritten(cast(Steps, _ManyDelays(seed)))
+    assert cache_part is not None
+    found = count_cache_parts.cache_bands(cast(Steps, cache_part.steps), cache_part)
+    assert found is not None and (found.count, found.band) == (1000, LOG)
+
+
 class _BusyZone(_Target):
     """A zone of 40 GiB that gives back a log of 17 MiB at a time, with other clients that delay one write in
     fifty as long as a stall takes."""

@@ -24,7 +24,7 @@ drop of the rate to near zero); Page, "Continuous inspection schemes", Biometrik
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
 
 import numpy as np
@@ -41,6 +41,9 @@ FEWEST_HITS = 5
 LAST_STARTS = 48
 ALIKE = 0.4
 """A stall is at least so much of the median one: it is the same work each time."""
+MOST_DELAYS = 0.99
+"""The quantile of what is no stall that other clients' delays mostly stay below. Chosen: outliers may be
+longer than any stall, and what one in a hundred makes of a question is asked again."""
 
 BULK = 95  # per cent of writes that no merge delays, whatever the period
 LEAST_STALL_NS = 100_000
@@ -93,7 +96,8 @@ def before_stalls(latency_ns: I64, until: Stop) -> int:
 @dataclass(frozen=True, slots=True)
 class Stalls:
     """A row of stalls: index of the first, writes from one to the next, how many, and their median latency;
-    `usual_ns` is the median of the rest; so many stalls follow each other at once (`run`)."""
+    `usual_ns` is the median of the rest; so many stalls follow each other at once (`run`). None takes less
+    than `least_ns`, where that is known."""
 
     first: int
     period: int
@@ -101,11 +105,33 @@ class Stalls:
     stall_ns: float
     usual_ns: float
     run: int = 1
+    least_ns: float = 0.0
 
     @property
     def limit_ns(self) -> int:
         """What tells a stall from the usual."""
-        return int(max(ALIKE * self.stall_ns, SLOW * self.usual_ns))
+        return int(max(ALIKE * self.stall_ns, SLOW * self.usual_ns, self.least_ns))
+
+    def clear_of_delays(self, latency_ns: I64) -> Stalls:
+        """The same with a limit half-way between what nearly all of these latencies but the stalls take, and
+        the shortest stalls: other clients delay many writes, some for nearly as long as a band takes to
+        clean. Where a gap does not part the two, nothing changes.
+
+        Only of stalls that are the same work each time, or more where a write elsewhere adds a band.
+
+        >>> latency = np.full(1000, 10)
+        >>> latency[19::20] = 200
+        >>> latency[4::50] = 110
+        >>> found = periodic(latency)
+        >>> found.limit_ns, found.clear_of_delays(latency).limit_ns
+        (80, 155)
+        """
+        row = np.arange(self.first, len(latency_ns), self.period)
+        rest = np.delete(latency_ns[self.first :], row - self.first)
+        if self.run > 1 or not len(rest):
+            return self
+        longest, shortest = np.quantile(rest, MOST_DELAYS), np.quantile(latency_ns[row], 1 - BULK / 100)
+        return self if longest >= shortest else replace(self, least_ns=float(longest + shortest) / 2)
 
 
 def periodic(
@@ -208,7 +234,7 @@ def _settled(latency_ns: I64, first: int, period: int) -> Stalls:
     slow = latency_ns >= max(ALIKE * stall, SLOW * usual)
     run = int(np.median(_length_of_run(slow)[row]))
     before = first
-    while before > 0 and first - before < run and slow[before - 1]:
+    while before > 0 and first - before < run - 1 and slow[before - 1]:
         before -= 1
     return Stalls(before, period, len(row), stall, usual, run)
 

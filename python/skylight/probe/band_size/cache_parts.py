@@ -206,6 +206,7 @@ def overwritten(steps: Steps) -> CachePart | None:
     found = stalls.periodic(log.latency_ns, fewest=3)
     if found is None:
         return None
+    found = found.clear_of_delays(log.latency_ns)
     since = (OVER_WRITES - found.first) % found.period or found.period
     return CachePart(steps, "over", OVER_BYTES, offset, found, OVER_WRITES, found.period - since)
 
