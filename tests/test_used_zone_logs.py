@@ -177,6 +177,20 @@ def test_older_data_that_stalls_evenly_is_not_taken_for_what_a_mark_is_seen_by()
     assert cache_part is not None and cache_part.band_writes == _FullZone.LEFT
 
 
+class _LargeZone(_FullZone):
+    """The same with more logs than are looked at before it is seen that older data is gone."""
+
+    LOGS = 50
+
+
+def test_a_mark_that_was_given_up_is_not_taken_for_the_next_one() -> None:
+    """Of drives 100312 and 100432 drawn the first mark was given up, as stalls had changed when older data
+    was gone; each mark was then seen when the one before it came home, and no two agreed."""
+    cache_part, logs = used_zone_logs.counted(cast(Steps, _LargeZone()))
+    assert logs == _LargeZone.LOGS
+    assert cache_part is not None and cache_part.band_writes == _LargeZone.LEFT
+
+
 class _CacheBands(_Target):
     """A thousand cache bands of 17 MiB, of which every third is full."""
 

@@ -4,7 +4,8 @@ What a zone takes until its first stall shows nothing then. But it cleans the ol
 older data has gone, what is written now is cleaned when all logs behind it are full. A *mark* is a piece in
 each of several bands, at the beginning of a log. When that log is the oldest, a write waits for each of these
 bands, so the row of waits is longer by as many; and between the mark and that row every log of the zone was
-filled once. This is done until two marks in a row say the same.
+filled once. This is done until two marks in a row say the same. Every other mark is shorter, so one that was
+given up before it came home is not taken for the next.
 
 Other zones hold older data as well, so a write there may stall too, again and again. Whether an address is in
 the zone shows in what it takes: a few pieces written there leave as much less of the zone's log.
@@ -45,6 +46,9 @@ MARKS, SPARE_PIECES, FEWEST_MARKS = 12, 3, 4
 """Bands of a mark: so many, or as many as a log has pieces but for a few. Chosen: a row of waits is longer by
 more than other clients and outliers ever delay in a row."""
 MARK_SLACK = 2  # how many more or fewer waits a mark may add: its log holds one band more or less
+APART = 2 * MARK_SLACK + 1
+"""How many bands every other mark has less: so the row of waits of a mark that was given up, which comes home
+all the same, is not taken for that of the next one."""
 ROUNDS = 4  # marks, of which two in a row have to agree
 SETTLED = 16  # logs after which stalls are looked at again; a row of stalls has five at least
 LONG_RUN = 16  # waits in a row that clean older data: what was written since is two or three bands a log
@@ -81,9 +85,9 @@ def counted(steps: Steps) -> tuple[CachePart | None, int]:
     """The zone of the first address, with all older data cleaned, and how many bands of it are logs; None if
     marks do not tell."""
     cache_part, last = logged(steps, 0, steps.size, "zone", behind_older), None
-    for _ in range(0 if cache_part is None else ROUNDS):
+    for number in range(0 if cache_part is None else ROUNDS):
         assert cache_part is not None
-        logs = _logs(cache_part)
+        logs = _logs(cache_part, number)
         if logs is not None and logs == last:
             return cache_part, logs
         last = logs
@@ -104,10 +108,21 @@ def _opened(cache_part: CachePart) -> bool:
     return False
 
 
-def _logs(cache_part: CachePart) -> int | None:
-    """How many logs are filled from a mark to the row of waits in which its bands are cleaned."""
-    steps, band, usual = cache_part.steps, cache_part.band_writes, cache_part.found.run
+def _marks(band: int, number: int) -> int:
+    """Bands of the mark of that number, where a log has so many pieces.
+
+    >>> [_marks(30, number) for number in range(3)], _marks(10, 1)
+    ([12, 7, 12], 7)
+    """
     marks = min(MARKS, band - SPARE_PIECES)
+    return marks - APART * (number % 2) if marks - APART >= FEWEST_MARKS else marks
+
+
+def _logs(cache_part: CachePart, number: int) -> int | None:
+    """How many logs are filled from the mark of that number to the row of waits in which its bands are
+    cleaned."""
+    steps, band, usual = cache_part.steps, cache_part.band_writes, cache_part.found.run
+    marks = _marks(band, number)
     room = cache_part.period * (DENSITY * cache_part.size)
     if marks < FEWEST_MARKS or not _opened(cache_part):
         return None
@@ -126,13 +141,11 @@ def _logs(cache_part: CachePart) -> int | None:
         latency_ns = np.concatenate(took)
         runs = _slow_runs(latency_ns, cache_part.found.limit_ns)
         ended = [run for run in runs if run[0] + run[1] < len(latency_ns)]
-        long = next((run for run in ended if run[1] >= usual + marks - MARK_SLACK), None)
+        long = next((run for run in ended if abs(run[1] - usual - marks) <= MARK_SLACK), None)
         if long is None:
             if len(took) % SETTLED == 0 and _stalls_otherwise(cache_part, np.concatenate(took[-SETTLED:])):
                 return None
             continue
-        if long[1] > usual + marks + MARK_SLACK:
-            return None  # that was older data
         before = [count for first, count in ended if first < long[0]]
         # The last write of a run goes to the log that it gave back, the others are merged elsewhere.
         logs = (2 + marks + long[0] - sum(before) + len(before)) / band
@@ -142,12 +155,15 @@ def _logs(cache_part: CachePart) -> int | None:
 
 def _stalls_otherwise(cache_part: CachePart, latency_ns: I64) -> bool:
     """Whether the last writes stall in rows so much longer or shorter than those that are known that a mark
-    would not be seen by them; if so, they are what is known from now on."""
+    would not be seen by them; if so, they are what is known from now on. What goes in between them is a log
+    still: where it is more, the row is that of every other log."""
     found, known = (
         stalls.periodic(latency_ns, least_ns=least_stall_ns(cache_part.steps.known)),
         cache_part.found,
     )
     if found is None or max(abs(found.run - known.run), abs(found.period - known.period)) <= MARK_SLACK:
+        return False
+    if found.period - found.run > known.period - known.run + 1:
         return False
     cache_part.found = replace(found, first=found.first + cache_part.written - len(latency_ns))
     return True
