@@ -279,6 +279,16 @@ def test_delays_nearly_as_long_as_a_stall_leave_it_known_when_a_cache_band_is_fu
     assert found is not None and (found.count, found.band) == (1000, LOG)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_delays_nearly_as_long_as_a_stall_leave_it_known_what_shares_a_cache_band(seed: int) -> None:
+    """Of drive 100444 drawn a delay ended the search for data bands that share the first cache band, so how
+    long one is cleaned was not seen."""
+    print("seed", seed)
+    seen, ground = set_associative.Seen(), Ground(cast(Steps, _ManyDelays(seed)), False, False, 5.4e6)
+    assert set_associative.measure(ground, seen) and seen.measured
+    assert seen.sharing == 1000
+
+
 class _BusyZone(_Target):
     """A zone of 40 GiB that gives back a log of 17 MiB at a time, with other clients that delay one write in
     fifty as long as a stall takes."""

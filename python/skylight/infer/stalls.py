@@ -44,6 +44,9 @@ ALIKE = 0.4
 MOST_DELAYS = 0.99
 """The quantile of what is no stall that other clients' delays mostly stay below. Chosen: outliers may be
 longer than any stall, and what one in a hundred makes of a question is asked again."""
+GAP = 0.9
+"""Of the shortest stall, what delays take at most for a limit between the two. Chosen: the stall of a shorter
+write is shorter by less than half of the rest."""
 
 BULK = 95  # per cent of writes that no merge delays, whatever the period
 LEAST_STALL_NS = 100_000
@@ -131,7 +134,8 @@ class Stalls:
         if self.run > 1 or not len(rest):
             return self
         longest, shortest = np.quantile(rest, MOST_DELAYS), np.quantile(latency_ns[row], 1 - BULK / 100)
-        return self if longest >= shortest else replace(self, least_ns=float(longest + shortest) / 2)
+        apart = longest <= GAP * shortest
+        return replace(self, least_ns=float(longest + shortest) / 2) if apart else self
 
 
 def periodic(

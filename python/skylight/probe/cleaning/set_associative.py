@@ -51,12 +51,18 @@ BEHIND = "behind-"
 
 @dataclass(frozen=True, slots=True)
 class CacheBand:
-    """A cache band: bytes that fill it, how long the stall of a write to a full one is (ns), bytes from data
-    band to data band."""
+    """A cache band: bytes that fill it, how long the stall of a write to a full one is (ns), and at least,
+    where other clients' delays come near that; bytes from data band to data band."""
 
     usable_bytes: int
     stall_ns: float
     pitch: int = 0
+    least_ns: float = 0.0
+
+    @property
+    def stop(self) -> Stop:
+        """What ends a run that is to end with a stall."""
+        return Stop(int(max(STALL_PART * self.stall_ns, self.least_ns)))
 
 
 def same_period(large: Stalls | None, small: Stalls | None) -> bool:
@@ -109,7 +115,8 @@ class Seen:
 
 def _over(ground: Ground, name: str, size: int, count: int) -> Stalls | None:
     log = ground.steps.run(name, ground.writes(np.full(count, INSIDE, np.uint64), size))
-    return periodic(writes_ns(log), FEWEST_STALLS, SHORTEST_PERIOD, whole=True)
+    found = periodic(writes_ns(log), FEWEST_STALLS, SHORTEST_PERIOD, whole=True)
+    return None if found is None else found.clear_of_delays(writes_ns(log))
 
 
 def measure(ground: Ground, seen: Seen) -> bool:
@@ -127,13 +134,14 @@ def measure(ground: Ground, seen: Seen) -> bool:
             break
     if not seen.stalls:
         return False
-    whole, stop = large.period * LARGE, Stop(int(STALL_PART * large.stall_ns))
+    whole = large.period * LARGE
+    stop = CacheBand(whole, large.stall_ns, least_ns=large.least_ns).stop
     used = _emptied(ground, EXACT, large.period, np.array([INSIDE], np.uint64), stop)
     steps.run(f"{EXACT}-fill", ground.writes(_over_and_over(large.period - used // LARGE), LARGE))
     rest = steps.run(EXACT, ground.writes(_over_and_over(REMAINDER)), until=stop)
     blocks = len(rest.only(Op.WRITE))
     if blocks < REMAINDER:
-        band = CacheBand(whole + (blocks - 1) * ground.block, large.stall_ns)
+        band = CacheBand(whole + (blocks - 1) * ground.block, large.stall_ns, least_ns=large.least_ns)
         if (pitch := _border(ground, band, stop)) is not None:
             band = replace(band, pitch=pitch)
             sharing = _scan(ground, band, stop)
@@ -253,8 +261,7 @@ def _stalls(ground: Ground, band: CacheBand, sharing: int, seen: Seen) -> None:
         if len(chosen) == 0 or (name == SEVERAL and len(several) < 2):
             return
         at = np.array(chosen, np.uint64) * np.uint64(pitch) + np.uint64(INSIDE)
-        stop = Stop(int(STALL_PART * band.stall_ns))
-        used = _emptied(ground, name, band.usable_bytes // LARGE, at, stop)
+        used = _emptied(ground, name, band.usable_bytes // LARGE, at, band.stop)
         for repeat in range(1, REPEATS + 1):
             used = used if repeat == 1 else ground.block
             writes = joined(_refill(ground, band, used, at), ground.writes(at[:1]))
