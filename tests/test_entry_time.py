@@ -10,9 +10,11 @@ import pytest
 from skylight import _native
 from skylight.engines.sim_under_conditions import DRAWN, IDEAL, conditions_text, engine_over
 from skylight.evidence import I64, TargetFacts
-from skylight.findings import Value
+from skylight.findings import Finding, Known, Value
+from skylight.probe.cache_size import verdict
 from skylight.probe.cache_size.entry_lengths import advances, entries_of, fits
 from skylight.probe.cache_size.entry_time import CYCLES, MISSED_CYCLES, PAIRS, entry_ns
+from skylight.probe.cache_size.journal import Entries, Journal
 from skylight.probe.journal.out_of_band_time import SETTLE_NS
 from skylight.probe.suite import SuiteOptions, run_suite
 from skylight.truth import true_findings
@@ -44,6 +46,28 @@ def test_the_shortest_write_and_the_shortest_read_differ_by_an_entry(entry: floa
     assert found is not None
     assert found[0] <= entry <= found[1]
     assert found[1] - found[0] <= MISSED_CYCLES * (1 / CYCLES + 1 / PAIRS) * TURN_NS + SETTLE_NS + 1
+
+
+@pytest.mark.parametrize(
+    ("by_advance", "whole", "known"),
+    [([765e3, 893e3], True, False), ([765e3, 950e3], True, True), ([], True, True), ([765e3], False, True)],
+)
+def test_lengths_that_rest_on_a_whole_time_are_unknown_where_the_log_runs_on_otherwise(
+    by_advance: list[float], whole: bool, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of drive 100416 drawn the way of a FLUSH over a slow link was in the time of a whole entry, which was
+    found an eighth too long, and no way in which the log may run on was as long."""
+    monkeypatch.setattr(verdict, "_by_lengths", lambda *_: [923e3, 997e3])
+    monkeypatch.setattr(verdict, "_by_advance", lambda *_: by_advance)
+    values = {"track_bytes": {"id": 535e3}, "seek_ns": {"track": 9e5}, "rotation_ns": 12e6}
+    of = Known(
+        [Finding(name, value, None, None, 1.0, "") for name, value in values.items()]
+        + [Finding("cache_location", "id", None, None, 1.0, "")]
+    )
+    done = np.arange(200) * 20e6 + np.arange(200) % 7
+    seen = Journal(160_000, 5e6, 2e7, (), None, None, entries=Entries(done, done[:48] + 1e6, {}))
+    found = verdict._on_disk(seen, of, (2.1e7, 2.2e7), whole=whole)
+    assert found == ((923e3, 997e3) if known else None)
 
 
 def test_reads_that_wait_for_no_angle_say_nothing() -> None:

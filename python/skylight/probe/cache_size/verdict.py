@@ -339,7 +339,8 @@ def _on_disk(journal: Journal, known: Known, time_ns: Interval, *, whole: bool) 
     long = []
     if entries is not None and here.skews and tick <= MOST_MEAN_TICK * rotation_ns:
         long = _by_lengths(entries, quantum, one, rotation_ns, taken, skews)
-    if long and max(long) - min(long) <= WIDEST * (max(long) + min(long)):
+    known_by_lengths = bool(long) and _is_narrow(long)
+    if known_by_lengths and not whole:
         return min(long), max(long)
     times = taken.out_of_band(entry_lengths.likely_turns(one, skews), skews)
     plain = log_advance.by_time_alone(times, skews)
@@ -347,10 +348,19 @@ def _on_disk(journal: Journal, known: Known, time_ns: Interval, *, whole: bool) 
     # With any skew at all, phases fit too many ways of running on.
     if entries is not None and here.skews and tick <= MOST_TICK * rotation_ns:
         found = _by_advance(entries, quantum, one, rotation_ns, times, skews, plain)
-    if found and max(found) - min(found) <= WIDEST * (max(found) + min(found)):
+    if known_by_lengths:
+        # The time of a whole entry may have the way of a FLUSH in it, which no log that runs on so explains.
+        apart = bool(found) and (max(found) < min(long) or max(long) < min(found))
+        return None if apart else (min(long), max(long))
+    if found and _is_narrow(found):
         return min(found), max(found)
     # Phases that do not agree leave the time, and the track of an address near the cache.
     return quantum * (1 + plain[0] / one), quantum * (1 + plain[1] / one)
+
+
+def _is_narrow(found: Sequence[float]) -> bool:
+    """Whether lengths of an entry lie so near each other that one of them is an answer."""
+    return max(found) - min(found) <= WIDEST * (max(found) + min(found))
 
 
 def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
