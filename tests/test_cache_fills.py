@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 
 from one_test import drawn_truth, suite_on_drawn
-from skylight.evidence import IoBatch, IoLog, Stop
+from skylight.evidence import IoBatch, IoLog, Op, Stop
 from skylight.findings import Finding, Known
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import MOST_S, CacheSize
-from skylight.probe.cache_size.fill_check import MOST_OF_ASKED, Check, Fill, Places
+from skylight.probe.cache_size.fill_check import BLOCK, MOST_OF_ASKED, Check, Fill, Places
 from skylight.probe.cache_size.fill_procedure import MAP_WRITES, MOST_SMALL_S, SMALL_WRITES, Pace, filled
-from skylight.probe.cache_size.journal import Journal
+from skylight.probe.cache_size.journal import Journal, _map_fill
 from skylight.probe.cache_size.verdict import of_journal
 from skylight.probe.cache_size.which_limit import limits, places_in_time, told_apart
 from skylight.probe.known_state import State
@@ -163,3 +163,40 @@ def test_a_small_cache_behind_a_volatile_one_is_counted_write_by_write(tmp_path:
 def test_a_map_is_found_where_each_write_waits_for_a_band_and_any_band_is_next(tmp_path: Path) -> None:
     """99506: one command at a time, 9 s for each write once the map is full, and no order that looks find."""
     assert sizes(99506, tmp_path)["cache_map_entries"] == "right"
+
+
+class Small(Looked):
+    """A cache of 343 places, each of which two blocks that wait share, in 3 ms; a full one cleans the oldest
+    first, half a second for each place. It cannot be erased."""
+
+    def __init__(self) -> None:
+        super().__init__(spread(self.size, 0, BLOCK))
+        self.done, self.now_ns = 0, 0
+
+    def reset(self, _: str) -> State:
+        self.done = 0
+        return State.REWRITTEN
+
+    def run(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        if io.op[0] == int(Op.READ):
+            return super().run(name, io)
+        place = (self.done + np.arange(len(io))) // 2
+        took = np.where(np.arange(len(io)) % 2, 0, np.where(place < 343, 3_000_000, 500_000_000))
+        done = self.now_ns + np.cumsum(took)
+        submit = np.concatenate([np.full(min(depth, len(io)), self.now_ns), done[:-depth]])
+        log = IoLog.of(io, submit.astype(np.uint64), done.astype(np.uint64))
+        slow = np.flatnonzero(log.latency_ns > until.latency_ns) if until else ()
+        if until is not None and len(slow) >= until.count:
+            log = log.rows(slice(int(slow[until.count - 1]) + 1))
+        self.done, self.now_ns = self.done + len(log), int(log.complete_ns[-1])
+        self._home = np.concatenate([self._home, log.offset[: max(self.done - 2 * 343, 0)]])
+        return log
+
+
+def test_the_pace_of_blocks_is_that_of_a_cache_that_they_do_not_fill() -> None:
+    """100453 drawn: 1,240 blocks that were to show the pace of a quick drive filled its 343 places, so what
+    stalled later was as quick as the usual."""
+    drive = Small()
+    deep = _map_fill(cast(Steps, drive), Places(drive.size), QUANTUM, 1e6, [fill("fill", 1, 343)])
+    assert deep is not None and deep[-1].ended
+    assert abs(deep[-1].writes - 2 * 343) <= 2 * DEPTH

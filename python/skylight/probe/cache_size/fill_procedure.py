@@ -84,10 +84,13 @@ class Pace:
         return min(count, max(int(1e9 * MOST_SMALL_S / max(self.write_ns, 1.0)), DEPTH))
 
 
-def pace_of(steps: Steps, places: Places, name: str, size: int, writes: int) -> Pace:
-    """Measured on a clean drive, and cleaned again: what the fill begins with may reach its end."""
+def pace_of(
+    steps: Steps, places: Places, name: str, size: int, writes: int, most: int = BLOCK_CALIBRATION
+) -> Pace:
+    """Measured on a clean drive by `most` writes at most, and cleaned again: what the fill begins with may
+    reach its end."""
     steps.reset(f"{name}-usual-erase")
-    count = writes if size > BLOCK else BLOCK_CALIBRATION
+    count = min(writes if size > BLOCK else BLOCK_CALIBRATION, most)
     log = steps.run(f"{name}-deep-usual", places.aside.writes(0, count, size), depth=DEPTH)
     # Entries may take one of two times, as they catch the next place or miss it: the usual is the longer one.
     latency_ns = float(np.percentile(log.latency_ns, 85))

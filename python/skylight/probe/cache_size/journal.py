@@ -75,6 +75,9 @@ Chosen: the map then has entries for more whole quanta than half of the blocks w
 SHARED = 1.5
 """Blocks that wait and are done together, from which on they share entries. Chosen: lone entries that a
 coarse clock shows at one time are few, and of a queue a drive that packs takes many."""
+PACED_PART = 4
+"""Of the writes that filled a cache, the part that shows its pace before it cleans. Chosen: far from full,
+and of a cache of some hundred places still a few entries."""
 NEARBY = 0.05
 """By how much tracks of the cache may be longer than those of the addresses at its side of the disk. Chosen:
 the cache of the recorded drive is 0.3 % of it."""
@@ -241,7 +244,7 @@ def measured(steps: Steps) -> Journal:
     large = (largest * quantum, largest, MOST_WRITES)
     fills = filled(steps, places_of, "fill", ((quantum, 1, SMALL_WRITES), large))
     writes = sum(fill.writes for fill in fills)
-    deep = _map_fill(steps, places_of, quantum, quantum_ns, writes)
+    deep = _map_fill(steps, places_of, quantum, quantum_ns, fills)
     if deep is None or _too_few(deep, writes):
         places, in_map, larger = _by_larger(steps, places_of, fills, quantum, large)
         alone = lone_writes(fills)
@@ -286,14 +289,16 @@ def _too_few(blocks: Sequence[Fill], writes: int) -> bool:
     return bool(blocks) and not blocks[-1].ended and not blocks[-1].slow and not outnumber(blocks[-1], writes)
 
 
-def _map_fill(steps: Steps, places: Places, quantum: int, quantum_ns: float, alone: int) -> list[Fill] | None:
+def _map_fill(
+    steps: Steps, places: Places, quantum: int, quantum_ns: float, fills: Sequence[Fill]
+) -> list[Fill] | None:
     """A fill with blocks that share entries: those that wait together; of a host-aware drive, where a waiting
-    write has an entry of its own, those that leave the volatile cache together; `alone` filled the cache one
-    by one. None where there is no such cache, or no two blocks that wait are done together: then the fill
+    write has an entry of its own, those that leave the volatile cache together; `fills` are those with whole
+    quanta. None where there is no such cache, or no two blocks that wait are done together: then the fill
     would be another one with lone writes."""
-    flushed = isinstance(steps, FlushedSteps)
+    flushed, alone = isinstance(steps, FlushedSteps), sum(fill.writes for fill in fills)
     if not places.zone_bytes:
-        pace = pace_of(steps, places, "map", BLOCK, 0)
+        pace = pace_of(steps, places, "map", BLOCK, 0, max(alone // PACED_PART, 2 * DEPTH))
         if not flushed and pace.writes_an_entry < SHARED:
             return None
         deep = filled(steps, places, "map", ((BLOCK, 0, MAP_WRITES),), paces=[pace])
@@ -333,7 +338,7 @@ def _by_larger(
         if (steps.known.number("journal_entry_max_bytes") or 0.0) * ENTRY_SURE < size:
             return None, None, []
     used = sum(fill.places for fill in fills)
-    pace_writes = max(min(CALIBRATION, used // (4 * quanta)), DEPTH)
+    pace_writes = max(min(CALIBRATION, used // (PACED_PART * quanta)), DEPTH)
     larger = filled(steps, places, "large", ((size, quanta, count),), pace_writes)
     return *told_apart(fills, larger), larger
 
