@@ -200,3 +200,23 @@ def test_the_pace_of_blocks_is_that_of_a_cache_that_they_do_not_fill() -> None:
     deep = _map_fill(cast(Steps, drive), Places(drive.size), QUANTUM, 1e6, [fill("fill", 1, 343)])
     assert deep is not None and deep[-1].ended
     assert abs(deep[-1].writes - 2 * 343) <= 2 * DEPTH
+
+
+class Rewritten(Packing):
+    """The same, which cannot be erased, and never cleans a band that is looked at."""
+
+    def reset(self, _: str) -> State:
+        return State.REWRITTEN
+
+
+@pytest.mark.parametrize(("places", "ended"), [(40_000, True), (60_000, False)])
+def test_a_map_is_full_whatever_is_cleaned_for_it_where_rewriting_passed_through_all_places(
+    places: int, ended: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """100376 drawn: the band with most to gain was next, never one of those that are looked at; no older data
+    is left in 13 GB of places that 64 GiB were rewritten in."""
+    monkeypatch.setattr("skylight.probe.cache_size.fill_procedure.MOST_PARTS", 20)
+    drive = Rewritten(100_000)
+    deep = _map_fill(cast(Steps, drive), Places(drive.size), QUANTUM, 1e6, [fill("fill", 1, places)])
+    assert deep is not None and deep[-1].ended == ended
+    assert not ended or abs(deep[-1].writes - 20_000) <= 2 * DEPTH

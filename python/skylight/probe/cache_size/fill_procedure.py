@@ -106,16 +106,19 @@ def filled(
     parts: tuple[tuple[int, int, int], ...],
     pace_writes: int = CALIBRATION,
     paces: Sequence[Pace] = (),
+    emptied: bool = False,
 ) -> list[Fill]:
     """Fills from clean until cleaning: lone at first, for the smallest caches, then deep.
 
     `parts` are the size of a write, how many places it takes (0: a block, that may share one) and how many
-    such writes there are at most; `pace_writes` how many show the pace of a clean drive, unless it is known.
-    One `Fill` for each part."""
+    such writes there are at most; `pace_writes` how many show the pace of a clean drive, unless it is known;
+    `emptied` whether rewriting is known to pass through the whole cache, so that no older data is left. One
+    `Fill` for each part."""
     paces = paces or [pace_of(steps, places, name, size, pace_writes) for size, _, _ in parts]
     state = steps.reset(f"{name}-erase")
     if state is State.UNKNOWN:
         return []
+    state = max(state, State.CLEAN) if emptied else state
     fills: list[Fill] = []
     phase = 0.0 if places.zone_bytes else PHASES[name]
     check = Check(steps, name, parts[0][0], state, places.zone_bytes, phase=phase)

@@ -42,6 +42,7 @@ from skylight.probe.cache_size.fill_procedure import (
 )
 from skylight.probe.cache_size.map_fill import HeldFill
 from skylight.probe.cache_size.which_limit import (
+    is_emptied,
     left_places,
     limits,
     limits_by_larger,
@@ -301,7 +302,9 @@ def _map_fill(
         pace = pace_of(steps, places, "map", BLOCK, 0, max(alone // PACED_PART, 2 * DEPTH))
         if not flushed and pace.writes_an_entry < SHARED:
             return None
-        deep = filled(steps, places, "map", ((BLOCK, 0, MAP_WRITES),), paces=[pace])
+        used = sum(fill.places for fill in fills)
+        emptied = bool(fills) and fills[-1].ended and is_emptied(used, quantum)
+        deep = filled(steps, places, "map", ((BLOCK, 0, MAP_WRITES),), paces=[pace], emptied=emptied)
         if flushed and deep and steps.known.word("cache_medium") == "disk":
             least_ns = _least_ns(steps, quantum, quantum_ns)
             deep[-1] = replace(deep[-1], most_places=places_in_time(deep[-1], least_ns))

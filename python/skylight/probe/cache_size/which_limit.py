@@ -36,6 +36,16 @@ def told_apart(fills: Sequence[Fill], larger: Sequence[Fill]) -> tuple[int | Non
     return (None if in_larger >= (1 - SAME) * writes else places), writes
 
 
+def is_emptied(places: int, quantum: int) -> bool:
+    """Whether rewriting passes through all places of a cache, of which so many were in use when it began to
+    clean: then what another host wrote is home.
+
+    >>> is_emptied(46_000, 280 << 10), is_emptied(460_000, 280 << 10)
+    (True, False)
+    """
+    return places * quantum <= LOWEST_WATERMARK * MOST_REWRITTEN
+
+
 def lone_writes(fills: Sequence[Fill]) -> int | None:
     """Writes of one place and one map entry each until cleaning, whichever of both ended the fill; None where
     it did not end, or went on with larger ones."""
@@ -104,7 +114,7 @@ def outnumber(blocks: Fill, writes: int) -> bool:
 
 
 def limits_by_larger(
-    larger: list[Fill], deep: list[Fill], quantum: int, in_map: int, *, flushed: bool
+    larger: list[Fill], deep: list[Fill], quantum: int, in_map: int | None, *, flushed: bool
 ) -> tuple[int | None, int | None]:
     """As `limits`, where writes of one quantum ended with `in_map` entries in use: places, or of the map.
     Only a fill with larger writes that met a limit shows which."""
@@ -122,7 +132,7 @@ def limits(
     writes = sum(fill.writes for fill in fills)
     if deep and deep[-1].newest:
         # A drive that cleans the newest where the map is full cleaned the first for slots: these are counted.
-        emptied = places is not None and places * quantum <= LOWEST_WATERMARK * MOST_REWRITTEN
+        emptied = places is not None and is_emptied(places, quantum)
         return places, (deep[-1].writes if emptied else None)
     if not deep or not deep[-1].ended:
         # What may have been the map full would have ended the fill with whole quanta as well.
