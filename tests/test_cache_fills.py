@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from one_test import drawn_truth, suite_on_drawn
-from skylight.evidence import IoBatch, IoLog, Op, Stop
+from skylight.evidence import I64, IoBatch, IoLog, Op, Stop
 from skylight.findings import Finding, Known
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import MOST_S, CacheSize
@@ -111,13 +111,14 @@ class Packing(Looked):
     def reset(self, _: str) -> State:
         return State.NEW
 
+    def entries_ns(self, at: I64) -> I64:
+        """What entries take that begin with blocks of these numbers."""
+        return np.where((at >= 20_000) & (at < 20_000 + self.slow), 100_000_000, 20_000_000)
+
     def run(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         self.asked.append(name)
-        if "usual" in name or depth == 1:
-            entry_ns = np.full(len(io) // DEPTH + 1, 20_000_000)
-        else:
-            at = self.done + np.arange(0, len(io), DEPTH)
-            entry_ns = np.where((at >= 20_000) & (at < 20_000 + self.slow), 100_000_000, 20_000_000)
+        at = np.arange(0, len(io), DEPTH) + (0 if "usual" in name or depth == 1 else self.done)
+        entry_ns = self.entries_ns(at)
         done_ns = self.now_ns + np.repeat(np.cumsum(entry_ns), DEPTH)[: len(io)]
         log = IoLog.of(
             io, (done_ns - np.repeat(entry_ns, DEPTH)[: len(io)]).astype(np.uint64), done_ns.astype(np.uint64)
@@ -163,6 +164,24 @@ def test_a_small_cache_behind_a_volatile_one_is_counted_write_by_write(tmp_path:
 def test_a_map_is_found_where_each_write_waits_for_a_band_and_any_band_is_next(tmp_path: Path) -> None:
     """99506: one command at a time, 9 s for each write once the map is full, and no order that looks find."""
     assert sizes(99506, tmp_path)["cache_map_entries"] == "right"
+
+
+class Merging(Packing):
+    """The same, with a merge of the map of 0.4 s in two of five entries; a full cache takes longer."""
+
+    def entries_ns(self, at: I64) -> I64:
+        merges = at // DEPTH * 2 % 5 < 2
+        usual_ns = np.where(merges, 400_000_000, 20_000_000)
+        return np.where(at < 6_000, usual_ns, 3_000_000_000)
+
+
+def test_merges_of_the_map_in_nearly_half_of_all_entries_are_no_cleaning() -> None:
+    """Of drive 100343 drawn half of the entries had a merge: what most took was the other half, so it was
+    found to clean from the first blocks on, and that its map was full behind 496."""
+    drive = Merging(0)
+    (deep,) = filled(cast(Steps, drive), Places(drive.size), "map", ((4096, 0, 60_000),))
+    assert deep.ended
+    assert abs(deep.writes - 6_000) <= 2 * DEPTH
 
 
 class Small(Looked):
@@ -234,3 +253,12 @@ def test_larger_writes_count_the_places_of_a_drive_that_cleans_the_newest_for_it
     steps = cast(Steps, Rewritten(0))
     large = (8 * QUANTUM, 8, 1_000_000)
     assert _told_by_larger(steps, Places(1 << 40), [blocks], QUANTUM, None, large) == (*found, [larger])
+
+
+def test_a_map_that_was_full_from_the_first_block_on_leaves_the_raw_size_unknown() -> None:
+    """Of drive 100343 drawn no writes were counted, and the raw size of none was divided by their number."""
+    slow = replace(fill("map", 0, 0), places=0)
+    seen = Journal(QUANTUM, 1e6, 1e7, (fill("fill", 1, 2_000), slow), 2_000, 0)
+    known = Known([Finding("out_of_band_bytes", 4e5, "bytes", (3.9e5, 4.1e5), 1.0, "")])
+    raw = next(each for each in of_journal(seen, known, ()) if each.name == "cache_raw_bytes")
+    assert not raw.known

@@ -420,10 +420,10 @@ def entries(complete_ns: NDArray[np.generic]) -> tuple[I64, I64]:
     return done[last], np.asarray(last + 1, np.int64)
 
 
-def usual(complete_ns: NDArray[np.generic]) -> float | None:
-    """From one entry to the next, ns; None for fewer than four."""
+def usual(complete_ns: NDArray[np.generic], percent: float = 50) -> float | None:
+    """From one entry to the next, ns, by what so many per cent take at most; None for fewer than four."""
     done, _ = entries(complete_ns)
-    return float(np.median(np.diff(done))) if len(done) >= FEWEST_ENTRIES else None
+    return float(np.percentile(np.diff(done), percent)) if len(done) >= FEWEST_ENTRIES else None
 
 
 def beyond(took_ns: NDArray[np.generic], limit_ns: float) -> F64:

@@ -16,6 +16,7 @@ import numpy as np
 from skylight.evidence import IoLog, Stop
 from skylight.infer.stalls import (
     SLOW_ENTRY,
+    USUAL_PERCENT,
     ChangePoint,
     beyond,
     change_of_pace,
@@ -92,11 +93,12 @@ def pace_of(
     steps.reset(f"{name}-usual-erase")
     count = min(writes if size > BLOCK else BLOCK_CALIBRATION, most)
     log = steps.run(f"{name}-deep-usual", places.aside.writes(0, count, size), depth=DEPTH)
-    # Entries may take one of two times, as they catch the next place or miss it: the usual is the longer one.
-    latency_ns = float(np.percentile(log.latency_ns, 85))
+    # Entries may take one of two times, as they catch the next place or miss it, or as a merge of the map
+    # comes with some: the usual is the longer one.
+    latency_ns = float(np.percentile(log.latency_ns, USUAL_PERCENT))
     done, _ = entries(log.complete_ns)
-    each = max(len(log), 1)
-    return Pace(latency_ns, usual(log.complete_ns), log.span_ns / each, each / max(len(done), 1))
+    each, entry_ns = max(len(log), 1), usual(log.complete_ns, USUAL_PERCENT)
+    return Pace(latency_ns, entry_ns, log.span_ns / each, each / max(len(done), 1))
 
 
 def filled(

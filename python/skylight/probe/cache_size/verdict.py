@@ -365,7 +365,7 @@ def _is_narrow(found: Sequence[float]) -> bool:
 
 def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
     writes, quantum = journal.lone_writes, journal.quantum
-    if writes is None or quantum is None:
+    if not writes or quantum is None:
         return RAW.unknown("Cleaning did not start within the writes that were made.", rows)
     if journal.open_part > FILL_RIGHT.part:
         return RAW.unknown("How many slots lone writes take is not known well enough.", rows)
