@@ -17,8 +17,10 @@ from skylight.evidence import F64, Evidence, IoBatch, IoLog
 from skylight.findings import UNKNOWN, Finding, Known, Value
 from skylight.infer.stalls import change_of_pace, change_point
 from skylight.probe import scoring
+from skylight.probe.band_size import cache_parts
 from skylight.probe.band_size.cache_parts import DEPTH, spread
-from skylight.probe.cache_size import CacheSize, log_advance
+from skylight.probe.cache_size import CacheSize, Seen, conclude, count_cache_parts, journal, log_advance
+from skylight.probe.cache_size.count_cache_parts import CacheParts
 from skylight.probe.cache_size.fill_check import Check, Fill, ZoneWaits, out_of_order, waits
 from skylight.probe.cache_size.fill_procedure import slowed
 from skylight.probe.cache_size.journal import Journal, _least_ns
@@ -536,3 +538,24 @@ def test_lone_writes_are_counted_where_it_is_open_which_limit_they_met(tmp_path:
     cache = next(each for each in findings if each.name == "cache_bytes")
     assert cache.value is UNKNOWN and "nor how much an entry holds" in cache.why
     assert evidence.shown.journal.lone_writes == 659
+
+
+@pytest.mark.parametrize(
+    ("where", "zones", "known"),
+    [(UNKNOWN, True, True), (UNKNOWN, False, False), ("od", True, False)],
+)
+def test_a_cache_without_a_quantum_or_a_known_place_may_be_zones(
+    where: Value, zones: bool, known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of drive 100449 drawn a FLUSH ended writes together, so its zones were taken for a journal, which
+    showed no quantum."""
+    found = CacheParts(4, 100 << 20, None, 10 << 20, 9, 1)
+    monkeypatch.setattr(cache_parts, "kind_of", lambda *_: ("journal", None))
+    monkeypatch.setattr(journal, "measured", lambda _: Journal(None, 0.0, 0.0, (), None, None))
+    monkeypatch.setattr(count_cache_parts, "zones", lambda _: found if zones else None)
+    values = (("cache_location", where), ("cache_medium", "disk"))
+    of = Known([Finding(name, value, None, None, 1.0, "") for name, value in values])
+    steps = SimpleNamespace(reset=lambda *_: State.REWRITTEN, known=of)
+    seen = Seen(begun=True)
+    CacheSize._measure(cast(Steps, steps), seen)
+    assert conclude(seen, of, ())[0].known == known

@@ -59,13 +59,15 @@ def test_lengths_that_rest_on_a_whole_time_are_unknown_where_the_log_runs_on_oth
     found an eighth too long, and no way in which the log may run on was as long."""
     monkeypatch.setattr(verdict, "_by_lengths", lambda *_: [923e3, 997e3])
     monkeypatch.setattr(verdict, "_by_advance", lambda *_: by_advance)
-    values = {"track_bytes": {"id": 535e3}, "seek_ns": {"track": 9e5}, "rotation_ns": 12e6}
+    values: dict[str, Value] = {
+        "track_bytes": {"id": 535e3}, "seek_ns": {"track": 9e5}, "rotation_ns": 12e6,
+    }  # fmt: skip
     of = Known(
         [Finding(name, value, None, None, 1.0, "") for name, value in values.items()]
         + [Finding("cache_location", "id", None, None, 1.0, "")]
     )
-    done = np.arange(200) * 20e6 + np.arange(200) % 7
-    seen = Journal(160_000, 5e6, 2e7, (), None, None, entries=Entries(done, done[:48] + 1e6, {}))
+    done = np.asarray(np.arange(200) * 20e6 + np.arange(200) % 7, np.float64)
+    seen = Journal(160_000, 5e6, 2e7, (), None, None, entries=Entries(done, done[:48], {}))
     found = verdict._on_disk(seen, of, (2.1e7, 2.2e7), whole=whole)
     assert found == ((923e3, 997e3) if known else None)
 

@@ -275,7 +275,7 @@ def test_delays_nearly_as_long_as_a_stall_leave_it_known_when_a_cache_band_is_fu
     print("seed", seed)
     cache_part = cache_parts.overwritten(cast(Steps, _ManyDelays(seed)))
     assert cache_part is not None
-    found = count_cache_parts.cache_bands(cast(Steps, cache_part.steps), cache_part)
+    found = count_cache_parts.cache_bands(cache_part.steps, cache_part)
     assert found is not None and (found.count, found.band) == (1000, LOG)
 
 

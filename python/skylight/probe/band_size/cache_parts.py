@@ -324,6 +324,12 @@ def kind_of(steps: Steps, state: State) -> tuple[Kind | None, CachePart | None]:
     return _by_place(steps.known, kind), None
 
 
+def may_be_zones(known: Known) -> bool:
+    """Whether a cache that was taken for a journal may be zones, where no quantum shows: it is on disk, at
+    one place or at many. What a FLUSH ends together is answered together by both."""
+    return known.word("cache_medium") == "disk" and known.word("cache_location") is None
+
+
 def _by_place(known: Known, kind: Kind | None) -> Kind | None:
     """The kind of a cache without cache bands, where earlier tests found a journal, or where it is: free
     bands of zones lie all over the platters. Writes that wait together tell the two apart, but not where one

@@ -65,7 +65,7 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
             " has, so how much of it is in use is not known.",
             rows,
         )
-    if seen.journal is not None:
+    if seen.kind == "journal" and seen.journal is not None:
         return verdict.of_journal(seen.journal, known, rows)
     if seen.cache_parts is None:
         return verdict.nothing(
@@ -124,6 +124,9 @@ class CacheSize(ProcedureTest[Seen]):
         elif steps.reset("lone-erase") is not State.UNKNOWN:
             seen.kind, seen.journal = kind, journal.measured(steps)
             seen.journal = journal.with_mixed_fill(steps, seen.journal)
+            if seen.journal.quantum is None and kinds.may_be_zones(steps.known):
+                seen.cache_parts = count_cache_parts.zones(steps)
+                seen.kind = kind if seen.cache_parts is None else "zones"
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """The sizes of a shingled drive; nothing for one without a persistent cache."""
