@@ -248,6 +248,18 @@ def test_delays_make_no_address_one_that_shares_the_cache_band(seed: int) -> Non
     assert cache_part.first_held(where) == 999
 
 
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_scan_that_passed_by_what_shares_a_cache_band_does_not_double_the_count(
+    times: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of drive 99318 drawn 2,892 cache bands were counted where there are 1,446."""
+    cache_part = cache_parts.overwritten(cast(Steps, _CacheBands()))
+    assert cache_part is not None
+    monkeypatch.setattr(cache_parts.CachePart, "first_held", lambda *_: times * 1000 - 1)
+    found = count_cache_parts.cache_bands(cache_part.steps, cache_part)
+    assert found is not None and found.count == 1000
+
+
 class _ManyDelays(_CacheBands):
     """The same, empty, with other clients that delay one write in seven, up to three fifths of a stall."""
 

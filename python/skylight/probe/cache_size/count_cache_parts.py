@@ -29,6 +29,7 @@ from skylight.probe.procedure import Steps
 
 BLOCK = 4096
 MOST_CACHE_BANDS = 1_000_000
+PARTS = (2, 3)  # of a count that are asked for: a scan that passes by a band twice is rare
 TIMES_WITHIN = 2
 """How often an address in a zone has to stall after the write that made it a candidate. Chosen: of delays of
 a tenth of all writes one in a hundred passes."""
@@ -65,6 +66,7 @@ def cache_bands(steps: Steps, cache_part: CachePart) -> CacheParts | None:
     count = index + 1
     if count < 2 or cache_part.period * cache_part.size > band + cache_part.size:
         return None  # what serves every band, or takes more than one, is no cache band
+    count = _fewest(cache_part, count, band)
     checks = 1
     for number in (1, 2, 3):
         address = number * count * band
@@ -73,6 +75,15 @@ def cache_bands(steps: Steps, cache_part: CachePart) -> CacheParts | None:
                 return None
             checks += 1
     return CacheParts(count, cache_part.period * cache_part.size, band, band, cache_part.found.count, checks)
+
+
+def _fewest(cache_part: CachePart, count: int, band: int) -> int:
+    """The count, or a part of it: a scan that passed by the first data band that shares the cache band, as
+    another client's delay beside its stall may make it, ends at a multiple of its number."""
+    for part in PARTS:
+        while count % part == 0 and count > part and cache_part.holds(count // part * band):
+            count //= part
+    return count
 
 
 def _first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
