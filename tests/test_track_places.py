@@ -14,7 +14,8 @@ from skylight.infer.minimum_access_time import Reach
 from skylight.infer.phase import NONE
 from skylight.probe.rotation import Rotation, plan, seeks, track_fit
 from skylight.probe.rotation.analysis import Analysis
-from skylight.probe.rotation.plan_steps import AROUND, AROUND_PLACES, SAME_AGAIN, TOWARDS
+from skylight.probe.rotation.hop_passes import PAIRS_OF
+from skylight.probe.rotation.plan_steps import AROUND, AROUND_PLACES, ONCE_MORE, SAME_AGAIN, TOWARDS
 from skylight.probe.rotation.verdict import _not_one_disk
 from skylight.probe.scoring import score
 from test_rotation import FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
@@ -89,6 +90,26 @@ def test_hops_whose_window_misses_the_edge_are_done_again(
     assert "wrong" not in {mark.outcome for mark in marks}
     analysis = Rotation().seen(evidence, []).analysis
     assert analysis is not None and analysis.same_narrow is None and analysis.same is not None
+
+
+def test_pairs_whose_window_misses_the_edge_are_hopped_between_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by a coarse clock, by which the wide pass is off by a tenth of a millisecond: pairs that it has too
+    late are all caught in the fine one, and are those that take less than others."""
+    rough_times = Analysis.rough_times
+
+    def late(self: Analysis, name: str, pairs: list[tuple[int, int]], count: int) -> F64:
+        return rough_times(self, name, pairs, count) + np.where(np.arange(len(pairs)) % 3, 0.0, 250_000.0)
+
+    monkeypatch.setattr(Analysis, "rough_times", late)
+    evidence, _, _ = measured("1006", tmp_path)
+    analysis = Rotation().seen(evidence, []).analysis
+    assert analysis is not None and analysis.near is not None
+    for name, found in (("next", analysis.following), ("apart", analysis.apart)):
+        again = sum(len(step.rows) for step in evidence.steps if step.name == name + ONCE_MORE)
+        pairs = PAIRS_OF[name](analysis.near)
+        assert again > 0 and len(found) > 0.9 * len(pairs), name
 
 
 def reads_at(rng: np.random.Generator, sizes: list[float]) -> IoLog:

@@ -23,6 +23,7 @@ from skylight.infer.priors import BY_TYPE, CHOSEN
 from skylight.infer.track_phases import Tracks
 from skylight.infer.tracks_in_bands import next_in_bands
 from skylight.probe.rotation import seeks, track_fit
+from skylight.probe.rotation.hop_passes import HopPasses, Pair
 from skylight.probe.rotation.plan_steps import (
     ALONE,
     APART_READS,
@@ -31,7 +32,6 @@ from skylight.probe.rotation.plan_steps import (
     BEHIND,
     COARSE_TIMES,
     END,
-    FINE,
     IN_TURNS,
     NEXT_READS,
     PLACE_READS,
@@ -438,45 +438,32 @@ class Analysis:
             return seeks.bracketed(self._pooled(SAME_AGAIN, SAME_PIECES, SAME_READS))
         return self.same_narrow
 
-    def _times(self, name: str, pairs: list[tuple[int, int]], count: int) -> dict[tuple[int, int], float]:
-        """Arm times between the tracks of each pair, ns, where they are known well enough."""
-        if self.near is None or self.turn is None or self.same is None:
-            return {}
-        found = seeks.hop_reaches(self._log(name), self.near, self.turn, count)
-        return {
-            pair: reach.ns - self.same.ns
-            for pair, reach in zip(pairs, found, strict=False)
-            if reach is not None and reach.half_ns <= seeks.COARSE_NS
-        }
-
     @cached_property
-    def following(self) -> dict[tuple[int, int], float]:
+    def following(self) -> dict[Pair, float]:
         """Arm times between tracks that follow each other in address, ns."""
-        return self._finer("next", seeks.next_pairs, NEXT_READS)
+        return {} if (passes := self._passes("next", NEXT_READS)) is None else passes.all_ns()
 
     @cached_property
-    def apart(self) -> dict[tuple[int, int], float]:
+    def apart(self) -> dict[Pair, float]:
         """Arm times from the first and the last of some dozens of tracks to the others, ns."""
-        return self._finer("apart", seeks.apart_pairs, APART_READS)
+        return {} if (passes := self._passes("apart", APART_READS)) is None else passes.all_ns()
 
-    def rough_times(self, name: str, pairs: list[tuple[int, int]], count: int) -> F64:
+    def rough_times(self, name: str, pairs: list[Pair], count: int) -> F64:
         """Arm times of pairs by the first pass over a wide range, the median where it has none, ns."""
-        times = self._times(name, pairs, count)
+        times = {} if (passes := self._passes(name, count)) is None else passes.rough_ns(pairs)
         middle = float(np.median(list(times.values()))) if times else np.nan
         return np.array([times.get(pair, middle) for pair in pairs])
 
-    def _finer(
-        self, name: str, pairs_of: Callable[[Tracks], list[tuple[int, int]]], count: int
-    ) -> dict[tuple[int, int], float]:
-        """Arm times as the second pass has them, where it found the edge that the first one saw, ns."""
-        if self.near is None:
-            return {}
-        pairs = pairs_of(self.near)
-        rough = self._times(name, pairs, count)
-        fine = self._times(name + FINE, pairs, count * self.times)
-        return {
-            pair: ns for pair, ns in fine.items() if pair in rough and abs(ns - rough[pair]) < seeks.COARSE_NS
-        }
+    def not_seen(self, name: str, pairs: list[Pair], count: int) -> list[int]:
+        """The numbers of the pairs whose edge the second pass did not show."""
+        found = {} if (passes := self._passes(name, count)) is None else passes.fine_ns()
+        return [number for number, pair in enumerate(pairs) if pair not in found]
+
+    def _passes(self, name: str, count: int) -> HopPasses | None:
+        """The passes over a step's pairs; None before the start and the reach within a track are known."""
+        if self.near is None or self.turn is None or self.same is None:
+            return None
+        return HopPasses(self._log, name, self.near, self.turn, self.same.ns, count, self.times)
 
     @cached_property
     def neighbours(self) -> NextTrack | None:

@@ -30,6 +30,7 @@ from skylight.probe.rotation.plan_steps import (
     FULL_READS,
     IN_TURNS,
     NEXT_READS,
+    ONCE_MORE,
     OTHERS,
     PLACE_READS,
     PLACES_PER_ROUND,
@@ -60,6 +61,7 @@ EARLIER_NS, NARROW_NS = 100_000.0, 500_000.0
 AGAIN_NS = 400_000.0
 """How much sooner blocks are hopped to where all were caught. Chosen: the first pass has a read in 50 us, and
 where a quarter is missed for other clients three in a row that are late by chance move it by 0.2 ms."""
+MOST_AGAIN = 0.5  # of the pairs of a step: where more have no edge in the fine window, few will in another
 AVOIDED_BYTES = 20 << 20  # what test 1 writes most of lies before this
 ALL_AVOIDED_BYTES = SUSTAINED_REGION_BYTES + AVOIDED_BYTES
 """All that test 1 writes, but for single places, lies before this."""
@@ -79,7 +81,7 @@ LEAST_BYTES = 1 << 30
 WRITING_S = (600.0, 1_800.0)
 """Pauses before a rotation is looked for once more. Chosen: 256 MiB of single blocks are 65,000 writes of
 10 ms, 11 min; of those that wait for bands to be cleaned a few hundred are written in the second."""
-MOST_IOS = 70_000  # by a coarse clock, with every step that only some drives need
+MOST_IOS = 78_000  # by a coarse clock, with every step that only some drives need
 
 Pairs = list[tuple[int, int]]
 
@@ -408,6 +410,11 @@ def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:
         if not np.isfinite(rough).all():
             return True
         plan.hops(name + FINE, near, hops, reads * found.times, same + rough - earlier, narrow)
+        left = found.not_seen(name, hops, reads)
+        if 0 < len(left) <= MOST_AGAIN * len(hops):
+            again, wider = [hops[number] for number in left], AGAIN_NS / turn.period_ns
+            soonest_of = np.maximum(same + rough[left] - earlier - wider, 0.0)
+            plan.hops(name + ONCE_MORE, near, again, reads * found.times, soonest_of, narrow + 2 * wider)
     if found.neighbours is not None and found.neighbours.pairs:
         others = (list(found.neighbours.pairs) * TURN_PAIRS)[:TURN_PAIRS]
         in_turns = [pair for same_pair in zip(pairs, others, strict=True) for pair in same_pair]

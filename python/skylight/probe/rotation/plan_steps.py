@@ -38,4 +38,6 @@ SAME_AGAIN = "same-again"
 """The step of hops within a track whose window is wider, where the edge was not in that of `same`."""
 STARS = ("from-first", "from-far", "from-back", "from-there")
 FINE = "-fine"
+ONCE_MORE = "-again"
+"""Behind the name of a step of hops: the pairs whose edge the fine pass did not show, in a wider window."""
 BEHIND = "first-behind"  # instead of the step `first`, where other tests have written there
