@@ -1,7 +1,9 @@
-"""The arm's step told from a switch of heads: strokes that end within the tracks, times that scatter as a
-coarse clock makes them, and tracks in bands of a few each."""
+"""The arm's step told from a switch of heads: strokes and bands that end within the tracks, times that
+scatter as a coarse clock makes them, and tracks in bands of a few each."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -52,6 +54,39 @@ class TestStrokesThatEnd:
             times = np.where(cylinder[one] == cylinder[other], 900_000.0, 1_700_000.0)
             found = adjacent_tracks.next_track(one, other, times * (1 + rng.normal(0, 0.01, len(one))))
             assert found is None or found.ns == pytest.approx(1_700_000, rel=0.06)
+
+
+def run_times(
+    rng: np.random.Generator, run: int, within: Callable[[Ints, Ints], F64], far_ns: float, noise_ns: float
+) -> tuple[Ints, Ints, F64]:
+    """Of bands of some tracks each; from one to the next the arm goes far, within one as a function says."""
+    one, other = pairs_of(43)
+    times = np.where(one // run == other // run, within(one, other), far_ns)
+    return one, other, times + rng.normal(0, noise_ns, len(one))
+
+
+def test_cylinders_within_a_band_that_ends(rng: np.random.Generator) -> None:
+    """As of random drive 100302: five of 107 pairs lie on one surface and in one band, and the two times that
+    fit best are those within the band and across its end."""
+
+    def within(one: Ints, other: Ints) -> F64:
+        return np.asarray(np.where(one % 8 == other % 8, 1_200_000.0, 1_420_000.0), np.float64)
+
+    for _ in range(10):
+        found = adjacent_tracks.next_track(*run_times(rng, 26, within, 1_540_000, 30_000))
+        assert found is not None and found.heads == 8 and found.ns == pytest.approx(1_200_000, rel=0.04)
+
+
+def test_bands_on_one_surface_are_no_cylinders_as_high(rng: np.random.Generator) -> None:
+    """As of random drive 100396, whose bands are 19.003 tracks long: within them the arm's time rises."""
+
+    def within(one: Ints, other: Ints) -> F64:
+        return np.asarray(1_060_000 + 25_000 * (np.sqrt(np.abs(one - other)) - 1), np.float64)
+
+    for _ in range(10):
+        found = adjacent_tracks.next_track(*run_times(rng, 19, within, 1_220_000, 12_000))
+        assert found is not None and found.ns == pytest.approx(1_060_000, rel=0.04)
+        assert found.walk == adjacent_tracks.STROKES and len(found.pairs) > 30
 
 
 def test_times_that_scatter_are_a_mean(rng: np.random.Generator) -> None:
