@@ -18,7 +18,7 @@ switch beside a seek as in Ruemmler and Wilkes, "An introduction to disk drive m
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import sqrt
 
 import numpy as np
@@ -42,6 +42,8 @@ SCATTERED = (1.2, 4.0)
 """Times the least noise: below, what is left over may be the model's fault; above, it is as much as what
 distinguishes the ways."""
 MOST_ELSEWHERE = 0.2  # of the weight, more than half of `FAR_APART` from the mean
+NEAR_MEAN = 1.0
+"""Standard deviations of a pair from the mean of all ways within which it is one to measure that on."""
 OPEN = "cylinders or strokes"
 MOST_OFF = 0.1  # the part of pairs that may be off the way that fits best by more than the cap
 FARTHER = 1.15  # times what the slowest pair of one stroke takes: those across its end take longer
@@ -110,9 +112,11 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
         max(likely) / min(likely) > 1 + FAR_APART
         and SCATTERED[0] * least_ns < noise_ns < SCATTERED[1] * least_ns
     ):
-        return _weighted(np.array([each for each in costs if np.isfinite(each[0])]))
+        mean = _weighted(np.array([each for each in costs if np.isfinite(each[0])]))
+        return mean and _with_pairs(mean, one, other, time_ns, noise_ns)
     if max(likely) / min(likely) > 1 + ALIKE:
-        return _compromise(min(likely), max(likely))
+        between = _compromise(min(likely), max(likely))
+        return between and _with_pairs(between, one, other, time_ns, noise_ns)
     rising = min(risings, key=lambda rising: rising.cost(noise_ns), default=None)
     if rising is not None and rising.cost(noise_ns) < cost:
         return rising.found(noise_ns)
@@ -189,6 +193,13 @@ def _compromise(least_ns: float, most_ns: float) -> NextTrack | None:
         return None
     middle = float(np.sqrt(least_ns * most_ns))
     return NextTrack(middle, (most_ns - least_ns) / 2, (), None, None, OPEN)
+
+
+def _with_pairs(found: NextTrack, one: Ints, other: Ints, time_ns: F64, noise_ns: float) -> NextTrack:
+    """What is found with the pairs whose times are as good as that: of two levels hardly any are, of times
+    that scatter about one most."""
+    near = np.abs(time_ns - found.ns) < NEAR_MEAN * noise_ns
+    return replace(found, pairs=chosen_pairs(one, other, near))
 
 
 def _weighted(costs: F64) -> NextTrack | None:

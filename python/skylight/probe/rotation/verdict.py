@@ -159,7 +159,8 @@ def track_seek(found: Analysis) -> tuple[float, float] | None:
         return None
     if near.pairs and found.in_turns is not None:
         same, other = found.in_turns
-        ns, error = other.ns - same.ns, hypot(other.half_ns, same.half_ns) + near.open_ns
+        # What ways leave open there is a range about times that scatter about one.
+        ns, error = other.ns - same.ns, hypot(other.half_ns, same.half_ns, near.open_ns / sqrt(3.0))
     else:
         ns, error = near.ns, near.open_ns
     return (ns, error + 0.01 * ns) if ns > 0 else None
