@@ -16,6 +16,7 @@ from skylight.probe.rotation import Rotation, plan, seeks, track_fit
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.hop_passes import PAIRS_OF
 from skylight.probe.rotation.plan_steps import AROUND, AROUND_PLACES, ONCE_MORE, SAME_AGAIN, TOWARDS
+from skylight.probe.rotation.track_consistency import start_between
 from skylight.probe.rotation.verdict import _not_one_disk
 from skylight.probe.scoring import score
 from test_rotation import FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
@@ -159,6 +160,19 @@ def test_two_places_before_the_end_that_agree_and_are_in_line(
     vars(found).update(_towards_end=(part, size))
     assert found.end_is_likely == likely
     assert found.lies_further_out == (last > 6e5)
+
+
+@pytest.mark.parametrize(
+    ("behind", "od"),
+    [([9e5, 9e5], 9e5), ([8.82e5, 8.82e5], 8.91e5), ([8.82e5, 9e5], 9e5), ([8.82e5], 8.91e5)],
+)
+def test_a_start_with_larger_tracks_than_all_behind(behind: list[float], od: float) -> None:
+    """As of random drive 99322: what was written at the start lies on a surface with tracks 2 % larger than
+    those of the first address. Had a zone ended there, the first address would have the larger ones."""
+    start = tracks_of(9e5, WHOLE)
+    found = start_between(start, [tracks_of(size, WHOLE) for size in behind])
+    assert found.track_bytes == pytest.approx(od, rel=1e-3)
+    assert (found.slope_error / found.slope > 0.004) == (od < 9e5)
 
 
 def test_whole_tracks_of_all_bands_are_taken_where_bands_are_short() -> None:

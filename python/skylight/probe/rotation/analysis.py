@@ -58,6 +58,7 @@ from skylight.probe.rotation.track_consistency import (
     off_line,
     parts,
     rows_of,
+    start_between,
 )
 from skylight.probe.rotation.track_fit import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
 
@@ -188,11 +189,16 @@ class Analysis:
         }
 
     def sizes(self) -> dict[str, Tracks | None]:
-        """The same, of those that were cut off as they were read again alone."""
-        return {
+        """The same, of those that were cut off as they were read again alone, with what they are larger by
+        where they were measured than at the address."""
+        found = {
             name: (tracks and self._again(name + ALONE, tracks.track_bytes)) or tracks
             for name, tracks in self.sizes_at.items()
         }
+        start = found["od"]
+        if start is not None and not self._at_home:
+            found["od"] = start_between(start, self._behind_start)
+        return found
 
     def _again(self, name: str, track_bytes: float) -> Tracks | None:
         return self._tracks(name, AGAIN[0] * track_bytes, AGAIN[1] * track_bytes)
@@ -216,19 +222,25 @@ class Analysis:
     def _starts_at_home(self) -> bool:
         """Whether blocks at the start lie there, as far as larger tracks behind them, or at several places
         all over the drive, would show: a drive that places data anywhere may have moved what others wrote."""
-        log, near = self._log("od-behind"), self.near
+        near = self.near
         if near is None or self.middle is None or self.middle.slope < near.slope:
             return True
         larger = [place for place in self.places if near.slope / place.slope - 1.0 > SURFACES_DIFFER]
         if len(larger) >= FEWEST_LARGER:
             return False
-        for rows in np.array_split(np.arange(len(log)), BEHIND_PLACES if len(log) else 1):
-            behind = self._fitted(log.rows(rows), 0.8 * near.track_bytes, 1.5 * near.track_bytes)
-            if behind is None:
-                continue
-            if near.slope > behind.slope and not as_large(near, behind):
-                return False
-        return True
+        return all(near.slope <= behind.slope or as_large(near, behind) for behind in self._behind_start)
+
+    @cached_property
+    def _behind_start(self) -> list[Tracks]:
+        """Tracks at the places behind the start, where they could be fitted."""
+        log, near = self._log("od-behind"), self.near
+        if near is None or not len(log):
+            return []
+        groups = np.array_split(np.arange(len(log)), BEHIND_PLACES)
+        found = [
+            self._fitted(log.rows(rows), 0.8 * near.track_bytes, 1.5 * near.track_bytes) for rows in groups
+        ]
+        return [behind for behind in found if behind is not None]
 
     @cached_property
     def _ends_at_home(self) -> float:

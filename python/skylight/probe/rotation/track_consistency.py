@@ -29,6 +29,8 @@ MOST_GROWTH, GROWTH_ERRORS = 0.01, 3.0
 """How much larger, and by how many errors, tracks close by may be: behind the start larger ones are there
 only where it was moved, or where surfaces differ. Chosen: half of what is right, and for two places a chance
 of one in 370."""
+SAFETY = 2.0
+"""Times a standard error that a finding allows for (`rotation.verdict`), which a bound needs no more."""
 LEAST_BESIDE, MOST_BESIDE, FEWEST_BESIDE = 0.05, 0.15, 4
 """How far from the middle, as parts of all addresses, tracks beside it are looked at, and how many pairs of
 these there are, one on either side: two places on each."""
@@ -51,6 +53,23 @@ def as_large(one: Tracks, other: Tracks) -> bool:
     """Whether tracks of two places are as large, as far as is known."""
     error = hypot(one.slope_error / one.slope, other.slope_error / other.slope)
     return abs(one.slope / other.slope - 1.0) <= max(MOST_GROWTH, GROWTH_ERRORS * error)
+
+
+def start_between(start: Tracks, behind: list[Tracks]) -> Tracks:
+    """Tracks of the size at the first address, where those at the start are larger than at all places behind.
+
+    Either a zone ends between, or what was written at the start was moved to where tracks are larger, as to a
+    surface of another density. The mean of both sizes is off by half of what they differ by at most."""
+    if not behind or any(as_large(start, each) for each in behind):
+        return start
+    falls = min(1.0 - each.track_bytes / start.track_bytes for each in behind)
+    return start if falls <= 0.0 else _smaller(start, falls / 2, falls / 2 / SAFETY)
+
+
+def _smaller(tracks: Tracks, falls: float, error: float) -> Tracks:
+    """Tracks smaller by a part of their size, give or take another."""
+    slope = tracks.slope / (1.0 - falls)
+    return replace(tracks, slope=slope, slope_error=slope * hypot(tracks.slope_error / tracks.slope, error))
 
 
 def off_line(part: F64, size: F64, end_bytes: float) -> float:

@@ -19,10 +19,10 @@ from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
 from skylight.probe.rotation.plan_steps import IN_TURNS
+from skylight.probe.rotation.track_consistency import SAFETY
 from skylight.units import format_duration, format_rotation, format_size
 
 TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = TURN_RIGHT.part, TRACK_RIGHT.part, SEEK_RIGHT.part
-SAFETY = 2.0
 LEAST_CONFIDENCE = 0.5  # three times of which one is likelier to be off than not are no answer
 TWO_SIDED_95 = 1.96  # standard errors
 MOST_TRACK_ERROR = 0.01
