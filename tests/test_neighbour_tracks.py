@@ -80,6 +80,16 @@ def test_cylinders_within_a_band_that_ends(rng: np.random.Generator) -> None:
         assert found is not None and found.heads == 8 and found.ns == pytest.approx(1_200_000, rel=0.04)
 
 
+def test_two_cylinders_of_which_a_part_is_seen_say_nothing(rng: np.random.Generator) -> None:
+    """As of random drive 99347: eight tracks of one and eight of the next sort pairs as two bands do."""
+    pairs = [(at, at + 1) for at in range(15)]
+    pairs += [(hub, at) for hub in (0, 7) for at in range(16) if abs(at - hub) > 1]
+    one, other = np.array(pairs).T
+    for _ in range(10):
+        times = np.where(one // 8 == other // 8, 835_000, 1_450_000) + rng.normal(0, 25_000, len(one))
+        assert adjacent_tracks.next_track(one, other, times) is None
+
+
 def test_bands_on_one_surface_are_no_cylinders_as_high(rng: np.random.Generator) -> None:
     """As of random drive 100396, whose bands are 19.003 tracks long: within them the arm's time rises."""
 

@@ -100,10 +100,6 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
         noise_ns = max(least_ns, float(np.median(off)) / NORMAL_MEDIAN)
     found = fits.at(noise_ns)
     way, cost, arm_ns, switch_ns = min(found, key=lambda fit: fit[1])
-    if arm_ns > switch_ns and way.heads and _rises(*_of(way.switch, one, other, time_ns), either_way=True):
-        return _on_one_surface(*_of(way.switch, one, other, time_ns))
-    if arm_ns < switch_ns and not way.heads and np.count_nonzero(way.arm) >= FEWEST_PAIRS:
-        return next_track(*_of(way.arm, one, other, time_ns))  # within a stroke, or a band in cylinders
     costs = [(fit[1], fit[2]) for fit in found]
     costs += [(rising.cost(noise_ns), rising.first_ns) for rising in risings]
     least = min(each for each, _ in costs)
@@ -117,6 +113,10 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     if max(likely) / min(likely) > 1 + ALIKE:
         between = _compromise(min(likely), max(likely))
         return between and _with_pairs(between, one, other, time_ns, noise_ns)
+    if arm_ns > switch_ns and way.heads and _rises(*_of(way.switch, one, other, time_ns), either_way=True):
+        return _on_one_surface(*_of(way.switch, one, other, time_ns))
+    if arm_ns < switch_ns and not way.heads and np.count_nonzero(way.arm) >= FEWEST_PAIRS:
+        return next_track(*_of(way.arm, one, other, time_ns))  # within a stroke, or a band in cylinders
     rising = min(risings, key=lambda rising: rising.cost(noise_ns), default=None)
     if rising is not None and rising.cost(noise_ns) < cost:
         return rising.found(noise_ns)
