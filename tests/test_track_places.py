@@ -175,6 +175,20 @@ def test_a_start_with_larger_tracks_than_all_behind(behind: list[float], od: flo
     assert (found.slope_error / found.slope > 0.004) == (od < 9e5)
 
 
+def test_what_lies_before_the_last_address_leads_on_to_it() -> None:
+    """As of random drive 100461, whose last zone begins within the 8 GiB behind where the end was measured:
+    of 44 zones each is 2.5 % smaller than the one before at the inner diameter."""
+    analysis = Analysis(lambda _: EMPTY_LOG, 4096, (1 << 40) - (5 << 30), end_bytes=5 << 30)
+    middle, end = tracks_of(1.916e6, WHOLE), tracks_of(1.187e6, WHOLE)
+    vars(analysis).update(near=tracks_of(2.433e6, WHOLE), turn=None)
+    vars(analysis).update(sizes_at={"od": None, "md": middle, "id": end})
+    found = analysis.sizes()["id"]
+    assert found is not None and 0.988 < found.track_bytes / end.track_bytes < 0.994
+    assert found.slope_error / found.slope > end.slope_error / end.slope + 5e-4
+    analysis.end_bytes = 0
+    assert analysis.sizes()["id"] is end
+
+
 def test_whole_tracks_of_all_bands_are_taken_where_bands_are_short() -> None:
     turns = [0.4, 1.0, 1.0, 0.3] * 5
     tracks = tracks_of(1e6, turns)

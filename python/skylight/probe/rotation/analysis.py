@@ -55,6 +55,7 @@ from skylight.probe.rotation.track_consistency import (
     is_between,
     is_in_line,
     is_mostly_whole,
+    led_on,
     off_line,
     parts,
     rows_of,
@@ -189,15 +190,16 @@ class Analysis:
         }
 
     def sizes(self) -> dict[str, Tracks | None]:
-        """The same, of those that were cut off as they were read again alone, with what they are larger by
-        where they were measured than at the address."""
+        """The same, of those that were cut off as they were read again alone; at the address itself."""
         found = {
             name: (tracks and self._again(name + ALONE, tracks.track_bytes)) or tracks
             for name, tracks in self.sizes_at.items()
         }
-        start = found["od"]
+        start, middle, end = found["od"], found["md"], found["id"]
         if start is not None and not self._at_home:
             found["od"] = start_between(start, self._behind_start)
+        if end is not None and middle is not None and self.end_bytes:
+            found["id"] = led_on(middle, end, self.end_bytes / (self._size + self.end_bytes))
         return found
 
     def _again(self, name: str, track_bytes: float) -> Tracks | None:
@@ -237,9 +239,8 @@ class Analysis:
         if near is None or not len(log):
             return []
         groups = np.array_split(np.arange(len(log)), BEHIND_PLACES)
-        found = [
-            self._fitted(log.rows(rows), 0.8 * near.track_bytes, 1.5 * near.track_bytes) for rows in groups
-        ]
+        sizes = 0.8 * near.track_bytes, 1.5 * near.track_bytes
+        found = [self._fitted(log.rows(rows), *sizes) for rows in groups]
         return [behind for behind in found if behind is not None]
 
     @cached_property

@@ -9,7 +9,7 @@ Source: docs/tests/rotation.md, "How it decides".
 from __future__ import annotations
 
 from dataclasses import replace
-from math import hypot
+from math import hypot, sqrt
 
 import numpy as np
 
@@ -64,6 +64,14 @@ def start_between(start: Tracks, behind: list[Tracks]) -> Tracks:
         return start
     falls = min(1.0 - each.track_bytes / start.track_bytes for each in behind)
     return start if falls <= 0.0 else _smaller(start, falls / 2, falls / 2 / SAFETY)
+
+
+def led_on(middle: Tracks, end: Tracks, part: float) -> Tracks:
+    """Tracks of the size at the last address from those measured a `part` of all before it: squares of sizes
+    fall evenly from the middle on. By how much they do is not known to more than a half, as zones end."""
+    fall = max((middle.track_bytes / end.track_bytes) ** 2 - 1.0, 0.0) * part / (0.5 - part)
+    falls = 1.0 - sqrt(max(1.0 - fall, 0.0))
+    return _smaller(end, falls, falls / 2)
 
 
 def _smaller(tracks: Tracks, falls: float, error: float) -> Tracks:

@@ -138,7 +138,9 @@ def _where_words(found: Analysis) -> str:
     """Where track sizes were measured."""
     if not found.end_bytes:
         return "first, middle and last address"
-    return f"first and middle address and {format_size(found.end_bytes)} before the last"
+    return (
+        f"first, middle and last address, as what lies {format_size(found.end_bytes)} before it leads there"
+    )
 
 
 def _striped_words(stripe: int) -> str:
