@@ -7,7 +7,7 @@
 //! Invariant: of the parts with cached writes, at most one lacks room for them, but for a write that extends over several.
 //! Source: chosen; the layer of Skylight (FAST'15), section 3.1, has no volatile cache.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Sectors};
 use skylight_layer::Layer;
@@ -16,7 +16,7 @@ use skylight_layer::Layer;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwedCleaning {
     /// Sectors of the cached writes of each part that has any: a write counts where it begins.
-    cached: HashMap<u32, Sectors>,
+    cached: BTreeMap<u32, Sectors>,
     /// A part that lacks room for them.
     owing: Option<u32>,
 }
