@@ -17,7 +17,7 @@ from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size import MOST_S, CacheSize
 from skylight.probe.cache_size.fill_check import BLOCK, MOST_OF_ASKED, Check, Fill, Places
 from skylight.probe.cache_size.fill_procedure import MAP_WRITES, MOST_SMALL_S, SMALL_WRITES, Pace, filled
-from skylight.probe.cache_size.journal import Journal, _map_fill, _told_by_larger
+from skylight.probe.cache_size.journal import Journal, _map_fill
 from skylight.probe.cache_size.verdict import of_journal
 from skylight.probe.cache_size.which_limit import limits, places_in_time, told_apart
 from skylight.probe.known_state import State
@@ -239,20 +239,6 @@ def test_a_map_is_full_whatever_is_cleaned_for_it_where_rewriting_passed_through
     deep = _map_fill(cast(Steps, drive), Places(drive.size), QUANTUM, 1e6, [fill("fill", 1, places)])
     assert deep is not None and deep[-1].ended == ended
     assert not ended or abs(deep[-1].writes - 20_000) <= 2 * DEPTH
-
-
-@pytest.mark.parametrize(("places", "found"), [(3_600, (28_800, 64_000)), (7_200, (57_600, None))])
-def test_larger_writes_count_the_places_of_a_drive_that_cleans_the_newest_for_its_map(
-    places: int, found: tuple[int, int | None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """100416 drawn: whole quanta and blocks met the map, and a drive that cleans the newest for it does not
-    show whether older data is in it; the places, of which larger writes need as many, were not counted."""
-    larger = replace(fill("large", 8, places), size=8 * QUANTUM)
-    monkeypatch.setattr("skylight.probe.cache_size.journal.filled", lambda *_, **__: [larger])
-    blocks = replace(fill("map", 0, 64_000, ended=False), slow=True, newest=True)
-    steps = cast(Steps, Rewritten(0))
-    large = (8 * QUANTUM, 8, 1_000_000)
-    assert _told_by_larger(steps, Places(1 << 40), [blocks], QUANTUM, None, large) == (*found, [larger])
 
 
 def test_a_map_that_was_full_from_the_first_block_on_leaves_the_raw_size_unknown() -> None:

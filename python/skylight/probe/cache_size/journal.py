@@ -255,35 +255,17 @@ def measured(steps: Steps) -> Journal:
         )
     places, in_map = limits(fills, deep, quantum, flushed=flushed)
     alone = in_map
-    if places is None:
-        places, in_map, larger = _told_by_larger(steps, places_of, deep, quantum, in_map, large)
+    if places is None and in_map is not None:
+        larger = filled(steps, places_of, "large", (large,)) if largest > 1 else []
+        if larger:
+            places, in_map = limits_by_larger(larger, deep, quantum, in_map, flushed=flushed)
+        if not (larger and larger[-1].ended) and not share_places(deep[-1], quantum, flushed=flushed):
+            in_map = None
         fills += larger
     fills += deep
     return Journal(
         quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, alone
     )
-
-
-def _told_by_larger(
-    steps: Steps,
-    places: Places,
-    deep: list[Fill],
-    quantum: int,
-    in_map: int | None,
-    large: tuple[int, int, int],
-) -> tuple[int | None, int | None, list[Fill]]:
-    """Places and map entries, and the fill with larger writes that tells these apart where whole quanta and
-    blocks (`deep`) may both have met the map: after `in_map` of these, or where a drive cleaned the newest
-    for it, whatever older data is left."""
-    if in_map is None and not deep[-1].newest:
-        return None, None, []
-    flushed, found = isinstance(steps, FlushedSteps), None
-    larger = filled(steps, places, "large", (large,)) if large[1] > 1 else []
-    if larger:
-        found, in_map = limits_by_larger(larger, deep, quantum, in_map, flushed=flushed)
-    if not (larger and larger[-1].ended) and not share_places(deep[-1], quantum, flushed=flushed):
-        in_map = None
-    return found, in_map, larger
 
 
 def with_mixed_fill(steps: Steps, seen: Journal) -> Journal:
