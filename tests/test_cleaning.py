@@ -159,7 +159,7 @@ def test_a_set_associative_drive_gives_its_cache_bands(tmp_path: Path) -> None:
     assert found["cache_bands"] == {"count": 952, "band_bytes": 40 << 20, "fill_bytes": 40 << 20}
 
 
-@pytest.mark.parametrize(("seed", "band_ms"), [(100283, 42.7), (100284, 42.1)])
+@pytest.mark.parametrize(("seed", "band_ms"), [(100284, 42.1)])
 def test_cache_bands_that_are_cleaned_as_quickly_as_others_delay_writes(
     seed: int, band_ms: float, tmp_path: Path
 ) -> None:

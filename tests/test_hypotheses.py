@@ -230,14 +230,14 @@ class TestLater:
     def test_a_medium_that_test_1_had_no_time_for_follows_from_the_place_of_the_cache(
         self, tmp_path: Path
     ) -> None:
-        """100187 had its cache full when test 1 began, which took half an hour for 1,531 writes."""
-        result = suite_on_drawn(100187, tmp_path / "r", only=("cache_location",))
+        """100371 had older data in its cache when test 1 began, and its half hour went by in waits."""
+        result = suite_on_drawn(100371, tmp_path / "r", only=("cache_location",))
         found = {finding.name: finding for finding in result.findings}
         assert (
             found["cache_medium"].value == "disk" and "one place on the platters" in found["cache_medium"].why
         )
         assert found["cache_medium"].confidence <= found["cache_location"].confidence
-        alone = suite_on_drawn(100187, tmp_path / "alone", only=("drive_type",))
+        alone = suite_on_drawn(100371, tmp_path / "alone", only=("drive_type",))
         assert {f.name: f.value for f in alone.findings}["cache_medium"] == UNKNOWN
 
     def test_a_lazy_drive_is_shingled_for_sure_once_bands_were_cleaned(self, tmp_path: Path) -> None:
