@@ -99,7 +99,7 @@ def before_stalls(latency_ns: I64, until: Stop) -> int:
 @dataclass(frozen=True, slots=True)
 class Stalls:
     """A row of stalls: index of the first, writes from one to the next, how many, and their median latency;
-    `usual_ns` is the median of the rest; so many stalls follow each other at once (`run`). None takes less
+    `usual_ns` is the median of the rest; `run` is how many stalls follow each other at once. None takes less
     than `least_ns`, where that is known."""
 
     first: int
@@ -421,7 +421,7 @@ def entries(complete_ns: NDArray[np.generic]) -> tuple[I64, I64]:
 
 
 def usual(complete_ns: NDArray[np.generic], percent: float = 50) -> float | None:
-    """From one entry to the next, ns, by what so many per cent take at most; None for fewer than four."""
+    """From one entry to the next, ns, by what that many per cent take at most; None for fewer than four."""
     done, _ = entries(complete_ns)
     return float(np.percentile(np.diff(done), percent)) if len(done) >= FEWEST_ENTRIES else None
 

@@ -109,7 +109,7 @@ def _opened(cache_part: CachePart) -> bool:
 
 
 def _marks(band: int, number: int) -> int:
-    """Bands of the mark of that number, where a log has so many pieces.
+    """Bands of the mark of that number, where a log has `band` pieces.
 
     >>> [_marks(30, number) for number in range(3)], _marks(10, 1)
     ([12, 7, 12], 7)

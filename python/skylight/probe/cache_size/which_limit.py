@@ -37,7 +37,7 @@ def told_apart(fills: Sequence[Fill], larger: Sequence[Fill]) -> tuple[int | Non
 
 
 def is_emptied(places: int, quantum: int) -> bool:
-    """Whether rewriting passes through all places of a cache, of which so many were in use when it began to
+    """Whether rewriting passes through all places of a cache, `places` of which were in use when it began to
     clean: then what another host wrote is home.
 
     >>> is_emptied(46_000, 280 << 10), is_emptied(460_000, 280 << 10)
@@ -114,7 +114,7 @@ def outnumber(blocks: Fill, writes: int) -> bool:
 
 
 def limits_by_larger(
-    larger: list[Fill], deep: list[Fill], quantum: int, in_map: int | None, *, flushed: bool
+    larger: list[Fill], deep: list[Fill], quantum: int, in_map: int, *, flushed: bool
 ) -> tuple[int | None, int | None]:
     """As `limits`, where writes of one quantum ended with `in_map` entries in use: places, or of the map.
     Only a fill with larger writes that met a limit shows which."""

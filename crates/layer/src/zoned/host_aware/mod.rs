@@ -69,7 +69,7 @@ pub enum ZoneLog {
     BeforeZones {
         /// The space of each zone.
         each: Sectors,
-        /// That of so many neighbours is together, before the first of them.
+        /// For how many neighbours it is together, before the first of them.
         together: u32,
     },
 }
