@@ -466,7 +466,7 @@ def pieces_of(edges: np.ndarray) -> track_phases.Tracks:
 def test_tracks_behind_the_end_of_a_band_are_not_taken_for_neighbours() -> None:
     """A band ends 0.6 into the sixth track; a stray read does but cut one."""
     ended = pieces_of(np.concatenate([np.arange(6.0), 5.6 + np.arange(15)]))
-    run = seeks.whole_tracks(ended)
+    run = seeks.longest_run(ended)
     assert set(run) <= set(range(6, 20)) and len(run) >= 13
     cut = pieces_of(np.insert(np.arange(20.0), 6, 5.6))
     assert seeks.whole_tracks(cut) == [piece for piece in range(20) if piece not in (5, 6)]

@@ -197,6 +197,22 @@ def test_whole_tracks_of_all_bands_are_taken_where_bands_are_short() -> None:
     assert seeks.next_pairs(tracks) == [(4 * band + 1, 4 * band + 2) for band in range(5)]
 
 
+def test_a_run_no_longer_than_a_cylinder_is_high_is_held_against_all_bands() -> None:
+    """As of random drive 100574, whose bands are 8.2 tracks on cylinders of 15 heads: within a band hardly
+    any pair shows the arm's step, from band to band all do."""
+    tracks = tracks_of(1e6, [1.0] * 8 + [0.2] + ([1.0] * 7 + [0.2]) * 4)
+    whole = seeks.whole_tracks(tracks)
+    assert len(seeks.longest_run(tracks)) in (7, 8) and len(whole) == 36
+    assert {one for one, _ in seeks.apart_pairs(tracks)} <= set(seeks.longest_run(tracks))
+
+    def times(pairs: list[tuple[int, int]]) -> dict[tuple[int, int], float]:
+        return {(one, other): 1.64e6 if one // 15 != other // 15 else 5.5e5 for one, other in pairs}
+
+    following, apart = times(seeks.next_pairs(tracks)), times(seeks.apart_pairs(tracks))
+    found = seeks.step_of(tracks, following, apart)
+    assert found is not None and found.ns == pytest.approx(1.64e6) and found.switch_ns == pytest.approx(5.5e5)
+
+
 @pytest.mark.parametrize(
     ("last", "in_range", "is_one"), [(1e6, False, False), (1e6, True, True), (7.3e5, False, True)]
 )

@@ -104,6 +104,8 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     costs += [(rising.cost(noise_ns), rising.first_ns) for rising in risings]
     least = min(each for each, _ in costs)
     likely = [ns for each, ns in costs if each < least + PLAINLY]
+    if in_one is None and any(fit[0].switch.all() and fit[1] < least + PLAINLY for fit in found):
+        return None  # all pairs may lie in one cylinder, where the arm is not seen to move
     if (
         max(likely) / min(likely) > 1 + FAR_APART
         and SCATTERED[0] * least_ns < noise_ns < SCATTERED[1] * least_ns
@@ -219,10 +221,11 @@ def _weighted(costs: F64) -> NextTrack | None:
 
 @dataclass(frozen=True, slots=True)
 class _Rising:
-    """Strokes on one surface by an arm whose time rises with the distance, in tracks."""
+    """Strokes on one surface by an arm whose time rises with the distance, in cylinders (`apart`)."""
 
     one: Ints
     other: Ints
+    apart: Ints
     off: F64
     first_ns: float
     constants: int
@@ -233,34 +236,51 @@ class _Rising:
 
     def found(self, noise_ns: float) -> NextTrack | None:
         off = np.abs(self.off) > np.sqrt(CAP) * noise_ns
-        chosen = (np.abs(self.one - self.other) == 1) & ~off
+        chosen = (np.abs(self.one - self.other) == 1) & (self.apart == 1) & ~off
         if np.count_nonzero(off) > 2 * MOST_OFF * len(off) or not chosen.any():
             return None
         return NextTrack(self.first_ns, 0.0, chosen_pairs(self.one, self.other, chosen), None, None, STROKES)
 
 
 def _risings(one: Ints, other: Ints, time_ns: F64) -> list[_Rising]:
+    """Rising curves on a stroke over all tracks, and on two of which the second goes the cylinders of the
+    first the other way, on another surface: the arm goes no farther there than to the cylinder."""
+    found = _rising_over(np.abs(one - other), one, other, time_ns)
+    for end in range(int(min(one.min(), other.min())) + 1, int(max(one.max(), other.max())) - 1):
+        cylinder = [np.where(track <= end, track, 2 * end + 1 - track) for track in (one, other)]
+        back = _rising_over(np.abs(cylinder[0] - cylinder[1]), one, other, time_ns)
+        found += [replace(rising, constants=rising.constants + 1) for rising in back]
+    return found
+
+
+def _rising_over(apart: Ints, one: Ints, other: Ints, time_ns: F64) -> list[_Rising]:
     """Rising curves through the median of the pairs at each distance, if some are one apart: straight, as a
-    square root, as both (Ruemmler and Wilkes), and any, which has a constant for each of its levels."""
-    apart = np.abs(one - other)
+    square root, as both (Ruemmler and Wilkes), and any, which has a constant for each of its levels. Pairs in
+    one cylinder wait for a switch of heads, and have a level of their own."""
     distance, which = np.unique(apart, return_inverse=True)
-    if distance[0] != 1:
-        return []
-    middle = np.array([np.median(time_ns[which == number]) for number in range(len(distance))])
+    level = np.array([np.median(time_ns[which == number]) for number in range(len(distance))])
     weight = np.bincount(which).astype(np.float64)
+    here = int(distance[0] == 0)
+    switch, distance, middle = level[:here], distance[here:], level[here:]
+    if not len(distance) or distance[0] != 1:
+        return []
     found = []
+
+    def add(curve: F64, constants: int) -> None:
+        off = time_ns - np.concatenate([switch, curve])[which]
+        found.append(_Rising(one, other, apart, off, float(curve[0]), constants + here + 2))
+
     straight, root = distance - 1.0, np.sqrt(distance) - 1.0
     for more in ([straight], [root], [straight, root]):
         columns = np.stack([np.ones(len(distance)), *more], axis=1)
         if len(distance) <= columns.shape[1]:
             continue
-        heavy = np.sqrt(weight)
+        heavy = np.sqrt(weight[here:])
         parts = np.linalg.lstsq(columns * heavy[:, None], middle * heavy, rcond=None)[0]
         if (parts > 0).all():
-            curve = columns @ parts
-            found.append(_Rising(one, other, time_ns - curve[which], float(parts[0]), len(parts) + 2))
-    curve = _monotone(middle, weight)
-    found.append(_Rising(one, other, time_ns - curve[which], float(curve[0]), len(np.unique(curve)) + 2))
+            add(columns @ parts, len(parts))
+    curve = _monotone(middle, weight[here:])
+    add(curve, len(np.unique(curve)))
     return found
 
 

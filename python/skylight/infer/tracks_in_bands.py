@@ -23,6 +23,7 @@ from skylight.infer.adjacent_tracks import (
     FAR_APART,
     FEWEST_PAIRS,
     LEAST_NOISE,
+    MOST_HEADS,
     MOST_OFF,
     Ints,
     Mask,
@@ -122,11 +123,15 @@ class _Pairs:
 
     def arm_later(self) -> NextTrack | None:
         """The arm's time as the longer: tracks in a row that share a cylinder have the shorter, and pairs
-        from band to band begin where the longer one lies, for none of those shares a cylinder.
+        from band to band begin where the longer one lies, for none of those shares a cylinder, unless the
+        bands are so near that one may.
 
         Were the shorter the arm's, some of those would lie on one surface and near, with times between."""
-        in_row, far_ns = self._is_next, self._time_ns[~self._is_next]
+        in_row = self._is_next
+        far_ns = self._time_ns[~in_row & (np.abs(self._one - self._other) > MOST_HEADS)]
         high = in_row & self._is_high(self._time_ns)
+        if np.count_nonzero(high) < FEWEST_STEPS or len(far_ns) < FEWEST_ALIKE:
+            return None
         high_ns = self._high_ns
         if self._noise > 2 * LEAST_NOISE or high_ns <= (1 + LEAST_GAP) * self._low_ns:
             return None

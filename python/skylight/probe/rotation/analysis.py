@@ -9,19 +9,17 @@ Source: docs/tests/rotation.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from skylight.evidence import F64, IoLog
-from skylight.infer.adjacent_tracks import NextTrack, next_track
+from skylight.infer.adjacent_tracks import NextTrack
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.one_spindle import is_by_parts, turns_otherwise
 from skylight.infer.phase import NONE, Coherence
 from skylight.infer.priors import BY_TYPE, CHOSEN
 from skylight.infer.track_phases import Tracks
-from skylight.infer.tracks_in_bands import next_in_bands
 from skylight.probe.rotation import seeks, track_fit
 from skylight.probe.rotation.hop_passes import HopPasses, Pair
 from skylight.probe.rotation.plan_steps import (
@@ -481,21 +479,7 @@ class Analysis:
     @cached_property
     def neighbours(self) -> NextTrack | None:
         """The step to the next track of a surface; its pairs are of pieces."""
-        times = self.following | self.apart
-        if self.near is None or not times:
-            return None
-        pieces = np.array(list(times))
-        if seeks.are_in_short_bands(self.near):
-            is_next = np.array([pair in self.following for pair in times])
-            return next_in_bands(pieces[:, 0], pieces[:, 1], np.array(list(times.values())), is_next)
-        number = seeks.track_numbers(self.near)[pieces]
-        found = next_track(number[:, 0], number[:, 1], np.array(list(times.values())))
-        if found is None:
-            return None
-        by_number = {
-            tuple(map(int, pair)): tuple(map(int, piece)) for pair, piece in zip(number, pieces, strict=True)
-        }
-        return replace(found, pairs=tuple((by_number[pair][0], by_number[pair][1]) for pair in found.pairs))
+        return None if self.near is None else seeks.step_of(self.near, self.following, self.apart)
 
     @cached_property
     def in_turns(self) -> tuple[Reach, Reach] | None:

@@ -21,7 +21,7 @@ from skylight.probe.rotation import seeks
 from skylight.probe.rotation.plan_steps import FINE, ONCE_MORE
 from skylight.probe.rotation.track_fit import Turn
 
-Pair = tuple[int, int]
+Pair = seeks.Pair
 PAIRS_OF: dict[str, Callable[[Tracks], list[Pair]]] = {"next": seeks.next_pairs, "apart": seeks.apart_pairs}
 """The pairs that each step hops between."""
 

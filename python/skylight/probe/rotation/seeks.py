@@ -15,17 +15,20 @@ disk drive modeling" (1994).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoLog
+from skylight.infer.adjacent_tracks import MOST_HEADS, NextTrack, next_track
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.robust import NORMAL_MEDIAN
 from skylight.infer.track_phases import Tracks, centred, phasors
+from skylight.infer.tracks_in_bands import next_in_bands
 from skylight.probe.rotation.track_fit import Turn, ideals, in_chunks, reaches
 
+Pair = tuple[int, int]
 FEWEST_TRACKS = 6
 WHOLE_TURNS = 0.9
 MOST_SHIFT_TURNS, BESIDE = 0.08, 3
@@ -36,21 +39,28 @@ COARSE_NS = 150_000.0  # a reach no finer than this says nothing about neighbour
 
 def whole_tracks(tracks: Tracks) -> list[int]:
     """The pieces that are whole tracks: those of the longest run, or all where runs are short, as in bands of
-    a few tracks each."""
-    longest = _longest_run(tracks)
-    if len(longest) >= FEWEST_TRACKS:
-        return longest
+    a few tracks each. A run no longer than the highest cylinder may lie in one, and then shows no step."""
+    longest = longest_run(tracks)
+    return longest if len(longest) > MOST_HEADS else _all_whole(tracks)
+
+
+def _all_whole(tracks: Tracks) -> list[int]:
     return [int(piece) for piece in np.flatnonzero(tracks.turns() >= WHOLE_TURNS)]
 
 
 def are_in_short_bands(tracks: Tracks) -> bool:
     """Whether whole tracks lie in runs too short to say how tracks are walked."""
-    return len(_longest_run(tracks)) < FEWEST_TRACKS
+    return len(longest_run(tracks)) < FEWEST_TRACKS
 
 
-def _longest_run(tracks: Tracks) -> list[int]:
-    """The whole tracks of the longest run of addresses in which one begins wherever the one before has ended.
-    Where none does, a band may end, and the next may lie anywhere."""
+def longest_run(tracks: Tracks) -> list[int]:
+    """The whole tracks of the longest of the runs."""
+    return max(runs(tracks), key=len)
+
+
+def runs(tracks: Tracks) -> list[list[int]]:
+    """The whole tracks in runs of addresses in which one begins wherever the one before has ended. Where none
+    does, a band may end, and the next may lie anywhere."""
     whole = np.flatnonzero(tracks.turns() >= WHOLE_TURNS)
     middle = (tracks.begin[whole] + tracks.end[whole]) / 2 * tracks.slope
     off = np.concatenate([[0.0], np.cumsum(centred(np.diff(middle)))])[: len(whole)]
@@ -60,7 +70,15 @@ def _longest_run(tracks: Tracks) -> list[int]:
         for at in range(1, len(whole))
         if abs(np.median(off[at : at + BESIDE]) - np.median(off[max(at - BESIDE, 0) : at])) > MOST_SHIFT_TURNS
     ]
-    return [int(piece) for piece in max(np.split(whole, cuts), key=len)]
+    return [[int(piece) for piece in run] for run in np.split(whole, cuts)]
+
+
+def in_one_run(tracks: Tracks, pieces: I64) -> NDArray[np.bool_]:
+    """The pairs of pieces (rows) that lie in one run."""
+    run = np.full(len(tracks.begin), -1)
+    for number, some in enumerate(runs(tracks)):
+        run[some] = number
+    return np.asarray((run[pieces[:, 0]] == run[pieces[:, 1]]) & (run[pieces[:, 0]] >= 0), np.bool_)
 
 
 def next_pairs(tracks: Tracks) -> list[tuple[int, int]]:
@@ -70,14 +88,43 @@ def next_pairs(tracks: Tracks) -> list[tuple[int, int]]:
 
 
 def apart_pairs(tracks: Tracks) -> list[tuple[int, int]]:
-    """The first and the middle whole track with each of the others but the next: what looks like a cylinder
-    from one of them is not also one from the other."""
+    """The first and the middle whole track of the longest run, or of all where runs are short, with each of
+    the others but the next: what looks like a cylinder from one of them is not also one from the other."""
     whole = whole_tracks(tracks)
+    among = whole if are_in_short_bands(tracks) else longest_run(tracks)
     pairs = []
-    for base in (0, len(whole) // 2):
-        others = [other for number, other in enumerate(whole) if abs(number - base) > 1]
-        pairs += [(whole[base], other) for other in others]
+    for base in (among[0], among[len(among) // 2]) if among else ():
+        at = whole.index(base)
+        pairs += [(base, other) for number, other in enumerate(whole) if abs(number - at) > 1]
     return pairs
+
+
+def step_of(tracks: Tracks, following: dict[Pair, float], apart: dict[Pair, float]) -> NextTrack | None:
+    """The step to the next track of a surface from arm times (ns) between pieces, of which some follow each
+    other: as the longest run shows it, or else as all bands do. Its pairs are of pieces."""
+    times = following | apart
+    if not times:
+        return None
+    pieces, times_ns = np.array(list(times)), np.array(list(times.values()))
+    in_longest = np.isin(pieces, longest_run(tracks)).all(axis=1)
+    if in_longest.any() and not are_in_short_bands(tracks):
+        found = _step_in_run(tracks, pieces[in_longest], times_ns[in_longest])
+        if found is not None or in_longest.all():
+            return found
+    is_next = np.array([pair in following for pair in times])
+    shows = is_next | ~in_one_run(tracks, pieces)
+    return next_in_bands(pieces[shows, 0], pieces[shows, 1], times_ns[shows], is_next[shows])
+
+
+def _step_in_run(tracks: Tracks, pieces: I64, times_ns: F64) -> NextTrack | None:
+    number = track_numbers(tracks)[pieces]
+    found = next_track(number[:, 0], number[:, 1], times_ns)
+    if found is None:
+        return None
+    by_number = {
+        tuple(map(int, pair)): tuple(map(int, piece)) for pair, piece in zip(number, pieces, strict=True)
+    }
+    return replace(found, pairs=tuple((by_number[pair][0], by_number[pair][1]) for pair in found.pairs))
 
 
 def hop_reaches(log: IoLog, tracks: Tracks, turn: Turn, count: int) -> list[Reach | None]:
