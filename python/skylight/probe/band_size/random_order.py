@@ -6,7 +6,8 @@ window into equal pieces, each wholly clean or wholly cached, that says most abo
 pieces (`fit`): smaller pieces pay for the states they may take, larger ones for blocks they have wrong.
 
 First with a grid of 12 MiB; then, up to three times, with one of 1 MiB besides: about the edges found, or,
-for small bands, over a part of the window. Every look is a drawing of its own, and all count.
+for small bands, over a part of the window, another each time. A look may be a drawing of its own, and all
+count.
 
 The window at the middle may lie over two stretches of different bands, for stretches often end at a round
 part of the drive. So the middle window is also cut in two (`fit_middle`), and the part with the middle counts
@@ -116,13 +117,16 @@ def fit_middle(looks: list[tuple[I64, F64]], middle: int) -> Fit:
     return best
 
 
-def finer(window: Window, found: Fit) -> Window:
-    """The coarse grid and a fine one besides."""
+def finer(window: Window, found: Fit, number: int = 1) -> Window:
+    """The coarse grid and a fine one besides, for small bands over another part of the window each time: a
+    drive that is as new may draw the same bands as before."""
     place, points = window
     if found.size <= SMALL_BAND * MIB:
-        low = int(points[0]) if place == "od" else int(points[-1]) + COARSE - FINE_SPAN
+        further = (number - 1) * FINE_SPAN
+        low = int(points[0]) + further if place == "od" else int(points[-1]) + COARSE - FINE_SPAN - further
         if place == "md":
-            low = int(points[len(points) // 2]) - FINE_SPAN // 2
+            aside = further if number % 2 else -further
+            low = int(points[len(points) // 2]) - FINE_SPAN // 2 + aside
         return place, np.unique(np.concatenate([points, np.arange(low, low + FINE_SPAN, MIB)]))
     piece = (points - found.start) // found.size
     edges = np.flatnonzero(np.diff(piece)) + 1
@@ -174,7 +178,7 @@ def find(steps: Steps) -> list[Fit]:
     looks = [[(points, weight)] for (_, points), weight in zip(grids, weights, strict=True)]
     fits = [fit(place, seen) for (place, _), seen in zip(grids, looks, strict=True)]
     for number in range(1, FINE_ROUNDS + 1):
-        fine = [finer(grid, found) for grid, found in zip(grids, fits, strict=True)]
+        fine = [finer(grid, found, number) for grid, found in zip(grids, fits, strict=True)]
         weights = look(steps, f"lots-fine-{number}", fine, FINE_COPIES)
         if weights is None:
             continue

@@ -84,6 +84,8 @@ def at_place(place: str, bands: Sequence[Band], size: int) -> Size | None:
     if not any(band.low >= own.high for band in here):
         return None  # the one behind may be as large as its own
     near = [band for band in others if abs(band.size - own.size) == MIB]
+    if own.margin < SURE and before and len(near) == len(others) and len({band.size for band in near}) == 1:
+        return _agreeing(near)  # alike before it and behind: of its own an edge was misread
     if near or not before:
         return Size(own.size, _doubt(own)) if own.margin >= SURE else None
     last = before[-1]
