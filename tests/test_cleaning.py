@@ -424,6 +424,27 @@ def progress_of(went_home: list[int], work_s: list[float], cells: int) -> half_w
     return progress
 
 
+@pytest.mark.parametrize("late_s", [0.0, 0.024, 0.045])
+def test_pauses_hold_more_work_where_the_idle_time_is_longer_than_thought(
+    monkeypatch: pytest.MonkeyPatch, late_s: float
+) -> None:
+    """As of random drive 100659: a band takes 61 ms, and pauses for half of one hold 24 ms less than thought."""
+    cleaned_s = 0.0
+
+    def pause(*args: Any) -> None:
+        nonlocal cleaned_s
+        progress, work_s = args[3], args[5]
+        before, cleaned_s = cleaned_s, cleaned_s + max(work_s - late_s, 0.0)
+        assert cleaned_s // 0.061 <= before // 0.061 + 1 or args[1].endswith("-long")
+        progress.add(work_s, np.arange(80) < 8 * (cleaned_s // 0.061), long=args[1].endswith("-long"))
+
+    monkeypatch.setattr(half_written_band, "_pause", pause)
+    stretch = half_written_band.Stretch(0, 80 << 19, 1 << 19)
+    progress = half_written_band.Progress(1 << 19, False, [0.0], [np.zeros(80, bool)])
+    half_written_band._watch(cast(Any, None), "half", stretch, progress, 1.0, 0.055)
+    assert len(progress.finished) == half_written_band.STEPPED and progress.long
+
+
 @pytest.mark.parametrize("end", [4, 12, 19])
 def test_a_part_of_a_band_takes_as_long_as_a_band(end: int) -> None:
     """Bands of 20 cells and two pauses each, one of them cut by the end of the stretch, whenever it comes."""

@@ -2,11 +2,12 @@
 
 At three places a stretch of several bands is written so, with commands queued. Then the drive is left alone
 again and again, each time for its idle time and half of what a band with one block takes, so that at most
-one band is finished; after each pause looks at one block of every cell of the stretch
-(`skylight.infer.cached_or_native`) say what went home. What goes home at once is a band, which gives its
-length here without any other test. A last, longer pause lets several bands be cleaned, and the time from the
-first band that was finished to the last is divided by their number. Where the stretch begins or ends amid a
-band, that part of it goes home after as long as a whole band: it counts as one, whenever it comes.
+one band is finished, or longer where three in a row finish none; after each pause looks at one block of every
+cell of the stretch (`skylight.infer.cached_or_native`) say what went home. What goes home at once is a band,
+which gives its length here without any other test. A last, longer pause lets several bands be cleaned, and
+the time from the first band that was finished to the last is divided by their number. Where the stretch
+begins or ends amid a band, that part of it goes home after as long as a whole band: it counts as one,
+whenever it comes.
 
 Behind a volatile cache that ignores FLUSH the drive is left to write the stretch out by itself, in pauses too
 short for cleaning to begin: a read around each write would bring it out alone, and what lies in many entries
@@ -55,6 +56,9 @@ DEPTH = 31
 STEP_PART = 0.5
 STEPS = 14
 STEPPED = 3  # bands finished one by one; some may be a part of one
+IDLE_STEPS, LONGER = 3, 1.5
+"""Pauses in a row without a band finished, after which each is to hold more work. Chosen: with half of a band
+a pause two in a row finish one, and half as much again never finishes two where three finished none."""
 LONG_BANDS, LEFT_BANDS, LEFT_PART = 12.0, 1.5, 0.7
 MOST_AGAINST_ONE = 1.4  # times a band with one block, for how many a long pause is meant to clean
 FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.9
@@ -285,10 +289,13 @@ def _written_out(ground: Ground, name: str, log: IoLog, idle_s: float) -> None:
 def _watch(
     ground: Ground, name: str, stretch: Stretch, progress: Progress, idle_s: float, one_s: float
 ) -> None:
+    work_s = STEP_PART * one_s
     for number in range(1, STEPS + 1):
-        _pause(ground, f"{name}-{number}", stretch, progress, idle_s, STEP_PART * one_s)
+        _pause(ground, f"{name}-{number}", stretch, progress, idle_s, work_s)
         if len(progress.finished) == STEPPED:
             break
+        if number - max((at for at, _ in progress.finished), default=0) >= IDLE_STEPS:
+            work_s *= LONGER  # the idle time is longer than thought, and these pauses hold less work
     seen = progress.band_s()
     if seen is None:
         return
