@@ -21,6 +21,7 @@ from skylight.probe.band_size import (
     cache_parts,
     cleaned_or_cached,
     declared_zones,
+    journaled,
     random_order,
     verdict,
 )
@@ -239,6 +240,19 @@ def test_a_band_that_is_cut_off_is_not_taken_for_the_size() -> None:
     assert found is not None and found.size == 30 * MIB
 
 
+@pytest.mark.parametrize(("margin", "known"), [(1.5, True), (2.5, False)])
+def test_a_middle_band_read_a_step_off_goes_by_those_on_both_sides(margin: float, known: bool) -> None:
+    """As of random drive 100603: six, seven and six, of which the middle one has a weak edge."""
+    size, middle = 1 << 40, (1 << 39)
+    own = Band("md", middle - 6 * MIB, middle + MIB, margin)
+    before = Band("md", middle - 606 * MIB, middle - 600 * MIB, 5.8)
+    behind = Band("md", middle + 595 * MIB, middle + 601 * MIB, 6.0)
+    found = at_place("md", [before, own, behind], size)
+    assert found is not None and (found.size == 6 * MIB) == known
+    other = replace(behind, high=behind.high + 2 * MIB)
+    assert at_place("md", [before, replace(own, margin=1.5), other], size) is None
+
+
 def test_nothing_behind_the_middle_leaves_its_band_open() -> None:
     """Without a band behind, the one of the middle may be the first of the next stretch or cut off."""
     size, middle = 200 << 30, 100 << 30
@@ -339,6 +353,47 @@ def test_bands_cleaned_by_lot_are_cut_right(band: int, seed: int) -> None:
         if found.margin >= random_order.SURE:
             break
     assert found.margin >= random_order.SURE and found.size == band * MIB, (found, seed)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_fine_look_is_at_another_part_of_a_window(seed: int) -> None:
+    """As of random drive 100648, which as new cleans the same bands again: those of the first part that is
+    looked at finely were hardly any."""
+    window = random_order.windows(1 << 40)[1]
+    begin, first = int(window[1][0]), random_order.finer(window, random_order.Fit("md", 9 * MIB, 0, 0.0))[1]
+    bands = np.random.default_rng(seed).random(400) < 0.45
+    fine = first[np.isin(first, window[1], invert=True)]
+    bands[(fine.min() - begin) // (9 * MIB) : (fine.max() - begin) // (9 * MIB) + 1] = False
+
+    def weights(points: I64) -> F64:
+        return np.where(bands[(points - begin) // (9 * MIB)], 6.0, -6.0)
+
+    looks = [(window[1], weights(window[1]))]
+    for number in range(1, random_order.FINE_ROUNDS + 1):
+        points = random_order.finer(window, random_order.fit("md", looks), number)[1]
+        looks.append((points, weights(points)))
+    found = random_order.fit("md", looks)
+    assert found.margin >= random_order.SURE and found.size == 9 * MIB
+
+
+def test_a_grid_that_a_small_cache_does_not_hold_is_written_a_place_at_a_time(tmp_path: Path) -> None:
+    """Random drive 100568 has 479 slots of its cache; where nothing waits together each block takes one."""
+    toml = _native.random_profile(100568, "journaled").replace("queue_depth = 31", "queue_depth = 1")
+    truth = truth_of(toml)
+    (found,), evidence = run(BandSize(), toml, known_of(truth, without=("band_bytes",)), tmp_path / "r")
+    assert found.value == truth["band_bytes"]["value"]
+    assert any(step.name == "lots-md-grid" for step in evidence.steps)
+
+
+def test_what_could_not_be_steered_is_looked_at_as_in_no_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of random drive 100575 behind a queue of one, whose cache was full amid the grid."""
+    monkeypatch.setattr(journaled, "find", lambda _: ([], False))
+    toml = _native.random_profile(100575, "journaled")
+    truth = truth_of(toml)
+    (found,), _ = run(BandSize(), toml, known_of(truth, without=("band_bytes",)), tmp_path / "r")
+    assert found.value == truth["band_bytes"]["value"]
 
 
 def test_a_cut_of_weights_that_say_nothing_is_not_sure() -> None:

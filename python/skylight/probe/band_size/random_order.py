@@ -46,6 +46,9 @@ SMALL_BAND = 2 * COARSE // MIB  # below, the coarse grid has no two points in a 
 FEWEST_CLEAN, WANTED_CLEAN, MOST_CLEAN = 0.25, 0.45, 0.75
 FIRST_BANDS, PAUSES = 3.0, 14
 UNKNOWN_START_S, UNKNOWN_BAND_S = 1.0, 0.5
+MOST_WRITTEN = 0.02
+"""Bands that may be cleaned in the time that a grid is written, as a part of its blocks. Chosen: merges of a
+map take less, and in a band that is cleaned there are some ten blocks, half of which may be cached again."""
 STATE_COST = math.log(2)  # each piece may be clean or cached
 # From here on a size is likelier than all others together, if none of them is likelier than the next best.
 SURE = math.log(MOST_BAND - LEAST_BAND)
@@ -137,10 +140,35 @@ def finer(window: Window, found: Fit, number: int = 1) -> Window:
     return place, grid[(grid >= points[0]) & (grid <= points[-1])]
 
 
-def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64] | None:
-    """The weight of each point of each grid once about half of them were cleaned; None if that never was."""
+class Looks:
+    """Looks at grids, at all places together; or, once the drive had to clean while such a grid was written,
+    at one place after the other with one block a point: of a band that is cleaned amid the writes some blocks
+    are home and some are not."""
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps = steps
+        self._is_small = False
+
+    def look(self, name: str, grids: list[Window], copies: int) -> list[F64] | None:
+        """The weight of each point of each grid once about half of them were cleaned; None if that never
+        was."""
+        if not self._is_small:
+            written, weights = look(self._steps, name, grids, copies)
+            self._is_small = not written
+            if written:
+                return weights
+        apart = [look(self._steps, f"{name}-{grid[0]}", [grid], 1, whatever=True)[1] for grid in grids]
+        found = [weights[0] for weights in apart if weights is not None]
+        return found if len(found) == len(grids) else None
+
+
+def look(
+    steps: Steps, name: str, grids: list[Window], copies: int, *, whatever: bool = False
+) -> tuple[bool, list[F64] | None]:
+    """Whether all grids could be written before the drive had to clean, or `whatever` it had to; and the
+    weight of each point of each once about half of them were cleaned, None if that never was."""
     if steps.reset(f"{name}-erase") is State.UNKNOWN:
-        return None
+        return True, None
     blocks = np.concatenate([cleaned_or_cached.copies(points, copies) for _, points in grids])
     rotation_ns = steps.known.number("rotation_ns")
 
@@ -149,9 +177,11 @@ def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64]
         return cleaned_or_cached.middle_of(readings, rotation_ns)
 
     fresh = Fresh.of(read("fresh"), read("fresh-again"), rotation_ns)
-    steps.run(f"{name}-grid", IoBatch.writes(steps.rng(name).permutation(blocks), BLOCK), depth=DEPTH)
-    start_ns = steps.known.number("cleaning_start_ns")
     band_ns = steps.known.part("cleaning_band_ns", "one_block")
+    written_ns = _write(steps, name, blocks)
+    if written_ns > MOST_WRITTEN * len(blocks) * (band_ns or np.inf) and not whatever:
+        return False, None
+    start_ns = steps.known.number("cleaning_start_ns")
     start_s = UNKNOWN_START_S if start_ns is None else start_ns / 1e9
     band_s = UNKNOWN_BAND_S if band_ns is None else band_ns / 1e9
     bands, before = FIRST_BANDS, 0.0
@@ -162,24 +192,32 @@ def look(steps: Steps, name: str, grids: list[Window], copies: int) -> list[F64]
         if clean >= FEWEST_CLEAN:
             ends = np.cumsum([len(points) * copies for _, points in grids])[:-1]
             parts = [part.reshape(-1, copies).sum(axis=1) for part in np.split(weights, ends)]
-            return parts if clean <= MOST_CLEAN else None
+            return True, parts if clean <= MOST_CLEAN else None
         gain = max(clean - before, 0.02)
         bands = float(np.clip(bands * (WANTED_CLEAN - clean) / gain, 1.0, 3 * bands + 3))
         before = clean
-    return None
+    return True, None
+
+
+def _write(steps: Steps, name: str, blocks: I64) -> float:
+    """Writes blocks in random order; how long that took with all that was done before the next read, ns."""
+    log = steps.run(f"{name}-grid", IoBatch.writes(steps.rng(name).permutation(blocks), BLOCK), depth=DEPTH)
+    behind = steps.run(f"{name}-written", IoBatch.reads(blocks[:1], BLOCK))
+    return float(behind.complete_ns[-1]) - float(log.submit_ns[0]) if len(log) and len(behind) else 0.0
 
 
 def find(steps: Steps) -> list[Fit]:
     """The bands at the three places; empty if no half could be had."""
     grids = windows(steps.size)
-    weights = look(steps, "lots", grids, COPIES)
+    looking = Looks(steps)
+    weights = looking.look("lots", grids, COPIES)
     if weights is None:
         return []
     looks = [[(points, weight)] for (_, points), weight in zip(grids, weights, strict=True)]
     fits = [fit(place, seen) for (place, _), seen in zip(grids, looks, strict=True)]
     for number in range(1, FINE_ROUNDS + 1):
         fine = [finer(grid, found, number) for grid, found in zip(grids, fits, strict=True)]
-        weights = look(steps, f"lots-fine-{number}", fine, FINE_COPIES)
+        weights = looking.look(f"lots-fine-{number}", fine, FINE_COPIES)
         if weights is None:
             continue
         for seen, (_, points), weight in zip(looks, fine, weights, strict=True):
