@@ -213,6 +213,19 @@ def test_a_run_no_longer_than_a_cylinder_is_high_is_held_against_all_bands() -> 
     assert found is not None and found.ns == pytest.approx(1.64e6) and found.switch_ns == pytest.approx(5.5e5)
 
 
+def test_pairs_that_seem_to_take_less_than_no_time_are_misread() -> None:
+    """As of random drive 100378: some ways take the few such pairs for those of the arm, whose logarithm is
+    then no number."""
+    tracks, rng = tracks_of(1e6, WHOLE * 5), np.random.default_rng(1)
+    following, apart = (
+        {pair: 9.5e5 + rng.normal(0, 6e4) for pair in pairs}
+        for pairs in (seeks.next_pairs(tracks), seeks.apart_pairs(tracks))
+    )
+    apart |= {(0, 5): -6.7e5, (0, 6): -7.4e5}
+    found = seeks.step_of(tracks, following, apart)
+    assert found is not None and found.ns == pytest.approx(9.5e5, rel=0.05)
+
+
 @pytest.mark.parametrize(
     ("last", "in_range", "is_one"), [(1e6, False, False), (1e6, True, True), (7.3e5, False, True)]
 )

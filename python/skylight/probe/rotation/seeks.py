@@ -102,7 +102,8 @@ def apart_pairs(tracks: Tracks) -> list[tuple[int, int]]:
 def step_of(tracks: Tracks, following: dict[Pair, float], apart: dict[Pair, float]) -> NextTrack | None:
     """The step to the next track of a surface from arm times (ns) between pieces, of which some follow each
     other: as the longest run shows it, or else as all bands do. Its pairs are of pieces."""
-    times = following | apart
+    # A pair that seems to take less than none was misread: the angles of one of its pieces are wrong.
+    times = {pair: ns for pair, ns in (following | apart).items() if ns > 0}
     if not times:
         return None
     pieces, times_ns = np.array(list(times)), np.array(list(times.values()))
