@@ -3,6 +3,7 @@ test 2 asks once more."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -211,6 +212,31 @@ def test_a_run_no_longer_than_a_cylinder_is_high_is_held_against_all_bands() -> 
     following, apart = times(seeks.next_pairs(tracks)), times(seeks.apart_pairs(tracks))
     found = seeks.step_of(tracks, following, apart)
     assert found is not None and found.ns == pytest.approx(1.64e6) and found.switch_ns == pytest.approx(5.5e5)
+
+
+@pytest.mark.parametrize(
+    ("before", "off", "at_home", "moved"),
+    [
+        (1.29e6, {}, 0.0, True),
+        (1.05e6, {}, 0.0, False),
+        (1.05e6, {4: 0.7, 11: 0.7, 15: 0.7}, 0.0, True),
+        (1.05e6, {4: 0.7, 11: 0.97, 15: 1.03}, 0.0, False),
+        (1.29e6, {4: 0.7, 11: 0.7, 15: 0.7}, 1.0, False),
+    ],
+)
+def test_tracks_far_out_of_order_are_no_recording_zones(
+    before: float, off: dict[int, float], at_home: float, moved: bool
+) -> None:
+    """As of random drives 100203 and 100586, which place data anywhere within half of their addresses: tracks
+    1 GiB before the last address were larger by a half, and by 29 %."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, at_home=at_home)
+    sizes = [size * off.get(number, 1.0) for number, size in enumerate(np.linspace(2e6, 1e6, 21))]
+    places = [
+        replace(tracks_of(size, WHOLE), begin=np.arange(9) * size + number * 5e10)
+        for number, size in enumerate(sizes)
+    ]
+    vars(found).update(last=tracks_of(1e6, WHOLE), _before=tracks_of(before, WHOLE), places=places)
+    assert found.is_moved_about == moved
 
 
 def test_pairs_that_seem_to_take_less_than_no_time_are_misread() -> None:

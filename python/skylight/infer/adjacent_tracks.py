@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64
-from skylight.infer.robust import NORMAL_MEDIAN, middle
+from skylight.infer.robust import NORMAL_MEDIAN, middle, never_falling
 
 Ints = I64
 Mask = NDArray[np.bool_]
@@ -279,22 +279,9 @@ def _rising_over(apart: Ints, one: Ints, other: Ints, time_ns: F64) -> list[_Ris
         parts = np.linalg.lstsq(columns * heavy[:, None], middle * heavy, rcond=None)[0]
         if (parts > 0).all():
             add(columns @ parts, len(parts))
-    curve = _monotone(middle, weight[here:])
+    curve = never_falling(middle, weight[here:])
     add(curve, len(np.unique(curve)))
     return found
-
-
-def _monotone(value: F64, weight: F64) -> F64:
-    """The rising values nearest to some, by pooling neighbours that fall."""
-    pools: list[list[float]] = []
-    for each, heavy in zip(value, weight, strict=True):
-        pools.append([float(each), float(heavy), 1.0])
-        while len(pools) > 1 and pools[-2][0] >= pools[-1][0]:
-            last, before = pools.pop(), pools.pop()
-            total = last[1] + before[1]
-            mean = (last[0] * last[1] + before[0] * before[1]) / total
-            pools.append([mean, total, last[2] + before[2]])
-    return np.concatenate([np.full(int(size), mean) for mean, _, size in pools])
 
 
 def _expected(way: _Way, arm_ns: float, switch_ns: float) -> F64:

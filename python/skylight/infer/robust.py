@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import I64
+from skylight.evidence import F64, I64
 
 FIXED_SPREAD = 0.12
 VARYING_SPREAD = 0.22
@@ -150,3 +150,20 @@ def uneven_spread(latency_ns: NDArray[np.generic], period_ns: float) -> float:
     above = np.arange(1, count + 1) / count - folded
     below = folded - np.arange(count) / count
     return float(above.max() + below.max())
+
+
+def never_falling(value: F64, weight: F64) -> F64:
+    """The values nearest to some of which none is below the one before, by pooling neighbours that fall.
+
+    >>> never_falling(np.array([1.0, 3.0, 2.0, 4.0]), np.ones(4))
+    array([1. , 2.5, 2.5, 4. ])
+    """
+    pools: list[list[float]] = []
+    for each, heavy in zip(value, weight, strict=True):
+        pools.append([float(each), float(heavy), 1.0])
+        while len(pools) > 1 and pools[-2][0] >= pools[-1][0]:
+            last, before = pools.pop(), pools.pop()
+            total = last[1] + before[1]
+            mean = (last[0] * last[1] + before[0] * before[1]) / total
+            pools.append([mean, total, last[2] + before[2]])
+    return np.concatenate([np.full(int(size), mean) for mean, _, size in pools])

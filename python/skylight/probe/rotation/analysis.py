@@ -46,6 +46,7 @@ from skylight.probe.rotation.plan_steps import (
 )
 from skylight.probe.rotation.seeks import Curve
 from skylight.probe.rotation.track_consistency import (
+    LARGEST_STEP,
     MOST_PARTS,
     are_shuffled,
     as_large,
@@ -55,6 +56,7 @@ from skylight.probe.rotation.track_consistency import (
     is_mostly_whole,
     led_on,
     off_line,
+    out_of_order,
     parts,
     rows_of,
     start_between,
@@ -260,6 +262,18 @@ class Analysis:
         if before is None or abs(end.slope / before.slope - 1.0) <= MOST_DIFFERENCE:
             return 1.0
         return 0.0 if end.slope < before.slope else CHOSEN["zone ends"]
+
+    @cached_property
+    def is_moved_about(self) -> bool:
+        """Whether blocks lie far from their place at some addresses: then they may at those where sizes are
+        looked at. So they do where tracks just before the end are larger than recording zones make them, or
+        those of several places are out of the order in which sizes fall."""
+        if self._at_home or self.last is None:
+            return False
+        before = self._before
+        if before is not None and before.track_bytes > (1 + LARGEST_STEP) * self.last.track_bytes:
+            return True
+        return out_of_order(self.places) >= FEWEST_LARGER
 
     @property
     def end_way(self) -> str:

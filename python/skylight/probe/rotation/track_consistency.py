@@ -14,7 +14,7 @@ from math import hypot, sqrt
 import numpy as np
 
 from skylight.evidence import F64, IoLog
-from skylight.infer.robust import NORMAL_MEDIAN
+from skylight.infer.robust import NORMAL_MEDIAN, never_falling
 from skylight.infer.track_phases import Tracks
 
 PART_TURNS, MOST_PARTS = 0.75, 1
@@ -34,6 +34,10 @@ SAFETY = 2.0
 LEAST_BESIDE, MOST_BESIDE, FEWEST_BESIDE = 0.05, 0.15, 4
 """How far from the middle, as parts of all addresses, tracks beside it are looked at, and how many pairs of
 these there are, one on either side: two places on each."""
+LARGEST_STEP = 0.1
+"""From one recording zone to the next, or one surface to another, relative. Chosen: tracks at the outer
+diameter hold twice as much as at the inner, in a dozen zones or more; densities of surfaces differ by a few
+per cent."""
 FEWEST_ORDERED = 12
 BY_CHANCE, LEAST_RANGE = 0.01, 0.05
 """The chance from which on track sizes may be in no order (rank version of von Neumann's ratio), and the
@@ -120,6 +124,17 @@ def is_between(middle_bytes: float, places: list[tuple[float, float]]) -> bool:
         return True
     open_bytes = max(float(np.ptp(between)) / 2, middle_bytes * MOST_GROWTH)
     return abs(middle_bytes - float(np.median(between))) <= GROWTH_ERRORS * open_bytes
+
+
+def out_of_order(places: list[Tracks]) -> int:
+    """At how many places tracks are off the nearest order in which sizes only fall, by more than recording
+    zones and surfaces of different density make them."""
+    order = sorted(places, key=lambda tracks: float(tracks.begin[0]))
+    size = np.array([tracks.track_bytes for tracks in order])
+    if len(size) == 0:
+        return 0
+    off = np.abs(size / never_falling(size[::-1], np.ones(len(size)))[::-1] - 1.0)
+    return int(np.count_nonzero(off > LARGEST_STEP))
 
 
 def are_shuffled(places: list[Tracks]) -> bool:

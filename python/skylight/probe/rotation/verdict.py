@@ -94,6 +94,12 @@ def _tracks(found: Analysis, in_range: bool = False) -> Finding:
     if not found.middle_at_home:
         why = "Tracks in the middle are no size between those on both sides of it: it was moved."
         return TRACK.unknown(why, ("md", "places"))
+    if found.is_moved_about:
+        why = (
+            "Tracks at some addresses are larger or smaller than those around by more than from one recording"
+            " zone to the next: blocks there lie elsewhere, and may where sizes are looked at."
+        )
+        return TRACK.unknown(why, ("places", *found.end_rows))
     sizes, confidence = dict[str, int | float | bool | str](), found.end_at_home
     for name, tracks in parts.items():
         if tracks is None or tracks.slope_error / tracks.slope > MOST_TRACK_ERROR:
