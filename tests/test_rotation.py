@@ -388,7 +388,7 @@ def test_tracks_of_the_end_are_in_line_with_those_from_the_middle_on(
     part = np.array(TOWARDS)
     size = np.sqrt(744.0**2 - 491e3 * (part - 0.5)) + step * np.where(np.arange(len(part)) % 4 < 2, 1.0, -1.0)
     near, middle, last = (tracks_of(each, WHOLE) for each in (874.0, 746.0, end))
-    vars(found).update(near=near, middle=middle, last=last, _before=last, _towards_end=(part, size))
+    vars(found).update(near=near, middle=middle, last=last, _before=last, towards_end=(part, size))
     assert found.ends_in_line == in_line
     assert found.end_is_found == in_line
 

@@ -17,8 +17,9 @@ from skylight.probe.rotation import Rotation, plan, seeks, track_fit
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.hop_passes import PAIRS_OF
 from skylight.probe.rotation.plan_steps import AROUND, AROUND_PLACES, ONCE_MORE, SAME_AGAIN, TOWARDS
+from skylight.probe.rotation.seeks import Curve
 from skylight.probe.rotation.track_consistency import start_between
-from skylight.probe.rotation.verdict import _not_one_disk
+from skylight.probe.rotation.verdict import _not_one_disk, _stroke
 from skylight.probe.scoring import score
 from test_rotation import FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
 
@@ -158,7 +159,7 @@ def test_two_places_before_the_end_that_agree_and_are_in_line(
     vars(found).update(
         near=near, middle=middle, last=tracks_of(last, WHOLE), _before=tracks_of(before, WHOLE)
     )
-    vars(found).update(_towards_end=(part, size))
+    vars(found).update(towards_end=(part, size))
     assert found.end_is_likely == likely
     assert found.lies_further_out == (last > 6e5)
 
@@ -212,6 +213,36 @@ def test_a_run_no_longer_than_a_cylinder_is_high_is_held_against_all_bands() -> 
     following, apart = times(seeks.next_pairs(tracks)), times(seeks.apart_pairs(tracks))
     found = seeks.step_of(tracks, following, apart)
     assert found is not None and found.ns == pytest.approx(1.64e6) and found.switch_ns == pytest.approx(5.5e5)
+
+
+@pytest.mark.parametrize(
+    ("inner", "scatter", "at_home", "whole"),
+    [
+        (1.05e6, 0.0, 0.0, 1 / 0.95),
+        (0.98e6, 0.0, 0.0, 1.0),
+        (1.4e6, 0.0, 0.0, None),
+        (1.05e6, 0.15, 0.0, None),
+        (1.4e6, 0.0, 1.0, 1.0),
+    ],
+)
+def test_sizes_of_tracks_say_how_much_of_the_stroke_was_seen(
+    inner: float, scatter: float, at_home: float, whole: float | None
+) -> None:
+    """As of random drives 100472, 100626 and 100656: what was written last lies in a cache, but the farthest
+    of the places before are nearly as far in as the last address."""
+    found, part = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40), np.array(TOWARDS)
+    size = np.sqrt(4e12 - 3e12 * part) * (1 + scatter * np.where(np.arange(len(part)) % 2, 1, -1))
+    vars(found).update(towards_end=(part, size), near=tracks_of(2e6, WHOLE))
+    vars(found).update(places=[tracks_of(2e6, WHOLE), tracks_of(inner, WHOLE)])
+    stars = [(0, np.array([0.0, 2e7])), (1, np.array([2e7, 0.0]))]
+    vars(found).update(_ends_at_home=at_home, _starts_at_home=True, stars=stars)
+    curve = Curve(1e6, 9e6, 8e6, np.zeros(0), 0.0, (0.0, 0.0))
+    stroke = _stroke(found, curve)
+    assert (stroke is None) == (whole is None)
+    if stroke is not None and whole is not None:
+        assert stroke.whole == pytest.approx(whole, rel=0.01)
+        assert stroke.longer == pytest.approx(float(curve.ns(whole) / curve.ns(1.0)), rel=0.01)
+        assert stroke.error < 0.01
 
 
 @pytest.mark.parametrize(

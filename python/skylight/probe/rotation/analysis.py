@@ -287,7 +287,7 @@ class Analysis:
     @property
     def _by_line(self) -> bool:
         """Whether the end was held against a line of places."""
-        return len(self._towards_end[1]) > 0
+        return len(self.towards_end[1]) > 0
 
     @cached_property
     def ends_in_line(self) -> bool:
@@ -308,13 +308,13 @@ class Analysis:
     def _off_line(self) -> float:
         """How far squares of tracks of the end are above that line, in parts of the most that they may be; 0
         where there is no line."""
-        part, size = self._towards_end
+        part, size = self.towards_end
         if self.last is None or not len(size):
             return 0.0
         return off_line(part, size, self.last.track_bytes)
 
     @cached_property
-    def _towards_end(self) -> tuple[F64, F64]:
+    def towards_end(self) -> tuple[F64, F64]:
         """Places from the middle on, as parts of all addresses, and the bytes of a track there; none where
         they are too few for a line."""
         log, middle, end = self._log(TOWARDS_END), self.middle, self.last

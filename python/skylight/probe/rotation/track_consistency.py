@@ -8,7 +8,7 @@ Source: docs/tests/rotation.md, "How it decides".
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import hypot, sqrt
 
 import numpy as np
@@ -84,20 +84,54 @@ def _smaller(tracks: Tracks, falls: float, error: float) -> Tracks:
     return replace(tracks, slope=slope, slope_error=slope * hypot(tracks.slope_error / tracks.slope, error))
 
 
-def off_line(part: F64, size: F64, end_bytes: float) -> float:
-    """How far squares of tracks of the end are above the line through those of places (parts of all
-    addresses, and bytes of a track there), in parts of the most that they may be: what places are off it, and
-    how far it may be off itself behind the last of them, which where surfaces differ is as much."""
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The line through squares of track sizes of places: the square at the last address, what it may be more
+    and less there, and the scatter of places about it."""
+
+    at_end: float
+    more: float
+    less: float
+    scatter: float
+
+
+def line_of(part: F64, size: F64) -> Line:
+    """That line (parts of all addresses, and bytes of a track there)."""
     from scipy import stats  # slow to import, so only when needed
 
     slope, _, least, most = map(float, stats.theilslopes(size**2, part, LINE_SURE))
     level = float(np.median(size**2 - slope * part))
-    expected = level + slope  # at the last address
     scatter = float(np.median(np.abs(size**2 - level - slope * part))) / NORMAL_MEDIAN
-    above = end_bytes**2 - expected
     behind = 1.0 - float(np.median(part))
-    line_off = behind * (most - slope if above > 0 else slope - least)
-    return above / (max(BREAK_ERRORS * scatter, 2 * LEAST_BREAK * expected) + line_off)
+    return Line(level + slope, behind * (most - slope), behind * (slope - least), scatter)
+
+
+def off_line(part: F64, size: F64, end_bytes: float) -> float:
+    """How far squares of tracks of the end are above the line through those of places, in parts of the most
+    that they may be: what places are off it, and how far it may be off itself behind the last of them, which
+    where surfaces differ is as much."""
+    line = line_of(part, size)
+    above = end_bytes**2 - line.at_end
+    line_off = line.more if above > 0 else line.less
+    return above / (max(BREAK_ERRORS * line.scatter, 2 * LEAST_BREAK * line.at_end) + line_off)
+
+
+def stroke_between(
+    part: F64, size: F64, start: Tracks, ends: tuple[Tracks, Tracks]
+) -> tuple[float, float] | None:
+    """The part of the stroke between two places, and its error: sizes of tracks go with the radius, and the
+    last address is where sizes of places lead to. None where these are in no line."""
+    line = line_of(part, size)
+    if not line.at_end > 0 or line.scatter > 2 * LEAST_BREAK * float(np.median(size**2)):
+        return None
+    last = sqrt(line.at_end)
+    inner, outer = sorted(ends, key=lambda tracks: tracks.track_bytes)
+    whole = max(start.track_bytes, outer.track_bytes) - last
+    if not whole > 0:
+        return None
+    errors = [tracks.slope_error / tracks.slope * tracks.track_bytes for tracks in (inner, outer)]
+    error = hypot(*errors, line.scatter / (2 * last)) / whole
+    return (outer.track_bytes - inner.track_bytes) / whole, error
 
 
 def is_in_line(off: float) -> bool:

@@ -9,6 +9,7 @@ Source: docs/tests/rotation.md; the widths are those that are declared (`finding
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import erf, hypot, sqrt
 
 import numpy as np
@@ -19,7 +20,8 @@ from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
 from skylight.probe.rotation.plan_steps import IN_TURNS
-from skylight.probe.rotation.track_consistency import SAFETY
+from skylight.probe.rotation.seeks import Curve
+from skylight.probe.rotation.track_consistency import SAFETY, stroke_between
 from skylight.units import format_duration, format_rotation, format_size
 
 TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = TURN_RIGHT.part, TRACK_RIGHT.part, SEEK_RIGHT.part
@@ -29,6 +31,9 @@ MOST_TRACK_ERROR = 0.01
 LEAST_FALL = 1.05
 """Times the track size at the end, that at the start. Chosen: of zoned recording it is 1.4 or more, as the
 outer diameter is of the inner."""
+LEAST_STROKE = 0.85
+"""Of the stroke, by sizes of tracks. Chosen: the arm takes at most a sixth longer over all of it, and by the
+curve that is known to a third of that."""
 MOST_THIRD = 0.08  # half the range of fits, of the third itself
 ROWS = ("turn", "first")
 SEEK_ROWS = ("same", "next-fine", "apart-fine", IN_TURNS, "from-first", "from-far", "full")
@@ -174,6 +179,33 @@ def track_seek(found: Analysis) -> tuple[float, float] | None:
     return (ns, error + 0.01 * ns) if ns > 0 else None
 
 
+@dataclass(frozen=True, slots=True)
+class _Stroke:
+    """All of the stroke in parts of that between the two ends of the hops, how many times as long the arm
+    takes over it, and how far that may be off."""
+
+    whole: float = 1.0
+    longer: float = 1.0
+    error: float = 0.0
+
+
+def _stroke(found: Analysis, curve: Curve) -> _Stroke | None:
+    """The stroke. Where blocks up to the last address lie elsewhere, those before may be nearly as far in, as
+    sizes of tracks show; what is left is by the curve. None where too much is left, or sizes do not tell."""
+    if found.end_at_home > 0.0:
+        return _Stroke()
+    part, size = found.towards_end
+    if found.ends is None or found.near is None or not len(size):
+        return None
+    one, other = (found.places[end] for end in found.ends)
+    seen = stroke_between(part, size, found.near, (one, other))
+    if seen is None or seen[0] - seen[1] < LEAST_STROKE:
+        return None
+    whole, most = (max(1.0, 1.0 / (seen[0] - off)) for off in (0.0, seen[1]))
+    longer, longest = (float(curve.ns(each) / curve.ns(1.0)) for each in (whole, most))
+    return _Stroke(whole, longer, max(longest / longer - 1.0, seen[1] / 2))
+
+
 def _trust(reach: Reach) -> float:
     return 1.0 - reach.wrong / reach.count
 
@@ -194,27 +226,30 @@ def _seeks(found: Analysis, in_range: bool = False) -> Finding:
         return SEEK.unknown(why)
     if curve is None or full is None or same is None:
         return SEEK.unknown("At too few places all over the drive can angles be determined.")
-    if found.end_at_home == 0.0:
+    stroke = _stroke(found, curve)
+    if stroke is None:
         why = "The last addresses are not at the end of the drive, so how far the arm goes was not seen."
         return SEEK.unknown(why, ("md", *found.end_rows))
     low, high = curve.third_ns
-    third_ns, full_ns = float(curve.ns(1 / 3)), full.ns - same.ns
+    third_ns, full_ns = float(curve.ns(stroke.whole / 3)), stroke.longer * (full.ns - same.ns)
     if (high - low) / 2 > MOST_THIRD * third_ns or full.half_ns > SEEK_WIDTH / 3 * full_ns:
         why = (
             f"Seek curves that fit differ by {format_duration(high - low)} over a third of the stroke,"
             f" and its full length is known to {format_duration(full.half_ns)}."
         )
         return SEEK.unknown(why)
-    errors = (track[1] / track[0], max(high - low, curve.residual_ns) / 2 / third_ns, full.half_ns / full_ns)
+    third_error = hypot(max(high - low, curve.residual_ns) / 2 / third_ns, stroke.error)
+    errors = (track[1] / track[0], third_error, hypot(full.half_ns / full_ns, stroke.error))
     confidence = float(np.prod([within(error, SEEK_WIDTH) for error in errors])) * _trust(full) * _trust(same)
-    confidence *= found.end_at_home
+    confidence *= found.end_at_home or 1.0
     if confidence < LEAST_CONFIDENCE:
         why = f"Each of the arm times is off by too much for all three to be right (chance {confidence:.2f})."
         return SEEK.unknown(why, SEEK_ROWS)
     value: dict[str, int | float | bool | str] = {
         "track": round(track[0]), "third": round(third_ns), "full": round(full_ns)
     }  # fmt: skip
-    return SEEK.found(value, confidence, _seek_words(found, value), SEEK_ROWS, way=found.end_way)
+    way = found.end_way if found.end_at_home else ""
+    return SEEK.found(value, confidence, _seek_words(found, value), SEEK_ROWS, way=way)
 
 
 def _seek_words(found: Analysis, value: dict[str, int | float | bool | str]) -> str:
