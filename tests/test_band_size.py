@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 import pytest
 
-from one_test import known_of, run, truth_of
+from one_test import drawn_truth, known_of, run, run_drawn, truth_of
 from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.evidence import F64, I64, Evidence, IoBatch, IoLog
@@ -383,6 +383,14 @@ def test_a_grid_that_a_small_cache_does_not_hold_is_written_a_place_at_a_time(tm
     (found,), evidence = run(BandSize(), toml, known_of(truth, without=("band_bytes",)), tmp_path / "r")
     assert found.value == truth["band_bytes"]["value"]
     assert any(step.name == "lots-md-grid" for step in evidence.steps)
+
+
+def test_slow_writes_are_no_small_cache(tmp_path: Path) -> None:
+    """On random drive 99355 a write takes 20 ms, and the cache holds ten times as many."""
+    known = known_of(drawn_truth(99355, "journaled"), without=("band_bytes",))
+    (found,), evidence = run_drawn(BandSize(), 99355, "journaled", known, tmp_path / "r")
+    assert found.value == dict.fromkeys(("od", "md", "id"), 4 * MIB)
+    assert not any(step.name == "lots-md-grid" for step in evidence.steps)
 
 
 def test_what_could_not_be_steered_is_looked_at_as_in_no_order(

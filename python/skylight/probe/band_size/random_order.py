@@ -47,8 +47,9 @@ FEWEST_CLEAN, WANTED_CLEAN, MOST_CLEAN = 0.25, 0.45, 0.75
 FIRST_BANDS, PAUSES = 3.0, 14
 UNKNOWN_START_S, UNKNOWN_BAND_S = 1.0, 0.5
 MOST_WRITTEN = 0.02
-"""Bands that may be cleaned in the time that a grid is written, as a part of its blocks. Chosen: merges of a
-map take less, and in a band that is cleaned there are some ten blocks, half of which may be cached again."""
+"""Bands that may be cleaned in the time by which a grid is written later than its first quarter lets expect,
+as a part of its blocks. Chosen: in a band that is cleaned there are some ten blocks, half of which may be
+cached again."""
 STATE_COST = math.log(2)  # each piece may be clean or cached
 # From here on a size is likelier than all others together, if none of them is likelier than the next best.
 SURE = math.log(MOST_BAND - LEAST_BAND)
@@ -178,8 +179,8 @@ def look(
 
     fresh = Fresh.of(read("fresh"), read("fresh-again"), rotation_ns)
     band_ns = steps.known.part("cleaning_band_ns", "one_block")
-    written_ns = _write(steps, name, blocks)
-    if written_ns > MOST_WRITTEN * len(blocks) * (band_ns or np.inf) and not whatever:
+    late_ns = _write(steps, name, blocks)
+    if late_ns > MOST_WRITTEN * len(blocks) * (band_ns or np.inf) and not whatever:
         return False, None
     start_ns = steps.known.number("cleaning_start_ns")
     start_s = UNKNOWN_START_S if start_ns is None else start_ns / 1e9
@@ -200,10 +201,15 @@ def look(
 
 
 def _write(steps: Steps, name: str, blocks: I64) -> float:
-    """Writes blocks in random order; how long that took with all that was done before the next read, ns."""
+    """Writes blocks in random order; how much longer that took, with all that was done before the next read,
+    than as if all had taken as long as the first quarter, ns."""
     log = steps.run(f"{name}-grid", IoBatch.writes(steps.rng(name).permutation(blocks), BLOCK), depth=DEPTH)
     behind = steps.run(f"{name}-written", IoBatch.reads(blocks[:1], BLOCK))
-    return float(behind.complete_ns[-1]) - float(log.submit_ns[0]) if len(log) and len(behind) else 0.0
+    quarter = len(log) // 4
+    if not quarter or not len(behind):
+        return 0.0
+    took_ns = np.array([log.complete_ns[quarter - 1], behind.complete_ns[-1]]) - log.submit_ns[0]
+    return float(took_ns[1]) - float(took_ns[0]) * len(log) / quarter
 
 
 def find(steps: Steps) -> list[Fit]:
