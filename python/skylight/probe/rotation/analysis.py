@@ -70,6 +70,9 @@ MOST_DIFFERENCE = 0.03
 SURFACES_DIFFER, FEWEST_LARGER = 0.1, 3
 """How much larger tracks anywhere may be than those at the start, which is at the outer diameter, and at how
 many places they have to be. Surfaces whose densities differ do so by a few per cent."""
+MOST_OUT = 0.25
+"""The part of places that may lie in a cache. Chosen: of random drive 100180, whose cache holds what other
+tests wrote, it was a sixth, of 100586, which moves blocks anywhere within its halves, over a third."""
 LEAST_SHRINKING = 1.08
 """How much more a track in the middle of the addresses holds than the last, where sizes fall from the first
 to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
@@ -265,15 +268,15 @@ class Analysis:
 
     @cached_property
     def is_moved_about(self) -> bool:
-        """Whether blocks lie far from their place at some addresses: then they may at those where sizes are
-        looked at. So they do where tracks just before the end are larger than recording zones make them, or
-        those of several places are out of the order in which sizes fall."""
-        if self._at_home or self.last is None:
+        """Whether blocks lie far from their place, and so may those at which sizes are looked at: tracks just
+        before the end are larger than recording zones make them, or many places are out of the falling order
+        of sizes."""
+        last, before = self.last, self._before
+        if self._at_home or last is None:
             return False
-        before = self._before
-        if before is not None and before.track_bytes > (1 + LARGEST_STEP) * self.last.track_bytes:
+        if before is not None and before.track_bytes > (1 + LARGEST_STEP) * last.track_bytes:
             return True
-        return out_of_order(self.places) >= FEWEST_LARGER
+        return out_of_order(self.places) > MOST_OUT * len(self.places)
 
     @property
     def end_way(self) -> str:
@@ -285,8 +288,7 @@ class Analysis:
         return END_IN_LINE if self._by_line else ""
 
     @property
-    def _by_line(self) -> bool:
-        """Whether the end was held against a line of places."""
+    def _by_line(self) -> bool:  # whether the end was held against a line of places
         return len(self.towards_end[1]) > 0
 
     @cached_property
