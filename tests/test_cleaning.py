@@ -428,7 +428,7 @@ def progress_of(went_home: list[int], work_s: list[float], cells: int) -> half_w
 def test_pauses_hold_more_work_where_the_idle_time_is_longer_than_thought(
     monkeypatch: pytest.MonkeyPatch, late_s: float
 ) -> None:
-    """As of random drive 100659: a band takes 61 ms, and pauses for half of one hold 24 ms less than thought."""
+    """As of random drive 100659: a band takes 61 ms, and pauses for half of one hold 24 ms too little."""
     cleaned_s = 0.0
 
     def pause(*args: Any) -> None:
@@ -443,6 +443,19 @@ def test_pauses_hold_more_work_where_the_idle_time_is_longer_than_thought(
     progress = half_written_band.Progress(1 << 19, False, [0.0], [np.zeros(80, bool)])
     half_written_band._watch(cast(Any, None), "half", stretch, progress, 1.0, 0.055)
     assert len(progress.finished) == half_written_band.STEPPED and progress.long
+
+
+def test_a_stretch_that_is_home_is_left_alone_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of random drive 99330, whose small cache holds half of two bands: there is no third to wait for."""
+    progress = half_written_band.Progress(1 << 19, False, [0.0], [np.zeros(16, bool)])
+
+    def pause(*args: Any) -> None:
+        args[3].add(args[5], np.arange(16) < 8 * (len(progress.looked) // 2))
+
+    monkeypatch.setattr(half_written_band, "_pause", pause)
+    stretch = half_written_band.Stretch(0, 16 << 19, 1 << 19)
+    half_written_band._watch(cast(Any, None), "half", stretch, progress, 1.0, 0.055)
+    assert len(progress.finished) == 2 and len(progress.looked) == 5
 
 
 @pytest.mark.parametrize("end", [4, 12, 19])

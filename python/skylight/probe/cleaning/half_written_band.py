@@ -292,7 +292,7 @@ def _watch(
     work_s = STEP_PART * one_s
     for number in range(1, STEPS + 1):
         _pause(ground, f"{name}-{number}", stretch, progress, idle_s, work_s)
-        if len(progress.finished) == STEPPED:
+        if len(progress.finished) == STEPPED or np.count_nonzero(~progress.home[-1]) <= FEWEST_CELLS:
             break
         if number - max((at for at, _ in progress.finished), default=0) >= IDLE_STEPS:
             work_s *= LONGER  # the idle time is longer than thought, and these pauses hold less work
