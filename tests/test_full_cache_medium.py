@@ -21,6 +21,7 @@ from skylight.probe.drive_type.full_cache_medium import Looked, _beside
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.verdict import judge
 from skylight.probe.drive_type.write_latencies import Writes
+from skylight.probe.known_state import MOST_REWRITTEN, PIECE_WRITES, WRITE_BYTES
 from skylight.probe.suite import SuiteOptions, accounts, run_suite
 
 FULL = '[conditions]\nerase = "none"\nprior_use = "full"\nvolatile_cache = "{}"\n'
@@ -174,6 +175,7 @@ def test_flash_whose_bands_give_back_many_blocks_at_once_shows_by_what_a_block_c
     [
         (99112, "disk", "writes-wide-since"),  # a FLUSH in 14 waits for a minute
         (97501, "disk", "writes-after-reads-flushed-since"),  # reads wait for minutes, looks too
+        (100609, "disk", "writes-after-reads-on"),  # every third read waits for a minute
     ],
 )
 def test_two_waits_of_minutes_are_enough_where_each_entry_from_volatile_memory_waits(
@@ -187,14 +189,26 @@ def test_two_waits_of_minutes_are_enough_where_each_entry_from_volatile_memory_w
     assert all(account.within for account in accounts(result))
 
 
-def test_a_full_cache_behind_a_volatile_one_shows_by_what_each_flush_waits_for(tmp_path: Path) -> None:
-    """Writes alone are quick there, and those with a FLUSH are neither in place nor alike: of such a drive
-    nothing was known, though it is emptied by TRIM. Cleaning the newest first, it clears 160 ms each time."""
+def test_a_full_cache_behind_a_volatile_one_shows_by_what_reads_and_writes_wait_for(tmp_path: Path) -> None:
+    """Most of its writes are quick, and reads between them wait for seconds: of such a drive nothing was
+    known, though all of them together take longer than any disk's."""
     result = suite_on_drawn(99451, tmp_path / "r", only=("drive_type",))
     findings = {finding.name: finding.value for finding in result.findings}
     assert findings["drive_type"] == "smr" and findings["cache_medium"] == "disk"
     names = [step.name for step in result.evidence[0].steps]
-    assert names.index("writes-narrowest-flushed") < names.index("emptied")
+    assert "writes-after-reads-on" in names and names[-1] == "written-looked-at"
+
+
+def test_a_lazy_drive_behind_a_volatile_cache_is_rewritten_piece_by_piece(tmp_path: Path) -> None:
+    """One FLUSH took 24 s, so that the bound of a reset left no time for one behind 64 GiB."""
+    result = suite_on_drawn(99174, tmp_path / "r", only=("drive_type",))
+    findings = {finding.name: finding.value for finding in result.findings}
+    assert findings["drive_type"] == "smr" and findings["cache_medium"] == "flash"
+    steps = result.evidence[0].steps
+    assert not any(step.kind == "bound" for step in steps)
+    rewritten = [step for step in steps if step.name.startswith("emptied-rewrite")]
+    flushed = [step for step in steps if step.name.startswith("emptied-flush")]
+    assert len(rewritten) == len(flushed) == MOST_REWRITTEN // (PIECE_WRITES * WRITE_BYTES)
 
 
 def test_writes_with_a_flush_wait_for_bands_only_if_many_take_longer_than_any_disk() -> None:

@@ -58,6 +58,7 @@ from skylight.probe.drive_type.plan import (
     FLUSHED_BURST,
     FLUSHES,
     IO_BYTES,
+    MIXED_PIECE,
     NARROW_BYTES,
     PLACES,
     ROUND_IOS,
@@ -433,13 +434,27 @@ class DriveType(ProcedureTest[Observed]):
         io = plan.pairs("writes-after-reads", PAIRS, flushed=flushed)
         log = cls._until_crowded(plan, name, io, params, share)
         mixed = mixed_of(name, log, turning, flushed=flushed)
-        if len(log) < len(io) and not plan.quick and not took_too_long(mixed.all_ns):
-            on = plan.steps.run(f"{name}-on", io.part(len(log), len(io)), params=params, share=share)
-            return mixed_of(name, IoLog.joined([log, on]), turning, flushed=flushed)
-        if mixed.doubtful and not plan.quick and len(log) == len(io):
+        if len(log) < len(io) and not plan.quick:
+            return cls._mix_on(plan, mixed, log, io, flushed=flushed, share=share)
+        if mixed.doubtful and not plan.quick:
             io = plan.pairs("writes-after-more-reads", MORE_PAIRS, flushed=flushed)
             more = cls._until_crowded(plan, f"{name}-more", io, params, share)
             return mixed_of(name, IoLog.joined([log, more]), turning, flushed=flushed)
+        return mixed
+
+    @staticmethod
+    def _mix_on(plan: Plan, mixed: Mixed, log: IoLog, io: IoBatch, *, flushed: bool, share: float) -> Mixed:
+        """The rest of these in growing pieces, for the next may wait for bands to be cleaned as well."""
+        params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
+        few = MIXED_PIECE
+        while len(log) < len(io) and not took_too_long(mixed.all_ns):
+            piece = io.part(len(log), len(log) + few)
+            more = plan.steps.run(f"{mixed.name}-on", piece, params=params, share=share)
+            log = IoLog.joined([log, more])
+            mixed = mixed_of(mixed.name, log, mixed.turning, flushed=flushed)
+            if len(more) < len(piece):
+                break
+            few *= 2
         return mixed
 
     def _narrow(

@@ -37,6 +37,9 @@ CROWDED = replace(STALLING, alone_ns=LONGEST_RETRY_NS)
 # Commands behind such a one among which another shows that it was no mishap. Chosen: as entries that leave
 # volatile memory hold 16 small writes or more, each with a FLUSH.
 SINCE_CROWDED = 128
+# Commands after a stall between looks at whether they take too long: a few stalls more, not minutes of them;
+# whole pairs, with a FLUSH or without.
+MIXED_PIECE = 18
 DECISIVE = Stop(TELLING_NS)  # a quick answer has no time to wait for eight
 
 
