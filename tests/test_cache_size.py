@@ -215,6 +215,19 @@ def test_blocks_that_may_have_used_the_places_up_are_no_map(
     assert limits([quanta], [deep], 1 << 20, flushed=True) == (places, entries)
 
 
+@pytest.mark.parametrize(
+    ("blocks", "flushed", "entries"), [(900, True, None), (900, False, 900), (700, True, 700)]
+)
+def test_blocks_of_a_volatile_cache_may_end_at_the_watermark_of_the_places(
+    blocks: int, flushed: bool, entries: int | None
+) -> None:
+    """As of random drive 100568, with a map that never fills: lone writes took the places above a watermark,
+    what left the volatile cache, a place each, did not."""
+    quanta = Fill("large", 6 << 20, 6, 170, 1_020, True, 8.0, 1e7, 31.0)
+    deep = Fill("map", 4096, 0, blocks, blocks, True, 8.0, 1e7, 1.0)
+    assert limits([quanta], [deep], 1 << 20, flushed=flushed) == (1_020, entries)
+
+
 @pytest.mark.parametrize(("slow", "places"), [(False, 1_000), (True, None)])
 def test_a_fill_that_stays_slow_is_no_fill_without_a_limit(slow: bool, places: int | None) -> None:
     """Where the order of cleaning is random, neither the first nor the newest writes need be home."""

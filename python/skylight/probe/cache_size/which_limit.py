@@ -155,7 +155,7 @@ def limits(
             least = sum(fill.places for fill in fills[:-1]) + fills[-1].earliest * max(fills[-1].quanta, 1)
             return None, (None if used >= (1 - 2 * SAME) * least else blocks.writes)
     # A lone write may take the places above a watermark, what leaves a volatile cache need not.
-    watermark = 1.0 if blocks.most_places is None else LOWEST_WATERMARK
+    watermark = LOWEST_WATERMARK if flushed or blocks.most_places is not None else 1.0
     if places is not None and used >= (1 - 2 * SAME) * watermark * places:
         return places, None  # places ran out first
     return places, blocks.writes
