@@ -15,8 +15,9 @@ def test_rotation_shows_behind_a_cache_that_still_makes_the_drive_clean(tmp_path
     """Behind the writes of test 1 this drive cleaned for 42 minutes more; reads then followed no rotation."""
     result = suite_on_drawn(100180, tmp_path / "r", only=("rotation",))
     found = {finding.name: finding for finding in result.findings}
-    tracks = found["track_bytes"].value
-    assert isinstance(tracks, dict) and float(tracks["od"]) == pytest.approx(577_536, rel=0.01)
+    turn_ns, seeks_ns = found["rotation_ns"].value, found["seek_ns"].value
+    assert isinstance(turn_ns, int) and turn_ns == pytest.approx(60e9 / 12_500, rel=0.001)
+    assert isinstance(seeks_ns, dict) and float(seeks_ns["track"]) == pytest.approx(820_000, rel=0.1)
     told = accounts(result)
     assert {account.test for account in told} == {"drive_type", "rotation", "rotation, waiting"}
     assert all(account.within for account in told if account.test != "drive_type")
@@ -45,3 +46,26 @@ def test_sizes_are_those_behind_a_start_that_lies_in_pieces(tmp_path: Path) -> N
     assert {name: float(size) for name, size in sizes.items()} == pytest.approx(true_bytes, rel=0.02)
     true_ns = {"track": 1_120_000, "third": 9_266_662, "full": 18_981_549}
     assert {name: float(ns) for name, ns in seeks_ns.items()} == pytest.approx(true_ns, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("seed", "true_ns"),
+    [
+        (130036, (680_000, 4_758_115, 11_294_337)),  # surfaces differ: tracks are larger behind the start
+        (100626, (1_389_999, 4_334_228, 9_042_343)),  # the last addresses lie in a cache
+    ],
+)
+def test_the_arm_goes_from_end_to_end_between_other_places(
+    seed: int, true_ns: tuple[int, int, int], tmp_path: Path
+) -> None:
+    result = suite_on_drawn(seed, tmp_path / "r", only=("rotation",))
+    seeks_ns = {finding.name: finding.value for finding in result.findings}["seek_ns"]
+    assert isinstance(seeks_ns, dict)
+    assert [float(seeks_ns[name]) for name in ("track", "third", "full")] == pytest.approx(true_ns, rel=0.1)
+
+
+def test_no_stroke_is_seen_between_places_that_were_moved_themselves(tmp_path: Path) -> None:
+    """Of this drive the farthest places reach nine tenths of the stroke: blocks lie all over their zone."""
+    result = suite_on_drawn(100613, tmp_path / "r", only=("rotation",))
+    found = {finding.name: finding for finding in result.findings}
+    assert found["seek_ns"].value == UNKNOWN and "how far the arm goes" in found["seek_ns"].why

@@ -18,8 +18,8 @@ from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.hop_passes import PAIRS_OF
 from skylight.probe.rotation.plan_steps import AROUND, AROUND_PLACES, ONCE_MORE, SAME_AGAIN, TOWARDS
 from skylight.probe.rotation.seeks import Curve
-from skylight.probe.rotation.track_consistency import start_between
-from skylight.probe.rotation.verdict import _not_one_disk, _stroke
+from skylight.probe.rotation.track_consistency import led_to, start_between
+from skylight.probe.rotation.verdict import _not_one_disk, _stroke, _tracks
 from skylight.probe.scoring import score
 from test_rotation import FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
 
@@ -189,6 +189,39 @@ def test_what_lies_before_the_last_address_leads_on_to_it() -> None:
     assert found.slope_error / found.slope > end.slope_error / end.slope + 5e-4
     analysis.end_bytes = 0
     assert analysis.sizes()["id"] is end
+
+
+@pytest.mark.parametrize(("density", "known"), [(0.0, True), (0.04, False)])
+def test_places_lead_to_the_size_at_the_last_address_where_that_lies_in_a_cache(
+    density: float, known: bool
+) -> None:
+    """As of random drive 100626: the last fiftieth lies in a cache at the middle diameter, and three of the
+    places with it. Where surfaces differ in density the line is not known well enough."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1000)
+    part = np.append(np.array(TOWARDS), np.linspace(0.5, 1.0, 15))
+    size = np.sqrt(947.0**2 - 869e3 * (part - 0.5)) * 1e3 * (1.0 + density * np.cos(7.0 * np.arange(27)))
+    size[-3:] = 9.35e5
+    near, middle, last = (tracks_of(each, WHOLE) for each in (1.135e6, 9.47e5, 9.35e5))
+    vars(found).update(near=near, middle=middle, last=last, _before=last, places=[], stripe=None)
+    vars(found).update(turn=NONE, towards_end=(part, size))
+    vars(found).update(sizes=lambda: {"od": near, "md": middle, "id": last}, _behind_start=[])
+    assert found.end_at_home == 0.0
+    for shingled in (False, True):
+        tracks = _tracks(found, shingled=shingled).value
+        assert isinstance(tracks, dict) == (known and shingled)
+        if isinstance(tracks, dict):
+            assert float(tracks["id"]) == pytest.approx(6.8e5, rel=0.01)
+
+
+def test_places_lead_to_the_size_at_the_end_with_an_error_that_holds() -> None:
+    rng = np.random.default_rng(7)
+    part = np.append(np.array(TOWARDS), np.linspace(0.5, 0.97, 12))
+    off = list[float]()
+    for _ in range(50):
+        size = np.sqrt(9e5 - 8e5 * (part - 0.5)) * 1e3 * (1.0 + 0.005 * rng.standard_normal(len(part)))
+        found, error = led_to(part, size)
+        off.append((found - np.sqrt(5e5) * 1e3) / error)
+    assert 0.2 < float(np.std(off)) < 1.0
 
 
 def test_whole_tracks_of_all_bands_are_taken_where_bands_are_short() -> None:

@@ -48,15 +48,16 @@ from skylight.probe.rotation.seeks import Curve
 from skylight.probe.rotation.track_consistency import (
     LARGEST_STEP,
     MOST_PARTS,
+    are_larger,
     are_shuffled,
     as_large,
     first_pieces,
     is_between,
     is_in_line,
     is_mostly_whole,
+    is_out_of_order,
     led_on,
     off_line,
-    out_of_order,
     parts,
     rows_of,
     start_between,
@@ -67,12 +68,6 @@ FEWEST_PLACES = 8
 HUB_PIECES = 3
 MOST_DIFFERENCE = 0.03
 """How far track sizes 1 GiB apart may differ: by the error of both, and hardly ever by a zone."""
-SURFACES_DIFFER, FEWEST_LARGER = 0.1, 3
-"""How much larger tracks anywhere may be than those at the start, which is at the outer diameter, and at how
-many places they have to be. Surfaces whose densities differ do so by a few per cent."""
-MOST_OUT = 0.25
-"""The part of places that may lie in a cache. Chosen: of random drive 100180, whose cache holds what other
-tests wrote, it was a sixth, of 100586, which moves blocks anywhere within its halves, over a third."""
 LEAST_SHRINKING = 1.08
 """How much more a track in the middle of the addresses holds than the last, where sizes fall from the first
 to the middle one: 1.2 where the outermost holds only half as much again as the innermost."""
@@ -81,9 +76,8 @@ MOST_MOVED = 0.01
 middle on: half of what is right."""
 FEWEST_TOWARDS = 8
 END_IN_LINE = "end in line"
-"""The way in which an end lies at home that was only held against that line: a cache less than a recording
-zone further in is not seen (619 GB at the inner diameter of random drive 99291, where tracks are 5.4 %
-smaller). How often it does was counted."""
+"""The way of an end that was held against that line only: a cache less than a recording zone further in is
+not seen (619 GB of random drive 99291, where tracks are 5.4 % smaller)."""
 FEWEST_ALIKE = 3  # places around the middle: one may be beyond the end of a zone or a surface
 BESIDE = (0.8, 1.25)  # what sizes are looked for close by, as multiples of those there
 AGAIN = (0.9, 1.1)  # what the size of these may be, as multiples of what it was: it was off by a few per cent
@@ -230,10 +224,9 @@ class Analysis:
         near = self.near
         if near is None or self.middle is None or self.middle.slope < near.slope:
             return True
-        larger = [place for place in self.places if near.slope / place.slope - 1.0 > SURFACES_DIFFER]
-        if len(larger) >= FEWEST_LARGER:
-            return False
-        return all(near.slope <= behind.slope or as_large(near, behind) for behind in self._behind_start)
+        return not are_larger(self.places, near) and all(
+            near.slope <= behind.slope or as_large(near, behind) for behind in self._behind_start
+        )
 
     @cached_property
     def _behind_start(self) -> list[Tracks]:
@@ -274,9 +267,8 @@ class Analysis:
         last, before = self.last, self._before
         if self._at_home or last is None:
             return False
-        if before is not None and before.track_bytes > (1 + LARGEST_STEP) * last.track_bytes:
-            return True
-        return out_of_order(self.places) > MOST_OUT * len(self.places)
+        out = before is not None and before.track_bytes > (1 + LARGEST_STEP) * last.track_bytes
+        return out or is_out_of_order(self.places)
 
     @property
     def end_way(self) -> str:
@@ -330,9 +322,16 @@ class Analysis:
             place = self._fitted(rows, 0.75 * guess, 1.3 * guess)
             if place is not None:
                 found.append((part, place.track_bytes))
-        if len(found) < FEWEST_TOWARDS:
-            found = []
-        return np.array([part for part, _ in found]), np.array([size for _, size in found])
+        line = np.array(found if len(found) >= FEWEST_TOWARDS else []).reshape(-1, 2)
+        return line[:, 0], line[:, 1]
+
+    @property
+    def from_middle(self) -> tuple[F64, F64]:
+        """The same, with the places all over the drive that are as far on."""
+        part, size = self.towards_end
+        places = [(float(each.begin[0]) / self._size, each.track_bytes) for each in self.places]
+        on = np.array([place for place in places if len(size) and place[0] >= 0.5]).reshape(-1, 2)
+        return np.append(part, on[:, 0]), np.append(size, on[:, 1])
 
     @property
     def middle_at_home(self) -> bool:
@@ -380,9 +379,8 @@ class Analysis:
         """Whether tracks at the end are in line with those from the middle on, and as large as those before:
         more than that is not asked where what was written last was seen to lie further out."""
         end, before = self.last, self._before
-        if end is None or before is None or not (self._by_line and self.end_is_found):
-            return False
-        return as_large(end, before)
+        seen = end is not None and before is not None and as_large(end, before)
+        return seen and self._by_line and self.end_is_found
 
     @property
     def end_rows(self) -> tuple[str, str]:
@@ -393,8 +391,8 @@ class Analysis:
     def is_cut_up(self) -> bool:
         """Whether what was read at the start, in the middle or at the end lies for the most part in pieces
         shorter than tracks: as stripes over several disks do, and extents of a volume."""
-        shown = (tracks for tracks in (self.near, self.middle, self.last) if tracks is not None)
-        return not all(is_mostly_whole(tracks) for tracks in shown)
+        shown = (self.near, self.middle, self.last)
+        return not all(is_mostly_whole(tracks) for tracks in shown if tracks is not None)
 
     @cached_property
     def is_shuffled(self) -> bool:
@@ -512,15 +510,12 @@ class Analysis:
         """The start, and the places all over the drive whose tracks could be fitted."""
         if self.near is None or self.middle is None or self.last is None:
             return []
-        found = [first_pieces(self.near, HUB_PIECES)]
-        log = self._log("places")
+        found, log = [first_pieces(self.near, HUB_PIECES)], self._log("places")
         sizes = [self.near.track_bytes, self.middle.track_bytes, self.last.track_bytes]
         for number in range(len(log) // PLACE_READS):
             rows = rows_of(log, number * PLACE_READS, (number + 1) * PLACE_READS)
             guess = float(np.interp(float(rows.offset.min()) / self._size, [0.0, 0.5, 1.0], sizes))
-            place = (
-                None if self.turn is None else track_fit.place_of(rows, self.turn, 0.75 * guess, 1.3 * guess)
-            )
+            place = self._fitted(rows, 0.75 * guess, 1.3 * guess)
             if place is not None:
                 found.append(place)
         return found

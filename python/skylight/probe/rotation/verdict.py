@@ -9,7 +9,7 @@ Source: docs/tests/rotation.md; the widths are those that are declared (`finding
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import erf, hypot, sqrt
 
 import numpy as np
@@ -21,7 +21,13 @@ from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
 from skylight.probe.rotation.plan_steps import IN_TURNS
 from skylight.probe.rotation.seeks import Curve
-from skylight.probe.rotation.track_consistency import SAFETY, stroke_between
+from skylight.probe.rotation.track_consistency import (
+    SAFETY,
+    is_mostly_whole,
+    is_out_of_order,
+    led_to,
+    stroke_between,
+)
 from skylight.units import format_duration, format_rotation, format_size
 
 TURN_WIDTH, TRACK_WIDTH, SEEK_WIDTH = TURN_RIGHT.part, TRACK_RIGHT.part, SEEK_RIGHT.part
@@ -31,6 +37,8 @@ MOST_TRACK_ERROR = 0.01
 LEAST_FALL = 1.05
 """Times the track size at the end, that at the start. Chosen: of zoned recording it is 1.4 or more, as the
 outer diameter is of the inner."""
+END_BY_LINE = "end by line"
+"""The way of tracks at the last address that follow from those before, for blocks there lie in a cache."""
 LEAST_STROKE = 0.85
 """Of the stroke, by sizes of tracks. Chosen: the arm takes at most a sixth longer over all of it, and by the
 curve that is known to a third of that."""
@@ -54,7 +62,8 @@ def judge(found: Analysis, known: Known, *, without: str, in_range: bool = False
     `in_range` whether it is known that the addresses are a part of a drive's."""
     if known.word("drive_type") == "not-rotating":
         return []
-    return [_rotation(found, without), _tracks(found, in_range), _seeks(found, in_range)]
+    shingled = known.word("drive_type") == "smr"
+    return [_rotation(found, without), _tracks(found, in_range, shingled), _seeks(found, in_range)]
 
 
 def _rotation(found: Analysis, without: str) -> Finding:
@@ -81,7 +90,17 @@ def _rotation(found: Analysis, without: str) -> Finding:
     return ROTATION.found(round(turn.period_ns), confidence, why, ROWS, interval)
 
 
-def _tracks(found: Analysis, in_range: bool = False) -> Finding:
+def _led_to_end(found: Analysis, *, shingled: bool) -> Tracks | None:
+    """Tracks of the size that places from the middle on lead to at the last address, where what was written
+    last of a shingled drive lies in its cache; None where there is no such line."""
+    part, size = found.from_middle
+    if found.last is None or not shingled or not len(size):
+        return None
+    end_bytes, error_bytes = led_to(part, size)
+    return replace(found.last, slope=1.0 / end_bytes, slope_error=error_bytes / end_bytes**2)
+
+
+def _tracks(found: Analysis, in_range: bool = False, shingled: bool = False) -> Finding:
     if found.turn is None:
         return TRACK.unknown("Without a rotation no tracks can be detected.")
     if found.stripe is not None:
@@ -93,19 +112,22 @@ def _tracks(found: Analysis, in_range: bool = False) -> Finding:
     if found.start_moved:
         why = f"{_START_ELSEWHERE}; so may others be, at which sizes are looked at."
         return TRACK.unknown(why, ("od", "od-behind"))
-    if found.last is not None and (found.end_at_home == 0.0 or found.ends_in_log):
+    end_at_home, way = found.end_at_home, found.end_way
+    if found.last is not None and (end_at_home == 0.0 or found.ends_in_log):
+        end_at_home, way, parts["id"] = 1.0, END_BY_LINE, _led_to_end(found, shingled=shingled)
+    if way == END_BY_LINE and parts["id"] is None:
         why = "Tracks under the last addresses are not those of the end of a drive: they may lie in a cache."
         return TRACK.unknown(why, ("md", *found.end_rows))
     if not found.middle_at_home:
         why = "Tracks in the middle are no size between those on both sides of it: it was moved."
         return TRACK.unknown(why, ("md", "places"))
-    if found.is_moved_about:
+    if is_out_of_order(found.places) if way == END_BY_LINE else found.is_moved_about:
         why = (
             "Tracks at some addresses are larger or smaller than those around by more than from one recording"
             " zone to the next: blocks there lie elsewhere, and may where sizes are looked at."
         )
         return TRACK.unknown(why, ("places", *found.end_rows))
-    sizes, confidence = dict[str, int | float | bool | str](), found.end_at_home
+    sizes, confidence = dict[str, int | float | bool | str](), end_at_home
     for name, tracks in parts.items():
         if tracks is None or tracks.slope_error / tracks.slope > MOST_TRACK_ERROR:
             where = {"od": "first", "md": "middle", "id": "last"}[name]
@@ -117,7 +139,7 @@ def _tracks(found: Analysis, in_range: bool = False) -> Finding:
         return TRACK.unknown(why_not, ("od", "md", found.end_rows[0]))
     shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
     why = f"The angle of blocks rises by one revolution every {shown} at the {_where_words(found)}."
-    return TRACK.found(sizes, confidence, why, ("od", "md", found.end_rows[0]), way=found.end_way)
+    return TRACK.found(sizes, confidence, why, ("od", "md", found.end_rows[0]), way=way)
 
 
 def _not_one_disk(found: Analysis, in_range: bool) -> str | None:
@@ -214,7 +236,7 @@ def _seeks(found: Analysis, in_range: bool = False) -> Finding:
     track, curve, full, same = track_seek(found), found.curve, found.full, found.same
     if found.stripe is not None:
         return SEEK.unknown(_striped_words(found.stripe))
-    if not found.start_at_home:
+    if not (found.start_at_home or (found.near is not None and is_mostly_whole(found.near))):
         why = f"{_START_ELSEWHERE}; so which tracks are neighbours is not known."
         return SEEK.unknown(why, ("od", "od-behind"))
     if (why_not := _not_one_disk(found, in_range)) is not None:
