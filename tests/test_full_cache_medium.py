@@ -176,6 +176,7 @@ def test_flash_whose_bands_give_back_many_blocks_at_once_shows_by_what_a_block_c
         (99112, "disk", "writes-wide-since"),  # a FLUSH in 14 waits for a minute
         (97501, "disk", "writes-after-reads-flushed-since"),  # reads wait for minutes, looks too
         (100609, "disk", "writes-after-reads-on"),  # every third read waits for a minute
+        (100591, "flash", "writes-early-since"),  # a write in 426 waits for two minutes
     ],
 )
 def test_two_waits_of_minutes_are_enough_where_each_entry_from_volatile_memory_waits(

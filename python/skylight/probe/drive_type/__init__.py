@@ -34,7 +34,7 @@ from dataclasses import replace
 import numpy as np
 
 from skylight.errors import UsageError
-from skylight.evidence import I64, U64, Evidence, IoBatch, IoLog, Op, Params, Stop, TargetFacts
+from skylight.evidence import I64, U64, Evidence, IoBatch, IoLog, Op, Params, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.infer.phase import Coherence
 from skylight.probe import Cost, Figure, fua_writes
@@ -62,7 +62,6 @@ from skylight.probe.drive_type.plan import (
     NARROW_BYTES,
     PLACES,
     ROUND_IOS,
-    SINCE_CROWDED,
     STALLING,
     SUSTAINED_REGION_BYTES,
     SUSTAINED_WRITES,
@@ -76,7 +75,6 @@ from skylight.probe.drive_type.verdict import Verdict, in_log, in_place, judge
 from skylight.probe.drive_type.write_latencies import (
     FEWEST_SHARE,
     LARGE_BYTES,
-    LONGEST_RETRY_NS,
     Sustained,
     Writes,
     cleaned_early,
@@ -191,7 +189,7 @@ class DriveType(ProcedureTest[Observed]):
         io = plan.writes(where, flushed=flushed)
         params = plan.params(region, flushed=flushed)
         try:
-            log = self._until_crowded(plan, "writes-wide", io, params, WIDE_SHARE)
+            log = plan.until_crowded("writes-wide", io, params, WIDE_SHARE)
         except CutShort as cut:
             self._cut_in_wide(plan, seen, cut, region, flushed=flushed)
             raise
@@ -407,22 +405,6 @@ class DriveType(ProcedureTest[Observed]):
         io, params = plan.writes(where, flushed=flushed), plan.params(region, flushed=flushed)
         return plan.steps.run(name, io, params=params, share=WIDE_SHARE)
 
-    @staticmethod
-    def _until_crowded(plan: Plan, name: str, io: IoBatch, params: Params, share: float) -> IoLog:
-        """The batch, which ends where commands wait for bands to be cleaned; behind one that waited longer
-        than for anything else it goes on to another, if there is one soon."""
-        until = None if plan.quick else CROWDED
-        log = plan.steps.run(name, io, until=until, params=params, share=share)
-        if until is None or len(log) == len(io) or STALLING.reached(log):
-            return log
-        few, another = io.part(len(log), len(log) + SINCE_CROWDED), Stop(LONGEST_RETRY_NS)
-        try:
-            since = plan.steps.run(f"{name}-since", few, until=another, params=params, share=share)
-        except CutShort as cut:
-            cut.log = log if cut.log is None else IoLog.joined([log, cut.log])
-            raise
-        return IoLog.joined([log, since])
-
     @classmethod
     def _mix(
         cls, plan: Plan, turning: Coherence, *, flushed: bool, share: float = 1.0, name: str = ""
@@ -432,13 +414,13 @@ class DriveType(ProcedureTest[Observed]):
         params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
         name = name or ("writes-after-reads-flushed" if flushed else "writes-after-reads")
         io = plan.pairs("writes-after-reads", PAIRS, flushed=flushed)
-        log = cls._until_crowded(plan, name, io, params, share)
+        log = plan.until_crowded(name, io, params, share)
         mixed = mixed_of(name, log, turning, flushed=flushed)
         if len(log) < len(io) and not plan.quick:
             return cls._mix_on(plan, mixed, log, io, flushed=flushed, share=share)
         if mixed.doubtful and not plan.quick:
             io = plan.pairs("writes-after-more-reads", MORE_PAIRS, flushed=flushed)
-            more = cls._until_crowded(plan, f"{name}-more", io, params, share)
+            more = plan.until_crowded(f"{name}-more", io, params, share)
             return mixed_of(name, IoLog.joined([log, more]), turning, flushed=flushed)
         return mixed
 

@@ -43,7 +43,7 @@ from skylight.probe.drive_type.plan import (
     SUSTAINED_REGION_BYTES,
     Plan,
 )
-from skylight.probe.drive_type.write_latencies import LARGE_BYTES
+from skylight.probe.drive_type.write_latencies import LARGE_BYTES, took_too_long
 
 UNIT_BLOCKS = 4  # of a place; the first is written early, the third late
 RESTS, REST_S = 100, 0.15
@@ -139,7 +139,11 @@ def write_early(plan: Plan) -> IoLog:
     size = np.repeat(np.array([plan.io_bytes, LARGE_BYTES], np.uint32), [len(where), len(around)])[order]
     offset = np.concatenate([where, around])[order]
     io = IoBatch(np.full(len(order), int(Op.WRITE), np.uint8), offset, size)
-    return plan.steps.run("writes-early", io, until=STALLING, params=plan.params(plan.reach))
+    log, params = IoLog.joined([]), plan.params(plan.reach)
+    while len(log) < len(io) and not (STALLING.reached(log) or took_too_long(log.latency_ns)):
+        rest = plan.until_crowded("writes-early", io.part(len(log), len(io)), params)
+        log = IoLog.joined([log, rest])
+    return log
 
 
 def write_late(plan: Plan) -> IoLog:

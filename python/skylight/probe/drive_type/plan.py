@@ -5,6 +5,7 @@ Source: Skylight (FAST '15) section 4.3.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from skylight.evidence import U64, IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.probe.drive_type.write_latencies import LONGEST_RETRY_NS, TELLING_NS
 from skylight.probe.drive_type.writes_after_random_reads import STALL_NS
-from skylight.probe.procedure import Steps
+from skylight.probe.procedure import CutShort, Steps
 from skylight.probe.zoned import ZonesSeen
 
 IO_BYTES = 4096
@@ -170,6 +171,23 @@ class Plan:
             where.ravel().astype(np.uint64),
             np.tile(np.array(size, np.uint32), count),
         )
+
+    def until_crowded(
+        self, name: str, io: IoBatch, params: Mapping[str, JsonScalar], share: float = 1.0
+    ) -> IoLog:
+        """Sends the batch, which ends where commands wait for bands to be cleaned; behind one that waited
+        longer than for anything else it goes on to another, if there is one soon."""
+        until = None if self.quick else CROWDED
+        log = self.steps.run(name, io, until=until, params=params, share=share)
+        if until is None or len(log) == len(io) or STALLING.reached(log):
+            return log
+        few, another = io.part(len(log), len(log) + SINCE_CROWDED), Stop(LONGEST_RETRY_NS)
+        try:
+            since = self.steps.run(f"{name}-since", few, until=another, params=params, share=share)
+        except CutShort as cut:
+            cut.log = log if cut.log is None else IoLog.joined([log, cut.log])
+            raise
+        return IoLog.joined([log, since])
 
     def params(self, region: int, *, flushed: bool = False) -> dict[str, JsonScalar]:
         """How a step was planned, for readers of the recording."""
