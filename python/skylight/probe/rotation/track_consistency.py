@@ -190,8 +190,8 @@ def is_between(middle_bytes: float, places: list[tuple[float, float]]) -> bool:
 
 
 def is_out_of_order(places: list[Tracks]) -> bool:
-    """Whether tracks at many places are off the nearest order in which sizes only fall, by more than zones and
-    surfaces of different density make them."""
+    """Whether tracks at many places are off the nearest order in which sizes only fall, by more than zones
+    and surfaces of different density make them."""
     order = sorted(places, key=lambda tracks: float(tracks.begin[0]))
     size = np.array([tracks.track_bytes for tracks in order])
     if len(size) == 0:
