@@ -25,11 +25,11 @@ def measured(seed: int, kind: str | None, path: Path, draw: int = 1) -> tuple[Ev
     return evidence, {mark.name: mark.outcome for mark in marks}
 
 
-@pytest.mark.parametrize(("seed", "draw"), [(99538, 1), (99584, 1), (99590, 1), (99596, 1), (99597, 5)])
+@pytest.mark.parametrize(("seed", "draw"), [(99538, 1), (99584, 1), (99590, 1), (99596, 1), (99597, 1)])
 def test_a_quantum_of_whole_revolutions_is_found(seed: int, draw: int, tmp_path: Path) -> None:
     """Of 99597 a track is as long as a quantum, of 99538 a size was misjudged at first, and of the others
-    writes of one block take times that differ by a revolution: all were unknown. Of 99597 it is found with
-    five of the seeds from 1 to 8; with the others a rise of 0.7 ms, by a clock of 1 ms, passes for it."""
+    writes of one block take times that differ by a revolution: all were unknown. Of 99597 a rise of 0.7 ms,
+    by a clock of 1 ms, passed for it."""
     assert measured(seed, "journaled", tmp_path / "r", draw)[1]["journal_quantum_bytes"] == "right"
 
 

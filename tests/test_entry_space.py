@@ -170,3 +170,23 @@ def test_times_that_grow_by_degrees_have_no_step_by_a_coarse_clock() -> None:
         }
         coarse = replace(seen, runs=runs)
         assert coarse.smooth(10 * BLOCK, 11 * BLOCK) and not coarse.sharp(10 * BLOCK, 11 * BLOCK), seed
+
+
+@pytest.mark.parametrize(
+    ("behind", "sharp"),
+    [
+        ({101: 0.5, 108: 0.5, 120: 2.3, 144: 2.3}, True),
+        ({101: 0.7, 108: 1.0, 120: 2.3, 144: 3.4}, False),  # by degrees
+        ({98: 0.5, 99: 0.5, 120: 2.3, 144: 2.3}, False),  # too near to show that
+        ({100: 0.5, 103: 0.5, 108: 2.3, 112: 0.5, 144: 2.3}, False),  # what follows is not one step
+    ],
+)
+def test_an_entry_that_ends_just_behind_a_quantum_hides_no_step(
+    behind: dict[int, float], sharp: bool
+) -> None:
+    """As of random drive 100496, whose quantum is 396 KiB and whose entries hold 460: it had no journal."""
+    low, high = 96 * BLOCK, 97 * BLOCK
+    counts = {BLOCK: (6, 0.3), low: (6, 0.3), high: (6, 0.5)}
+    counts |= {blocks * BLOCK: (6, turns) for blocks, turns in behind.items()}
+    seen = replace(footprints(counts, 1), rotation_ns=None)
+    assert seen.sharp(low, high) == sharp

@@ -31,6 +31,7 @@ from skylight.probe.journal.out_of_band_time import (
     refined_turn,
     saw,
 )
+from skylight.probe.journal.quantum_steps import StepBounds
 from skylight.probe.journal.splits import Splits, find_split
 from skylight.probe.journal.verdict import (
     Quantum,
@@ -557,13 +558,24 @@ def test_a_quantum_that_ends_at_a_stripe_of_any_size_is_unknown() -> None:
         assert not any(each.known for each in found.values())
 
 
-def test_a_step_far_longer_than_its_data_is_another_entry() -> None:
-    """64 KiB pass in a tenth of a revolution: two and a half more are those of a write cut in two."""
+def test_a_step_takes_about_as_long_as_its_data_passes_the_head() -> None:
+    """64 KiB pass in 0.03 to 0.1 of a revolution: two and a half more are those of a write cut in two, and a
+    hundredth is no quantum."""
     footprints = Footprints("disk", 10e6)
     footprints.runs = {4096: [Run(4096, False, np.full(24, 12_000_000), np.arange(24) * 13_000_000)]}
     tracks = Finding("track_bytes", {"od": 2_000_000, "id": 700_000}, None, None, 1.0, "")
     turns = Finding("rotation_ns", 10_000_000, "ns", None, 1.0, "")
-    for step_turns, known in ((0.1, True), (1.1, True), (2.5, False)):
+    for step_turns, known in ((-0.1, False), (0.01, False), (0.1, True), (1.1, True), (2.5, False)):
         seen = Seen(footprints, quantum=Quantum(64 << 10, 68 << 10, step_turns * 10e6, 1e4, 1.0))
         found = {each.name: each for each in judge(seen, Runs(footprints), Known([tracks, turns]))}
         assert found["journal_quantum_bytes"].known == known, step_turns
+
+
+def test_a_step_of_less_than_a_tick_is_no_quantum() -> None:
+    """99597 drawn: by a clock of 1 ms one size took 0.7 ms longer than the next smaller one."""
+    tracks = Finding("track_bytes", {"od": 2_000_000, "id": 700_000}, None, None, 1.0, "")
+    bounds = StepBounds.of(64 << 10, Known([tracks]), 10e6)
+    assert bounds is not None and bounds.least_ns == pytest.approx(0.5 * 65_536 / 2_000_000 * 10e6)
+    coarse = StepBounds.of(64 << 10, Known([tracks]), 10e6, 1e6)
+    assert coarse is not None and coarse.least_ns == 1e6
+    assert StepBounds.of(64 << 10, Known([]), 10e6) is None, "of unknown tracks nothing is said"

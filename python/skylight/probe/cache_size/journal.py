@@ -54,6 +54,7 @@ from skylight.probe.cache_size.which_limit import (
 )
 from skylight.probe.durable_writes import FlushedSteps
 from skylight.probe.fua_writes import ForcedWrites
+from skylight.probe.journal.quantum_steps import StepBounds
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps, bisected
 
@@ -180,6 +181,11 @@ class Quanta:
             self._known[size] = Lone.of(self._steps.run("lone", IoBatch.writes(where, size)))
         return self._known[size]
 
+    def again(self, size: int) -> Lone:
+        """The same, measured once more."""
+        self._known.pop(size, None)
+        return self.lone(size)
+
     def edge(self, low: int, high: int) -> int | None:
         """The largest size that takes as long as `low`, to a block, if `high` takes plainly longer."""
         short, long = self.lone(low), self.lone(high)
@@ -200,24 +206,39 @@ class Quanta:
             found = self.edge(low, high) if high - low > BLOCK else None
             # A drive that begins to write amid an entry shows no edges in lone writes; then the known one has
             # to do.
-            shown = found is not None and low < found < high - BLOCK and self._plain(found, known, low)
-            return found if shown else round(known)
+            if found is None or found == round(known) or not low < found < high - BLOCK:
+                return round(known)
+            return found if self._plain(found, known, low) else round(known)
         size = 2 * BLOCK
         while size <= LARGEST_QUANTUM:
             first, here = self.lone(BLOCK), self.lone(size)
             errors = CLEAR * (first.error_ns + here.error_ns)
             if here.median_ns - first.median_ns > max(errors, LEAST_STEP * first.median_ns):
                 found = self.edge(size // 2, size)
-                return found if found is not None and self._is_edge(2 * found) else None
+                if found is None or not self._is_edge(2 * found):
+                    return None
+                return found if self._may_be_a_quantum(found) else None
             size *= 2
         return None
 
     def _plain(self, found: int, known: float, low: int) -> bool:
         """Whether an edge is surer than the one that is known: what lies between both takes as long as `low`,
-        where it is to be short, and plainly longer, where it is to be long."""
-        short, other = self.lone(low), self.lone(max(found, round(known) // BLOCK * BLOCK))
+        where it is to be short, and plainly longer, where it is to be long. Both are measured once more: a
+        drive that writes out what came before becomes quicker meanwhile, so that larger writes look short."""
+        between = max(found, round(known) // BLOCK * BLOCK)
+        short, other = self.again(low), self.again(between)
         longer_ns, errors_ns = other.median_ns - short.median_ns, other.error_ns + short.error_ns
         return longer_ns < SAME_ERRORS * errors_ns if found >= known else longer_ns > CLEAR * errors_ns
+
+    def _may_be_a_quantum(self, found: int) -> bool:
+        """Whether the step behind an edge takes about what passes the head in a quantum of that size: longer
+        is another entry, whose ends lie at even distances as well. Nothing says so of flash."""
+        known = self._steps.known
+        if known.word("cache_medium") != "disk":
+            return True
+        bounds = StepBounds.of(found, known, known.number("rotation_ns"))
+        step_ns = self.lone(found + BLOCK).median_ns - self.lone(found).median_ns
+        return bounds is None or bounds.least_ns <= step_ns <= bounds.most_ns
 
     def _is_edge(self, size: int) -> bool:
         """Whether the second quantum ends where twice the first does."""

@@ -10,6 +10,7 @@ and over in many phases of arrival, shows how long its *out-of-band data* is.
 |---|---|
 | `measure` | the runs, and the search for the quantum and the bound |
 | `entry_space` | whether writes of two sizes take the same space |
+| `quantum_steps` | how long a step to another quantum may be |
 | `entries` | groups that complete together, and the bound on an entry |
 | `splits` | single writes that are longer than an entry |
 | `entry_model` | the same from the times of all sizes at once |

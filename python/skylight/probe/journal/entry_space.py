@@ -23,8 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, IoLog
+from skylight.findings import Known
 from skylight.infer.host_clock import TICK_DEVIATION, tick_ns
 from skylight.infer.robust import BOOTSTRAP_SEED
+from skylight.probe.journal.quantum_steps import StepBounds
 
 FIRST = 2  # the first writes of a run find the head anywhere
 FASTEST_PART, NEARLY_ALL = 0.04, 0.9
@@ -48,6 +50,9 @@ Chosen: out-of-band data beside it takes less."""
 LEAST_TURN = 0.1  # of a revolution: the least step of a quantum on a disk
 FASTEST = 16.0  # bytes a nanosecond that flash takes at most: twice what drives of 2026 do
 FLAT_TO = 1.25  # times a quantum: up to there nothing else steps
+NEAR_BEHIND, FEWEST_NEAR = 1 / 16, 2
+"""Where an entry that holds hardly more than a quantum ends before that: of a quantum, how far behind its
+step sizes have to take alike, and how many of them. Chosen: on that way what grows by degrees shows."""
 LEAST_ALIKE = 0.5  # repeats of one size that agree less tell nothing
 MIDDLE = (25, 75)
 LEAST_STEP_NOISE = 0.005  # of a phase vector's length: a thousandth of a revolution
@@ -370,6 +375,18 @@ class Footprints:
         sure = step > max(share * self.shift_ns(high), SURE * self.noise_ns)
         return sure and self._flat_behind(low, high, step)
 
+    def step_bounds(self, low: int, known: Known) -> StepBounds | None:
+        """How long the step behind writes of that size may be if it is a quantum; None where nothing says."""
+        if self.flash:
+            return None
+        tick = tick_ns(*(run.done_ns for run in self.runs[self.block]))
+        return StepBounds.of(low, known, self.rotation_ns, tick)
+
+    def too_short(self, low: int, high: int, known: Known) -> bool:
+        """Whether a step takes less than passes the head in a quantum of that size."""
+        bounds = self.step_bounds(low, known)
+        return bounds is not None and self.shift_ns(high) - self.shift_ns(low) < bounds.least_ns
+
     def _lost_by_some(self, low: int, high: int, step_ns: float) -> bool:
         """Whether a step of whole revolutions is one that some of the longer writes do not take: these come
         too late for their slot, which on a slow host they do the more often the longer they are."""
@@ -402,8 +419,16 @@ class Footprints:
         return bool(self.step_apart(low, self.block) <= noise < apart and far)
 
     def _flat_behind(self, low: int, high: int, step_ns: float) -> bool:
-        """Whether the next larger size that is far enough behind the step takes no longer than its end."""
-        far = [size for size in sorted(self.runs) if size - high >= (high - low) and size >= FLAT_TO * low]
+        """Whether the next larger size that is far enough behind the step takes no longer than its end; or
+        sizes just behind it do not and all from some size on do, as where an entry ends with those."""
+        behind = [size for size in sorted(self.runs) if size > high and self.runs[size]]
+        far = [size for size in behind if size - high >= (high - low) and size >= FLAT_TO * low]
         if not far:
             return True
-        return self.shift_ns(far[0]) - self.shift_ns(high) < max(step_ns / 2, SURE * self.noise_ns)
+        level_ns = max(step_ns / 2, SURE * self.noise_ns)
+        longer = [self.shift_ns(size) - self.shift_ns(high) >= level_ns for size in behind]
+        if not longer[behind.index(far[0])]:
+            return True
+        alike = behind[: longer.index(True)]
+        near = len(alike) >= FEWEST_NEAR and alike[-1] - high >= NEAR_BEHIND * low
+        return near and all(longer[len(alike) :])

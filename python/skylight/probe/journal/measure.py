@@ -86,6 +86,7 @@ CLEANING = (14, 32)
 writes make as many in one of a million such rows."""
 STALLED, STALLED_TURNS, SLOW_TURN_NS = 2.0, 1.5, 14_000_000
 PLATEAU_QUARTERS = (3, 5, 6, 8, 10)  # sizes around the first step, quarters of a quantum
+NEAR_SIXTEENTHS = (17, 18)  # the same just behind it, where an entry may end before the next quarter
 
 
 @dataclass(slots=True)
@@ -283,8 +284,12 @@ def _edge(bench: Bench) -> int | None:
         quarters = (low * quarters // 4 // bench.block * bench.block for quarters in PLATEAU_QUARTERS)
         for size in (low, high, *quarters):
             bench.lone(size)
+        if bench.footprints.first_longer == high and not bench.footprints.sharp(low, high):
+            for sixteenths in NEAR_SIXTEENTHS:
+                bench.lone(low * sixteenths // 16 // bench.block * bench.block + bench.block)
         if bench.footprints.first_longer == high:  # else a size was misjudged before all these were known
-            return low if bench.footprints.sharp(low, high) else None
+            sharp = bench.footprints.sharp(low, high)
+            return low if sharp and not bench.footprints.too_short(low, high, bench.steps.known) else None
     return None
 
 

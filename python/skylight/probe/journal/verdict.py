@@ -41,6 +41,7 @@ from skylight.probe.journal.map_merges import (
 )
 from skylight.probe.journal.measure import DEPTH, Runs, at_a_stripe
 from skylight.probe.journal.out_of_band_time import QuantumTime, judge_disk, judge_flash
+from skylight.probe.journal.quantum_steps import quantum_turns
 from skylight.probe.journal.splits import Splits
 from skylight.probe.journal.unerased_verdict import judge_later, known_tracks
 from skylight.units import format_duration, format_percent, format_size
@@ -49,10 +50,6 @@ SAME = 0.13  # of their mean that merges may differ by, one standard deviation: 
 PROMPT_PAUSE_NS, PROMPT_WAY_NS = 30_000, 1_000_000
 """A host and a link that lose no revolution of a log which leaves a short gap for the next write: chosen,
 what fio needs on an idle host, and more than a disk behind SATA needs for a command without work."""
-LONGER, LOST = 1.5, 1.0
-"""How much longer than it takes to pass the head the step to another quantum may be: out-of-band data, ways
-to other tracks, and a revolution lost. Of five random drives whose quantum was right it was 0.25 of a
-revolution at most; of a bridge that cuts writes in two it is 2.4 revolutions for 0.07."""
 MODEL = "fit of all sizes"
 """The way in which an entry is found that the times of all sizes fit best; what fits leave separates right
 ones from others no better than the count of these."""
@@ -170,14 +167,9 @@ def judge(seen: Seen, runs: Runs, known: Known) -> list[Finding]:
             QUANTUM.unknown(why),
             ENTRY_MAX.unknown(why),
         ]
-    if (turns := _too_long(seen.quantum, seen.footprints, known)) is not None:
-        why = (
-            f"lone writes of more than {format_size(seen.quantum.low)} take"
-            f" {format_duration(int(seen.quantum.step_ns))} longer, and as much passes the head in"
-            f" {turns:.2g} revolutions at most: that is another entry, as of a write that was cut in two"
-        )
+    if (unlike := _unlike_a_quantum(seen.quantum, seen.footprints, known)) is not None:
         rows = tuple(f"lone-{size}-1" for size in (seen.quantum.low, seen.quantum.high))
-        unknown = [each.unknown(why, rows) for each in (QUANTUM, ENTRY_MAX, OUT_OF_BAND)]
+        unknown = [each.unknown(unlike, rows) for each in (QUANTUM, ENTRY_MAX, OUT_OF_BAND)]
         return [*unknown, *_merge_findings(seen)]
     if seen.quantum.step_ns < 0:
         why = (
@@ -205,13 +197,22 @@ def _may_be_a_stripe(low: int, footprints: Footprints, shifted: Sequence[Run]) -
     return not shifted or pair.more_quanta(low) or pair.doubtful(low)
 
 
-def _too_long(quantum: Quantum, footprints: Footprints, known: Known) -> float | None:
-    """The most revolutions in which a quantum passes the head, if the step takes far longer; else None, also
-    where tracks are not known, or the cache has none."""
-    turns = None if footprints.flash else _quantum_turns(quantum.low, known)
-    if turns is None or footprints.rotation_ns is None:
+def _unlike_a_quantum(quantum: Quantum, footprints: Footprints, known: Known) -> str | None:
+    """Why a step is no quantum more, if it takes far longer than passes the head in that, or far less; else
+    None, also where tracks are not known, or the cache has none."""
+    bounds = footprints.step_bounds(quantum.low, known)
+    if bounds is None or bounds.least_ns <= quantum.step_ns <= bounds.most_ns:
         return None
-    return turns[1] if quantum.step_ns > (LONGER * turns[1] + LOST) * footprints.rotation_ns else None
+    more, takes = format_size(quantum.low), format_duration(round(abs(quantum.step_ns)))
+    if quantum.step_ns > bounds.most_ns:
+        return (
+            f"lone writes of more than {more} take {takes} longer, and as much passes the head in"
+            f" {bounds.turns:.2g} revolutions at most: that is another entry, as of a write cut in two"
+        )
+    return (
+        f"lone writes of more than {more} take {takes} {'less' if quantum.step_ns < 0 else 'longer'}, and as"
+        f" much takes {format_duration(round(bounds.least_ns))} at least to pass the head: that is no quantum"
+    )
 
 
 def _out_of_band(
@@ -225,7 +226,7 @@ def _out_of_band(
         tracks = known_tracks(known)
         return judge_later(runs.later, runs.long_entries, quantum.low, rotation_ns, tracks)
     if not seen.footprints.flash:
-        turns = _quantum_turns(quantum.low, known)
+        turns = quantum_turns(quantum.low, known)
         by_tracks = None if turns is None else (turns[0] * rotation_ns, turns[1] * rotation_ns)
         time = QuantumTime(quantum.step_ns, by_tracks)
         return [judge_disk(runs.first["write"], runs.first["read"], rotation_ns, time)]
@@ -315,13 +316,6 @@ def _entry_finding(seen: Seen, splits: Splits | None) -> Finding:
     )
     confidence = bound.fits / bound.runs
     return ENTRY_MAX.found(value, confidence, why, rows, (bound.least, bound.below), way="queue")
-
-
-def _quantum_turns(quantum: int, known: Known) -> tuple[float, float] | None:
-    """What a quantum takes on the shortest and on the longest tracks, revolutions; None if these are
-    unknown."""
-    tracks = [size for place in ("od", "md", "id") if (size := known.part("track_bytes", place))]
-    return (quantum / max(tracks), quantum / min(tracks)) if len(tracks) > 1 else None
 
 
 def _packing(seen: Seen, packed: int) -> Finding:
