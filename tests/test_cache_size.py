@@ -285,6 +285,24 @@ def test_a_fill_that_was_slow_from_where_the_map_was_full_counts_no_places(
     assert limits_by_larger([quanta], [deep], 1 << 20, blocks, flushed=True) == (places, entries)
 
 
+@pytest.mark.parametrize(("group", "entries"), [(1, 403), (31, None)])
+def test_of_a_small_cache_a_group_of_blocks_may_be_what_is_left(group: int, entries: int | None) -> None:
+    """100568 drawn: 403 blocks in groups of 31 were less than its 438 slots: its map was taken for full."""
+    larger = Fill("large", 6 << 20, 6, 73, 438, True, 8.0, 1e7, 1.0)
+    blocks = Fill("map", 4096, 0, 403, 0, True, 8.0, 1e7, 1.0, group=group)
+    assert limits([larger], [blocks], 1 << 20, flushed=True) == (438, entries)
+
+
+@pytest.mark.parametrize(("tick_ns", "an_entry"), [(1, 10.0), (1_000_000, 1.0)])
+def test_ticks_hide_how_many_writes_share_an_entry(tick_ns: int, an_entry: float) -> None:
+    """100546 drawn: by a clock of 1 ms a dozen blocks seemed to share an entry of 0.7 ms, so that blocks left
+    slots: a map that it has not was taken for full."""
+    done_ns = np.repeat(np.cumsum(np.where(np.arange(400) < 300, 700_001, 90_000_000)), 10)
+    submit_ns, done_ns = (each // tick_ns * tick_ns for each in (np.zeros(1, np.int64), done_ns))
+    found = change_point(submit_ns, done_ns)
+    assert found is not None and found.writes_an_entry == pytest.approx(an_entry, rel=0.02)
+
+
 class Looked:
     """A disk on which looks find these blocks at home, and no others."""
 

@@ -52,3 +52,10 @@ def test_the_time_is_measured_until_it_is_known(seed: int, draw: int, later: boo
     rounds = [step.name for step in evidence.steps if step.name.startswith("later-")]
     assert (len(rounds) > ROUNDS) is later and len(rounds) <= MOST_ROUNDS
     assert outcomes["out_of_band_ns"] == "right"
+
+
+def test_an_entry_is_none_that_the_clock_does_not_part_from_the_next(tmp_path: Path) -> None:
+    """Of 100546 two entries of 176 KiB end within a tick of a millisecond: one of 320 KiB was found."""
+    evidence, outcomes = measured(100546, None, tmp_path / "r")
+    assert outcomes["journal_quantum_bytes"] == "right" and "wrong" not in outcomes.values()
+    assert any(step.name.startswith("long-") for step in evidence.steps), "single writes are asked instead"

@@ -12,6 +12,7 @@ entry that it writes. So a stall is not known by how long it lasts but by the co
 | `refills` | how many writes go in between one run of stalls and the next, whatever the runs last |
 | `rare_period` | the row of rare stalls that could hardly line up by themselves |
 | `slow_from` | from which position on most take longer than a limit, to the end |
+| `are_parted` | does the clock part entries, or may several look like one |
 | `change_point` | from which write on a drive cleans before it takes more |
 | `change_of_pace` | from where on writes are slower on the whole, though a large cache takes many at once |
 | `before_stalls` | how many writes were done before the stalls that ended a run |
@@ -31,6 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64, Stop
+from skylight.infer.host_clock import tick_ns
 
 Bools = NDArray[np.bool_]
 
@@ -399,7 +401,8 @@ def _judged(
 @dataclass(frozen=True, slots=True)
 class ChangePoint:
     """`writes` done before cleaning, in `entries`; `usual_ns` from one entry to the next before, `slow_ns`
-    after; `sum` is how clear the change is (entries of the usual length)."""
+    after; `sum` is how clear the change is (entries of the usual length). `writes_an_entry` is 1 where the
+    clock hides how many share one."""
 
     writes: int
     entries: int
@@ -418,6 +421,18 @@ def entries(complete_ns: NDArray[np.generic]) -> tuple[I64, I64]:
     done = np.sort(complete_ns.astype(np.int64))
     last = np.flatnonzero(np.append(np.diff(done) > AT_ONCE_NS, True)) if len(done) else np.empty(0, np.int64)
     return done[last], np.asarray(last + 1, np.int64)
+
+
+def are_parted(done_ns: I64, tick_ns: float) -> bool:
+    """Whether a clock with that tick parts entries that were done one after another: most lie two ticks apart
+    or more. Else several may have been done within one tick, and look like one.
+
+    >>> done_ns = np.arange(1, 40) * 2_400_000
+    >>> are_parted(done_ns // 10**6 * 10**6, 1e6), are_parted(done_ns // 10**7 * 10**7, 1e7)
+    (True, False)
+    """
+    coarse = tick_ns > AT_ONCE_NS and len(done_ns) > 1
+    return not coarse or float(np.median(np.diff(done_ns))) >= 2 * tick_ns
 
 
 def usual(complete_ns: NDArray[np.generic], percent: float = 50) -> float | None:
@@ -477,7 +492,9 @@ def change_point(
         return None
     before = int(count[first - 1]) if first else 0
     slow = float(np.median(took[first:]))
-    return ChangePoint(before, first, base, slow, clear, before / max(first, 1))
+    parted = are_parted(done[:first], tick_ns(submit_ns, complete_ns))
+    an_entry = before / max(first, 1) if parted else 1.0
+    return ChangePoint(before, first, base, slow, clear, an_entry)
 
 
 def change_of_pace(submit_ns: NDArray[np.generic], complete_ns: NDArray[np.generic]) -> ChangePoint | None:
@@ -503,5 +520,7 @@ def change_of_pace(submit_ns: NDArray[np.generic], complete_ns: NDArray[np.gener
     if slow_ns < SLOW_ENTRY * usual_ns:
         return None
     clear = (min(slow_ns / (SLOW_ENTRY * usual_ns), MOST_TIMES) - 1.0) * (len(took) - first - 1)
-    each = len(entries(done[:writes])[0])
-    return ChangePoint(writes, each, usual_ns * writes / each, slow_ns, clear, writes / each)
+    last, _ = entries(done[:writes])
+    each = len(last)
+    an_entry = writes / each if are_parted(last, tick_ns(submit_ns, complete_ns)) else 1.0
+    return ChangePoint(writes, each, usual_ns * writes / each, slow_ns, clear, an_entry)

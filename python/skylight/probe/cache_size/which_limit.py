@@ -72,7 +72,9 @@ def places_used(blocks: Fill, quantum: int, *, flushed: bool) -> float:
     if blocks.most_places is not None:
         return blocks.most_places
     if flushed:
-        return blocks.writes  # how a volatile cache packs them is not seen: at worst each takes a place
+        # How a volatile cache packs them is not seen: at worst each takes a place. Behind which of the group
+        # that a FLUSH ends cleaning began does not show either.
+        return blocks.writes + blocks.group - 1
     an_entry = max(round(blocks.writes_an_entry), 1)
     return blocks.writes / an_entry * -(-an_entry * BLOCK // quantum)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.infer.host_clock import tick_ns
-from skylight.infer.stalls import slow_ones
+from skylight.infer.stalls import are_parted, entries, slow_ones
 from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.journal.entries import (
     FEWEST_DEPTH,
@@ -246,8 +246,7 @@ def measure(bench: Bench) -> None:
     if at_a_stripe(edge, bench.block):
         bench.shift(edge)
     apart(bench)
-    if bench.seen.depth >= FEWEST_DEPTH:
-        find_bound(bench, edge)
+    if bench.seen.depth >= FEWEST_DEPTH and find_bound(bench, edge):
         climb(bench, edge)
     else:
         split(bench, edge)
@@ -306,8 +305,9 @@ def _first_longer(bench: Bench) -> int:
     return 0
 
 
-def find_bound(bench: Bench, quantum: int) -> None:
-    """Writes of several sizes at the queue's depth, until the bound on an entry is narrow."""
+def find_bound(bench: Bench, quantum: int) -> bool:
+    """Writes of several sizes at the queue's depth, until the bound on an entry is narrow. False where the
+    clock does not part entries: then what completes together may be several."""
     bound = Bound()
     size: int | None = max(bench.block, quantum // 8 // bench.block * bench.block)
     number = 0
@@ -316,12 +316,15 @@ def find_bound(bench: Bench, quantum: int) -> None:
         number += 1
         log = bench.queue(f"queue-{number}", size)
         seen.queues.append((size, log))
+        if not are_parted(entries(log.complete_ns)[0], tick_ns(log.submit_ns, log.complete_ns)):
+            return False
         full = largest_full(log, seen.entry_ns, seen.way_ns)
         bound = bound.with_group(size, largest_group(log, seen.entry_ns), full)
         seen.entry_bytes = bound.least
         size = next_queue_size(bound, size, bench.block, seen.depth)
         if size is not None and size > min(LARGEST_QUEUED_BYTES, bench.steps.size // (4 * DEPTH)):
-            return
+            break
+    return True
 
 
 def split(bench: Bench, quantum: int) -> None:
