@@ -35,7 +35,7 @@ from skylight.probe.cleaning.trials import (
     look_again,
     most_stay_late,
 )
-from skylight.probe.cleaning.verdict import Seen, _band, _waited
+from skylight.probe.cleaning.verdict import LAZY_FROM_S, Seen, _band, _waited
 from skylight.probe.known_state import State
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -266,6 +266,30 @@ class TestControls:
         search = Search(Ground(cast(Any, Steps()), False, False, 8e6), seen)
         assert search._late_is_cleaning() is cleans
         assert (search.controls.late_ns == 0.0) is cleans
+
+    @pytest.mark.parametrize(("cleans_from_s", "known"), [(100.0, True), (math.inf, False)])
+    def test_a_mark_in_flash_that_alone_was_clean_is_clean_again(
+        self, cleans_from_s: float, known: bool
+    ) -> None:
+        """Of lazy random drive 100540 other clients delayed two of three looks behind one of 42 pauses."""
+
+        class Steps:
+            size, block_bytes, pause_s, longest = 1 << 40, 4096, 0.0, 0
+
+            def pause(self, _: str, seconds: float) -> None:
+                self.pause_s = seconds
+                self.longest += seconds > 140.0
+
+            def run(self, name: str, io: IoBatch, **_: object) -> IoLog:
+                home = self.pause_s >= cleans_from_s or (self.longest == 1 and self.pause_s > 140)
+                took = np.full(len(io), 6_000_000 if home else 100_000, np.uint64)
+                return IoLog(io.op, io.offset, io.size, np.zeros(len(io), np.uint64), took)
+
+        seen: list[Trial] = []
+        search = Search(Ground(cast(Any, Steps()), True, False, 8e6), seen)
+        search._find()
+        assert math.isfinite(bracket(seen)[1]) is known
+        assert known or max(trial.pause_s for trial in seen) > LAZY_FROM_S, "the search went on"
 
     def test_a_read_waits_for_the_band_that_it_finds_clean(self) -> None:
         quiet = [Trial(n, 0.1 * n, 5_000_000 + n, cleaned=False, late=False) for n in (1, 2, 3)]

@@ -4,7 +4,8 @@ A trial writes a mark (three blocks of one band), reads an anchor elsewhere, lea
 while, reads the anchor again and then looks whether the mark's blocks are at their native place
 (`skylight.infer.cached_or_native`). The drive had begun to clean if most are, or if the anchor was *late*:
 the unit of cleaning in progress has to end first. Left alone for less than its idle time it still has its
-heads at the anchor, and answers within a revolution.
+heads at the anchor, and answers within a revolution. In flash, where delayed looks at cached blocks pass for
+looks at blocks at home, a mark that alone of all was clean has to be so again.
 
 Each trial marks another place of the same band, for which all marks of earlier trials go with it. Only a late
 anchor can mislead (a slow outlier), so it has to be seen again before it counts. A unit that is about to end
@@ -77,6 +78,9 @@ AGAIN, LATE_AGAIN = 6, 5
 """Trials of a pause a bracket's width beyond the shortest of which anchors were late, once the controls were
 in time, and how many of them have to be late. A drive that cleans then is late each time, but for an end
 of a unit. Of one a fifth of whose accesses wait for other clients, five of six are late once in 600 times."""
+STRAY_AGAIN = 3
+"""Trials of the pause behind which a mark in flash alone of all was clean. Chosen: where a tenth of the looks
+are delayed two of three are once in forty trials, and in two of three such trials once in five hundred."""
 BEYOND_CONTROL = 1.5
 """An anchor is late where it takes so many times the latest of the controls. Chosen: an arm that was parked
 comes from elsewhere, within a seek and a revolution; a drive that spins up takes about as long each time."""
@@ -369,8 +373,22 @@ class Search:
         while pause_s <= LONGEST_S:
             if self.begun(pause_s):
                 self._closer()
-                return
+                if not self._only_a_stray():
+                    return
+                pause_s = max(trial.pause_s for trial in self.seen)
             pause_s *= STEP
+
+    def _only_a_stray(self) -> bool:
+        """Whether one mark in flash alone of all was cleaned, and most are not after such a pause again:
+        delayed looks at cached blocks passed for looks at blocks at home. Then these count no more."""
+        alone = [trial for trial in self.seen if trial.cleaned]
+        if not self.ground.flash or len(alone) != 1:
+            return False
+        again = [self.trial(alone[0].pause_s).begun for _ in range(STRAY_AGAIN)]
+        if 2 * sum(again) > len(again):
+            return False
+        self.seen[:] = [replace(trial, cleaned=False) for trial in self.seen]
+        return math.isinf(bracket(self.seen)[1])
 
     def _closer(self) -> None:
         self.narrow(lambda low_s: low_s * (CLOSE_ENOUGH - 1), GUARD_TURNS)
