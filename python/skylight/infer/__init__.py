@@ -14,6 +14,7 @@
 | `cached_or_native_extent` | the same of what was written in one go, of which neighbours were written too |
 | `blocks_moved` | did blocks move while something else happened |
 | `stalls` | which writes stall, do they come at an even distance, from which on does a drive clean |
+| `stalls_amid_delays` | the period of rare stalls that other delays hide |
 | `tracks_under_entries` | how long tracks are under entries of a log, from the angles of their blocks |
 | `track_phases` | the revolution to a few parts in a million; the angle of each block of a track, its size |
 | `track_size_change` | tracks of one size, where a zone or a surface ends among those that were read |

@@ -77,16 +77,18 @@ AGREES = 4.0
 USUAL_PERCENT = 85
 
 
-def slow_ones(latency_ns: I64, rotation_ns: float | None) -> Bools:
-    """Which writes took longer than the bulk and its spread allow; `rotation_ns` where the cache is on
-    disk."""
+def slow_beyond(latency_ns: I64, rotation_ns: float | None) -> float:
+    """What the bulk of writes and its spread allow, ns; `rotation_ns` where the cache is on disk."""
     if not len(latency_ns):
-        return np.zeros(0, bool)
+        return 0.0
     low, bulk = np.percentile(latency_ns, [50, BULK])
     least = LEAST_STALL_NS if rotation_ns is None else TURN_PART * rotation_ns
-    return np.asarray(
-        latency_ns > bulk + (max(least, SPREADS * (bulk - low)) if rotation_ns is None else least)
-    )
+    return float(bulk + (max(least, SPREADS * (bulk - low)) if rotation_ns is None else least))
+
+
+def slow_ones(latency_ns: I64, rotation_ns: float | None) -> Bools:
+    """Which writes took longer than `slow_beyond`."""
+    return np.asarray(latency_ns > slow_beyond(latency_ns, rotation_ns), np.bool_)
 
 
 def before_stalls(latency_ns: I64, until: Stop) -> int:
@@ -291,7 +293,8 @@ def _unit(between: I64) -> int | None:
 @dataclass(frozen=True, slots=True)
 class RarePeriod:
     """Stalls at `offset`, `offset + every`, ... of the commands, but all those at or behind one of `slips` a
-    command later; `chance` bounds that it is an accident."""
+    command later, and but for `missed` that took no longer than others; `chance` bounds that it is an
+    accident."""
 
     every: int
     offset: int
@@ -299,6 +302,7 @@ class RarePeriod:
     unexplained: int
     chance: float
     slips: tuple[int, ...] = ()
+    missed: int = 0
 
     def places(self, count: int) -> I64:
         """The commands of `count` that the period names."""

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from skylight.evidence import IoLog
+from skylight.infer.host_clock import tick_ns
+from skylight.infer.stalls import are_parted, entries
 
 APART = 0.1  # of what an entry takes at least: completions nearer than this are one entry's
 NARROW = 0.015
@@ -58,6 +60,11 @@ def groups(log: IoLog, entry_ns: float) -> list[int]:
     done = np.sort(log.complete_ns.astype(np.int64))
     begins = np.flatnonzero(np.diff(done) > APART * entry_ns) + 1
     return [int(count) for count in np.diff(np.concatenate([[0], begins, [len(done)]]))]
+
+
+def clock_parts(log: IoLog) -> bool:
+    """Whether a clock is fine enough to part the entries of a log: else several look like one."""
+    return are_parted(entries(log.complete_ns)[0], tick_ns(log.submit_ns, log.complete_ns))
 
 
 def largest_group(log: IoLog, entry_ns: float) -> int:

@@ -22,8 +22,10 @@ from skylight.infer.stalls import (
     RarePeriod,
     before_stalls,
     rare_period,
+    slow_beyond,
     slow_ones,
 )
+from skylight.infer.stalls_amid_delays import period_amid_delays
 from skylight.probe.journal.findings import MERGE_RIGHT
 
 RESAMPLES = 100
@@ -155,14 +157,23 @@ def merges_of(many: Sequence[Many], rotation_ns: float | None, long: IoLog | Non
     if not len(again) or not many[-1].erased:  # it went on where the first left off
         whole = np.concatenate([first, again])
         slow = slow_ones(whole, rotation_ns)
-        return Merges(whole, np.empty(0, np.int64), period_of(whole, slow), len(whole), int(slow.sum()))
+        none = np.empty(0, np.int64)
+        period = period_of(whole, slow) or _amid_delays(whole, none, rotation_ns)
+        return Merges(whole, none, period, len(whole), int(slow.sum()))
     count = min(len(first), len(again))
     first, again = first[:count], again[:count]
     one, other = slow_ones(first, rotation_ns), slow_ones(again, rotation_ns)
     both = one & other
-    found = Merges(first, again, period_of(first, both, one), count, int(both.sum()))
+    period = period_of(first, both, one) or _amid_delays(first, again, rotation_ns)
+    found = Merges(first, again, period, count, int(both.sum()))
     found.long_ns = None if long is None else long.latency_ns
     return found
+
+
+def _amid_delays(latency_ns: I64, again_ns: I64, rotation_ns: float | None) -> RarePeriod | None:
+    """The period of stalls that other delays hide, or that hide among more of these."""
+    first_ns = slow_beyond(latency_ns, rotation_ns)
+    return period_amid_delays(latency_ns, again_ns, first_ns, rotation_ns)
 
 
 def caught_level_ns(merges: Merges, rotation_ns: float) -> tuple[float, bool]:

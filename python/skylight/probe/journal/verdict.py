@@ -20,7 +20,7 @@ from skylight.findings import Finding, Known
 from skylight.infer.host_clock import host_of
 from skylight.infer.robust import BOOTSTRAP_SEED, share
 from skylight.probe.journal import entry_model
-from skylight.probe.journal.entries import Bound, groups, largest_full, largest_group
+from skylight.probe.journal.entries import Bound, clock_parts, groups, largest_full, largest_group
 from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
 from skylight.probe.journal.findings import (
     ENTRY_MAX,
@@ -96,6 +96,8 @@ def observe(runs: Runs) -> Seen:
         return seen
     seen.quantum, seen.smooth = _quantum(seen.footprints)
     for size, log in seen.queues:
+        if not clock_parts(log):
+            continue
         full = largest_full(log, runs.entry_ns, runs.way_ns)
         seen.bound = seen.bound.with_group(size, largest_group(log, runs.entry_ns), full)
     seen.packed = runs.depth if len(runs.together) and runs.volatile == "none" else None
@@ -358,8 +360,9 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             MERGE.unknown(why, rows),
         ]
     why = (
-        f"every {found.every:,}th lone write stalls: {found.hits:,} of {found.hits:,} in {merges.writes:,}"
-        f" writes, for about {format_duration(int(cost_ns))}, at the same writes after an erase"
+        f"every {found.every:,}th lone write stalls: {found.hits:,} of {found.hits + found.missed:,} in"
+        f" {merges.writes:,} writes, for about {format_duration(int(cost_ns))}, at the same writes after an"
+        " erase"
     )
     every = MERGE_EVERY.found(found.every, 1.0 - found.chance, why, rows, (found.every, found.every))
     least_turns = LEAST_TURNS["flash" if seen.footprints.flash else "disk"]
