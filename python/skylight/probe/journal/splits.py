@@ -41,6 +41,9 @@ OPEN_LIKENESS = (0.5, 0.8)
 0.15 now and then."""
 MORE_ROUNDS = 4
 RESAMPLES = 100
+TIME_SURE = 3.0
+"""Standard deviations from half a quantum, where either a quantum more or none is expected. Chosen: a
+thousandth, of one question."""
 
 Measure = Callable[[int, int], Run]
 """Runs lone writes of a size, so many."""
@@ -110,18 +113,22 @@ class Splits:
 
     def contradicted(self) -> bool:
         """Whether sizes that are said to be one entry took unlike times: of as many quanta, by more than half
-        a revolution; on flash, and where the rotation is not known, half a quantum."""
+        a revolution; on flash, and where the rotation is not known, half a quantum. Where runs did not begin
+        alike, tracks may have become shorter between two of them: then by a quantum, beyond their scatter."""
         turn_ns = None if self.medium == "flash" else self.rotation_ns
         least_ns = self.step_ns / 2 if turn_ns is None else turn_ns / 2
-        # Where runs did not begin alike, tracks may have become shorter between two of them.
         alike = {size for size, runs in self.runs.items() if all(run.erased for run in runs)}
         pairs = [
-            (self.first_of(-(-size // self.quantum)), size) for size in sorted(alike) if size <= self.whole
+            (reference, size)
+            for size in sorted(self.runs)
+            if size <= self.whole
+            if (reference := self.first_of(-(-size // self.quantum))) in self.runs and reference < size
         ]
         return any(
             self.pair(reference, size).shift_ns(size) > least_ns
+            if {reference, size} <= alike
+            else self._longer_in_time(reference, size)
             for reference, size in pairs
-            if reference in alike and reference < size
         )
 
     def first_of(self, quanta: int) -> int:
@@ -144,7 +151,17 @@ class Splits:
         one, same, more = self.controls
         if any(size not in self.runs for size in self.controls) or same <= one:
             return False
-        return not self.longer(one, same) and self.longer(same, more)
+        if self.longer(one, same) or self._longer_in_time(one, same):
+            return False
+        return self.longer(same, more) or self._longer_in_time(same, more)
+
+    def _longer_in_time(self, reference: int, size: int) -> bool:
+        """Whether writes of a size, written in turns with those of another, take a quantum longer rather than
+        as long, wherever they end: one of nearly a whole revolution hardly shows in angles."""
+        pair = self.pair(reference, size)
+        return (
+            not pair.flash and pair.shift_ns(size) - TIME_SURE * pair.shift_noise_ns(size) > self.step_ns / 2
+        )
 
     @property
     def is_plain(self) -> bool:
