@@ -130,7 +130,7 @@ def _edge(seen: Seen, zones: ZonesSeen, steps: Replay) -> Finding:
     sure = _sure(seen)
     if sure < LEAST_CONFIDENCE:
         return EDGE.unknown(f"{why} Writes drawn from these again do not differ so.", _rows(seen, steps))
-    interval = (float(seen.inside), float(seen.outside - 1))
+    interval = (float(seen.inside - seen.hidden), float(seen.outside - 1))
     return EDGE.found(seen.inside, sure, why, _rows(seen, steps), interval)
 
 
@@ -143,18 +143,21 @@ def _rows(seen: Seen, steps: Replay) -> list[str]:
 
 
 def _last(seen: Seen) -> dict[int, Comparison]:
-    """The last comparison of each number of zones; none of that which the search begins with, which is only
-    held against."""
-    return {one.tried.zones: one for one in seen.search}
+    """The last comparison of each number of zones, of those with FLUSHes once there are any; none of that
+    which the search begins with, which is only held against."""
+    return {one.tried.zones: one for one in seen.search if one.tried.flush_every == seen.flush_every}
 
 
 def _sure(seen: Seen) -> float:
     """How often resampled rounds are judged as the search judged them, at a number near enough to the edge on
     either side that it is right if they were; and how surely rounds inside, as they vary, hide no more zones
-    beyond the edge than is right. Never, where the last comparison beside the edge says otherwise."""
+    beyond the edge than is right. Never, where the last comparison beside the edge or the control says
+    otherwise."""
     draw = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     last, shares = _last(seen), list[float]()
     outside = seen.outside or seen.inside
+    if not seen.stays:
+        return 0.0
     near = {
         False: (seen.inside / (1 + EDGE_RIGHT.part), seen.inside),
         True: (outside, max(outside, seen.inside * (1 + EDGE_RIGHT.part))),

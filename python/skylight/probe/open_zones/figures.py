@@ -39,7 +39,7 @@ def draw(seen: Seen, edge: float | None) -> list[Figure]:
     for number, (kind, size) in enumerate(dict.fromkeys((one.kind, one.size_bytes) for one in seen.final)):
         own = [one for one in seen.final if (one.kind, one.size_bytes) == (kind, size)]
         if kind == "sequential" and size == seen.search[0].tried.size_bytes:
-            own += [one.tried for one in seen.search]
+            own += [one.tried for one in seen.search if one.tried.flush_every is None]
         counts, rates = _throughput(own)
         if not counts:
             continue

@@ -4,12 +4,18 @@ The edge is searched with small sequential writes: they say least about the medi
 doubled until a write costs a multiple of what it costs with half as many, then halved in. From there on a
 round counts as past the edge if it takes longer by half of what each zone beyond the edge costs at least: the
 excess of a round that is outside, over all zones that may lie beyond; and by what more zones cost on
-the near side of it, where seeks grow longer or a volatile cache that drains slowly fills (`growth_ns`). Each
-burst is held against one of as many writes to fewer zones, so that a volatile cache that fills is not taken
-for the edge. The first round opens the zones and does not count. Where a volatile cache stays off, each write
-waits for the medium, and the edge costs less of a multiple; there bursts are compared by the zones that both
-write to, in the rounds that both have: where a write passes under the head depends on the zone, and on how
-far into it it goes.
+the near side of it, where seeks grow longer (`growth_ns`). The first round opens the zones: it does not
+count.
+
+A volatile cache takes the writes to many zones for a while, then writes wait until it has written others out,
+the longer the more zones they go to: that is a multiple too. So behind the first multiple the search begins
+anew, with a FLUSH behind as many writes as were just taken at full speed (`_flush_every`); writes alone are
+timed. What is slow then does not wait for room in the cache. Where a FLUSH does not empty it
+(`Burst.was_emptied`), each burst is held against one of as many writes to fewer zones instead.
+
+Where a volatile cache stays off, each write waits for the medium, and the edge costs less of a multiple;
+there bursts are compared by the zones that both write to, in the rounds that both have: where a write passes
+under the head depends on the zone, and on how far into it it goes.
 
 On a host-managed drive the declared limit is tried: zones are opened until the drive refuses.
 
@@ -20,14 +26,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from skylight.evidence import F64, I64, Bools, IoBatch, IoLog, Op
 from skylight.infer.zone_throughput import PAST_EDGE
-from skylight.probe.durable_writes import TELLING_TURNS
+from skylight.probe.durable_writes import SLOW_FLUSH, TELLING_TURNS, with_flushes
 from skylight.probe.known_state import State
+from skylight.probe.open_zones.findings import EDGE_RIGHT
 from skylight.probe.procedure import Steps
 from skylight.probe.zoned import HOST_AWARE, HOST_MANAGED, ZonesSeen, joined
 
@@ -67,18 +75,26 @@ SHARES = (0.5, 0.75, 1.0, 1.25, 1.5)
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """A burst that was done: to `zones` zones, `rounds` times."""
+    """A burst that was done: to `zones` zones, `rounds` times, with a FLUSH behind each `flush_every` writes
+    or none at all."""
 
     kind: Kind
     size_bytes: int
     zones: int
     rounds: int
     log: IoLog
+    flush_every: int | None = None
 
     @property
     def latency_ns(self) -> I64:
         """The latency of each write, ns."""
-        return self.log.latency_ns
+        return self.log.latency_ns if self.flush_every is None else self.log.only(Op.WRITE).latency_ns
+
+    @property
+    def was_emptied(self) -> bool:
+        """Whether FLUSHes wrote out what a volatile cache held: they take a multiple of what a write does."""
+        flushes = self.log.only(Op.FLUSH).latency_ns
+        return len(flushes) > 0 and bool(np.median(flushes) >= SLOW_FLUSH * np.median(self.latency_ns))
 
     @property
     def mean_ns(self) -> float:
@@ -112,14 +128,16 @@ class Burst:
     @property
     def _rounds(self) -> I64:
         """The latencies of whole rounds, a row a round."""
-        return self.latency_ns[: len(self.log) // self.zones * self.zones].reshape(-1, self.zones)
+        each = self.latency_ns
+        return each[: len(each) // self.zones * self.zones].reshape(-1, self.zones)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A burst, and one of as many writes to fewer zones that it is held against. `least_ns` is the excess of
-    a round that counts as past the edge; 0 where that is not known yet, and a multiple of the cost counts,
-    less of one where writes are `waiting` for the medium."""
+    """A burst, and one to fewer zones that it is held against, of as many writes unless FLUSHes keep the
+    volatile cache empty. `least_ns` is the excess of a round that counts as past the edge; 0 where that is
+    not known yet, and a multiple of the cost counts, less of one where writes are `waiting` for the
+    medium."""
 
     tried: Burst
     against: Burst
@@ -155,6 +173,11 @@ class Comparison:
         """How much longer a round takes than at the other burst's cost of a write."""
         tried, against = self.groups_ns
         return self.tried.zones * _more(tried, against, paired=self.waiting)
+
+    @property
+    def most_excess_ns(self) -> float:
+        """The excess that a round has at most, as writes vary."""
+        return self.excess_ns + NOISE * self._deviation_ns
 
     @property
     def is_past(self) -> bool:
@@ -214,21 +237,28 @@ class Seen:
     """What was seen: the zones; whether writes wait for the medium, also to few zones; the comparisons of the
     search, its last number of zones inside and the first outside, None where no number costs more; what each
     zone beyond the edge costs at least, ns a round, 0 where that is not known; final bursts; how many zones a
-    host-managed drive let be opened, and whether it then refused; and the state that the test began in."""
+    host-managed drive let be opened, and whether it then refused; and the state that the test began in.
+    Bursts of the search have a FLUSH behind each `flush_every` writes from where that is known on."""
 
     zones: ZonesSeen | None = None
     waiting: bool = False
+    flush_every: int | None = None
     search: list[Comparison] = field(default_factory=list)
     inside: int = 0
     outside: int | None = None
     zone_ns: float = 0.0
+    stays: bool = True
+    hidden: int = 0
     final: list[Burst] = field(default_factory=list)
     opened: int | None = None
     refused: bool = False
     state: State = State.UNKNOWN
 
 
-def burst(steps: Steps, zones: ZonesSeen, kind: Kind, size: int, count: int, writes: int) -> Burst:
+def burst(
+    steps: Steps, zones: ZonesSeen, kind: Kind, size: int, count: int, writes: int, *,
+    flush_every: int | None = None,
+) -> Burst:  # fmt: skip
     """Resets the first `count` zones, lets the drive come to rest, and writes to them in turn; resets them
     again, so that none is left open."""
     size = max(size, steps.block_bytes)
@@ -243,17 +273,26 @@ def burst(steps: Steps, zones: ZonesSeen, kind: Kind, size: int, count: int, wri
     where = (zones.start_bytes(np.tile(each, rounds)) + offset).astype(np.uint64)
     steps.run("reset", joined(zones.reset(each), IoBatch.make(Op.FLUSH, [0], 0)))
     steps.pause("rest", REST_S)
-    log = steps.run(name, IoBatch.writes(where, size))
+    io = IoBatch.writes(where, size)
+    if flush_every is not None:
+        name, io = f"{name}-flushed", with_flushes(io, flush_every)
+    log = steps.run(name, io)
     steps.run("reset-after", zones.reset(each))
-    return Burst(kind, size, count, rounds, log)
+    return Burst(kind, size, count, rounds, log, flush_every)
 
 
 def compare(
-    steps: Steps, seen: Seen, zones: ZonesSeen, count: int, fewer: int, least_ns: float = 0.0
-) -> Comparison:
-    """Bursts of as many small sequential writes to `count` zones and to fewer; see `Comparison.least_ns`."""
-    tried = burst(steps, zones, "sequential", SMALL_BYTES, count, BURST_WRITES)
-    against = burst(steps, zones, "sequential", SMALL_BYTES, fewer, tried.rounds * count)
+    steps: Steps, seen: Seen, zones: ZonesSeen, count: int, fewer: int, least_ns: float = 0.0,
+    *, fewer_first: bool = False,
+) -> Comparison:  # fmt: skip
+    """Bursts of small sequential writes to `count` zones and to fewer; see `Comparison.least_ns`."""
+    small = partial(burst, steps, zones, "sequential", SMALL_BYTES, flush_every=seen.flush_every)
+    as_many = max(BURST_WRITES // count, LEAST_ROUNDS) * count
+    bursts = [(count, BURST_WRITES), (fewer, BURST_WRITES if seen.flush_every is not None else as_many)]
+    if fewer_first:
+        against, tried = (small(*one) for one in reversed(bursts))
+    else:
+        tried, against = (small(*one) for one in bursts)
     if not seen.search:
         seen.waiting = _waits(steps, against)
     seen.search.append(Comparison(tried, against, least_ns, seen.waiting))
@@ -278,8 +317,17 @@ def most_zones(zones: ZonesSeen) -> int:
 
 def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
     """Finds the edge by doubling, then by halving in."""
-    most, excess_ns = most_zones(zones), 0.0
     seen.inside = FEWEST_ZONES
+    _double(steps, seen, zones)
+    if seen.outside is not None and not seen.waiting:
+        _double_flushed(steps, seen, zones)
+    if seen.outside is not None:
+        _halve(steps, seen, zones)
+
+
+def _double(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
+    """Doubles the zones inside until as many are past the edge."""
+    most, excess_ns = most_zones(zones), 0.0
     while seen.outside is None and seen.inside < most:
         count, below = min(2 * seen.inside, most), seen.inside
         if seen.waiting and below > FEWEST_ZONES:
@@ -296,7 +344,35 @@ def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
             excess_ns = found.excess_ns
         else:
             seen.inside = count
-    base, seen.zone_ns = seen.inside, excess_ns / max((seen.outside or 0) - seen.inside, 1)
+    seen.zone_ns = excess_ns / max((seen.outside or 0) - seen.inside, 1)
+
+
+def _double_flushed(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
+    """Doubles anew with FLUSHes, from a number of zones on whose writes the volatile cache takes at full
+    speed; leaves what was found as it is where FLUSHes do not empty it."""
+    found = seen.inside, seen.outside, seen.zone_ns
+    seen.inside = seen.flush_every = _flush_every(seen)
+    seen.outside = None
+    first = len(seen.search)
+    compare(steps, seen, zones, seen.inside, max(seen.inside // 2, 1))  # what more zones cost anyway
+    if seen.search[-1].tried.was_emptied:
+        _double(steps, seen, zones)
+        return
+    del seen.search[first:]
+    seen.flush_every = None
+    seen.inside, seen.outside, seen.zone_ns = found
+
+
+def _flush_every(seen: Seen) -> int:
+    """The most zones to which a burst cost no more than to the fewest: the volatile cache takes a round."""
+    few_ns = seen.search[0].against.cost_ns
+    level = [one.tried for one in seen.search if one.tried.cost_ns < PAST_EDGE_WAITING * few_ns]
+    return max((one.zones for one in level if one.zones <= seen.inside), default=FEWEST_ZONES)
+
+
+def _halve(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
+    """Halves in between the last number of zones inside and the first outside; then the control."""
+    base = seen.inside
     more_ns = growth_ns(seen, base)
     while seen.outside is not None and seen.outside - seen.inside > max(1, round(FINE * seen.inside)):
         count = (seen.inside + seen.outside) // 2
@@ -311,6 +387,39 @@ def search(steps: Steps, seen: Seen, zones: ZonesSeen) -> None:
             seen.zone_ns = max(seen.zone_ns, (found.excess_ns - grown_ns) / (count - seen.inside))
         else:
             seen.inside = count
+    _control(steps, seen, zones, base, more_ns)
+
+
+def _control(steps: Steps, seen: Seen, zones: ZonesSeen, base: int, more_ns: float) -> None:
+    """Whether the edge stays where numbers beside it are compared in the other order; and how many zones
+    beyond it may hide in what a round takes with the last number inside, if each costs what it does past the
+    edge."""
+    zone_ns = seen.zone_ns
+    for count in beside(seen.inside):
+        if not base < count <= most_zones(zones):
+            continue
+        grown_ns = more_ns * count * (count - base)
+        least_ns = HALF * seen.zone_ns + grown_ns
+        found = compare(steps, seen, zones, count, base, least_ns, fewer_first=True)
+        if count < seen.inside:
+            seen.stays &= not (found.is_past and found.is_clear)
+        else:
+            seen.stays &= found.is_past
+            zone_ns = (found.excess_ns - grown_ns) / (count - seen.inside)
+    inside = _costs_of(seen, seen.inside)
+    if seen.inside > base and inside is not None and zone_ns > 0:
+        most_ns = inside[0].most_excess_ns - more_ns * seen.inside * (seen.inside - base)
+        seen.hidden = min(math.ceil(max(most_ns, 0.0) / zone_ns), seen.inside - base)
+
+
+def beside(edge: int) -> tuple[int, int]:
+    """The numbers of zones nearest to an edge that is right of which one is inside and the other past it.
+
+    >>> beside(1_800), beside(6)
+    ((1714, 1890), (5, 7))
+    """
+    inside, past = edge / (1 + EDGE_RIGHT.part), edge * (1 + EDGE_RIGHT.part)
+    return min(round(inside), edge - 1), max(round(past), edge + 1)
 
 
 def _costs_of(seen: Seen, count: int) -> tuple[Comparison, float, float] | None:
