@@ -416,6 +416,23 @@ class TestSplits:
         splits.runs = {size: 5 * runs for size, runs in splits.runs.items()}
         assert splits.longer(one, two) and not splits.doubtful(one, two)
 
+    def test_a_revolution_lost_before_the_second_quantum_hides_no_entry(self) -> None:
+        """The step to it took two and a half times as long as a quantum passes the head (host-aware, seed
+        120362), and another entry seemed to be none: an entry was said to end a quantum further on."""
+        entry, turn_ns = 7 * QUANTUM // 2, 8e6
+
+        def measure(size: int, writes: int) -> Run:
+            parts = [entry] * (size // entry) + [size % entry] * (size % entry > 0)
+            quanta = sum(-(-part // QUANTUM) for part in parts)
+            turns = 1.0 + 0.25 * quanta + 0.02 * len(parts) + 0.4 * (quanta > 1)
+            latency_ns = (turns * turn_ns + np.arange(writes) % 3 * 1e4).astype(np.int64)
+            return Run(size, True, latency_ns, np.cumsum(latency_ns))
+
+        splits = Splits(BLOCK, QUANTUM, "disk", turn_ns, 0.65 * turn_ns, track=QUANTUM / 0.24)
+        find_split(splits, measure, 3, 1 << 30)
+        assert splits.split is not None and splits.whole <= entry < splits.split
+        assert splits.confirmed() and splits.confidence() > 0.9
+
     def test_sizes_of_one_entry_that_take_unlike_times_are_a_contradiction(self) -> None:
         splits = splits_of(700 * BLOCK)
         assert not splits.contradicted() and _split_finding(splits).known

@@ -20,7 +20,7 @@ Source: Skylight (FAST '15) section 4.3.1.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -81,9 +81,21 @@ class Splits:
         well enough, or no angles tell, whether they take longer by more than half a quantum, of which another
         entry takes a whole one at least."""
         pair = self.pair(reference, size)
+        if self._plainly_longer(pair, size):
+            return True
         if not self._timed(pair, size) and pair.angled:
             return pair.more(size)
         return pair.shift_ns(size) > self.step_ns / 2
+
+    def _plainly_longer(self, pair: Footprints, size: int) -> bool:
+        """Whether the time of a size is more than that of the other, beyond doubt, by half of what a quantum
+        takes to pass the head on the longest track. The step from one quantum to two may have lost a
+        revolution besides, which another entry need not."""
+        alike = all(run.erased for runs in pair.runs.values() for run in runs)
+        if not alike or pair.flash or self.rotation_ns is None or not self.track:
+            return False
+        least_ns = pair.shift_ns(size) - SURE * pair.shift_noise_ns(size)
+        return least_ns > min(self.step_ns, self.quantum / self.track * self.rotation_ns) / 2
 
     def _timed(self, pair: Footprints, size: int) -> bool:
         """Whether the time of both sizes is known to a part of a quantum, on the same tracks. The longer a
@@ -95,7 +107,7 @@ class Splits:
     def doubtful(self, reference: int, size: int) -> bool:
         """Whether more repeats are needed to tell."""
         pair = self.pair(reference, size)
-        if self._timed(pair, size):
+        if self._plainly_longer(pair, size) or self._timed(pair, size):
             return False
         if pair.aligned:
             likeness = pair.likeness(size)
@@ -175,7 +187,7 @@ class Splits:
         rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
         hits = 0
         for _ in range(RESAMPLES):
-            drawn = Splits(self.block, self.quantum, self.medium, self.rotation_ns, self.step_ns)
+            drawn = replace(self, runs={})
             for size in {self.reference, self.whole, self.split}:
                 runs = self.runs[size]
                 drawn.runs[size] = [runs[index] for index in rng.integers(0, len(runs), size=len(runs))]
