@@ -404,6 +404,40 @@ def test_what_could_not_be_steered_is_looked_at_as_in_no_order(
     assert found.value == truth["band_bytes"]["value"]
 
 
+def fits_of(band: int, zone_bytes: int) -> list[random_order.Fit]:
+    """The cuts, at all places, of looks at bands that begin where zones do."""
+    fits = []
+    for number, (place, points) in enumerate(random_order.windows(3 * 128 * band * MIB)):
+        rng = np.random.default_rng(number)
+        edge = (int(points[0]) // (band * MIB) + 1) * band * MIB
+        sizes = [(band * MIB, edge), (band * MIB, int(points[-1]) + 2 * MIB)]
+        looks, grid = list[tuple[I64, F64]](), points
+        for _ in range(random_order.FINE_ROUNDS + 1):
+            looks.append((grid, drawn(rng, grid, sizes, 0.01)))
+            found = random_order.fit(place, looks, zone_bytes)
+            grid = random_order.finer((place, points), found)[1]
+        fits.append(found)
+    return fits
+
+
+@pytest.mark.parametrize("band", [450, 692])
+def test_a_half_of_a_band_is_no_band(band: int) -> None:
+    """Halves explain what went home nearly as well (host-aware, seed 120368: 346 MiB of zones of 692)."""
+    fits = fits_of(band, band * MIB)
+    assert [fit.size for fit in fits] == [band * MIB] * 3 and all(fit.are_zones for fit in fits)
+    assert verdict.of_fits(fits, ()).value == dict.fromkeys(cache_parts.PLACES, band * MIB)
+    without = fits_of(band, 0)
+    assert not any(fit.are_zones for fit in without)
+    assert not verdict.of_fits(without, ()).known, "past the largest that counts"
+
+
+def test_zones_that_are_not_the_bands_are_no_finding() -> None:
+    """The drive's word is tried, and what went home says otherwise."""
+    fits = fits_of(113, 500 * MIB)
+    assert not any(fit.are_zones for fit in fits)
+    assert {fit.size for fit in fits} == {113 * MIB}
+
+
 def test_a_cut_of_weights_that_say_nothing_is_not_sure() -> None:
     """Blocks that went home one by one, or that were misread at random, are no bands."""
     unsure = 0

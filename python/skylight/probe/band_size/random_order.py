@@ -13,6 +13,10 @@ The window at the middle may lie over two stretches of different bands, for stre
 part of the drive. So the middle window is also cut in two (`fit_middle`), and the part with the middle counts
 if both together explain the grid much better than one size does.
 
+Halves of a band explain the grid nearly as well as the band: only their number is against them. So sizes are
+tried up to twice the largest that counts, and where the drive declares zones, theirs is tried besides, with
+edges where zones have theirs: that counts however large it is, if such an edge is seen.
+
 Invariant: which bands are cleaned does not matter, as long as neighbours differ.
 Source: Skylight (FAST '15), section 4.7, Test 9: blocks that go home together are a band.
 """
@@ -24,7 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skylight.evidence import F64, I64, IoBatch
+from skylight.evidence import F64, I64, Bools, IoBatch
 from skylight.probe.band_size import cleaned_or_cached
 from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.band_size.cleaned_or_cached import BLOCK, Fresh
@@ -38,8 +42,9 @@ COPIES, FINE_COPIES, MOST_EDGES = 2, 2, 5
 # MiB: more than the bands of known drives, and of those that are drawn, to both sides.
 LEAST_BAND, MOST_BAND = 2, 400
 SMALLEST, LARGEST = LEAST_BAND * MIB, MOST_BAND * MIB
-"""Sizes at which the search ends. One that fits best there is no size: the fewer blocks share a piece, the
-better pieces fit blocks that went home each for itself."""
+"""Sizes between which one counts. One that fits best at an end is no size: the fewer blocks share a piece,
+the better pieces fit blocks that went home each for itself."""
+MOST_TRIED = 2 * MOST_BAND
 SMALL_BAND = 2 * COARSE // MIB  # below, the coarse grid has no two points in a band
 # Edges show between a clean band and a cached one: 2 p (1 - p) of them where a part p is clean, most at a
 # half, and three quarters of that between these. Wanted is a little less, for nothing makes it less again.
@@ -52,7 +57,10 @@ as a part of its blocks. Chosen: in a band that is cleaned there are some ten bl
 cached again."""
 STATE_COST = math.log(2)  # each piece may be clean or cached
 # From here on a size is likelier than all others together, if none of them is likelier than the next best.
-SURE = math.log(MOST_BAND - LEAST_BAND)
+SURE = math.log(MOST_TRIED - LEAST_BAND)
+SURE_OF_ZONES = SURE / 2
+"""From here on zones that the drive declares are likelier than parts of them: chosen, since a look adds a
+half of that for zones of a third of the window, and 27 parts would have to fit as well to be as likely."""
 FINE_ROUNDS = 3
 BORDERS = 8  # parts of the middle window between which bands may change
 Window = tuple[str, I64]
@@ -61,13 +69,20 @@ Window = tuple[str, I64]
 @dataclass(frozen=True, slots=True)
 class Fit:
     """The cut of the window at a place: bytes of a band, where a band begins, by how much (logarithm of
-    likelihoods) it is better than one of another size, and the logarithm itself."""
+    likelihoods) it is better than one of another size, and the logarithm itself; and whether the bands are
+    the zones that the drive declares."""
 
     place: str
     size: int
     start: int
     margin: float
     score: float = 0.0
+    are_zones: bool = False
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether the size is likelier than all others together."""
+        return self.margin >= (SURE_OF_ZONES if self.are_zones else SURE)
 
 
 def windows(size: int) -> list[Window]:
@@ -77,34 +92,55 @@ def windows(size: int) -> list[Window]:
     return [("od", steps), ("md", middle - WINDOW // 2 + steps), ("id", end - COARSE - steps[::-1])]
 
 
-def fit(place: str, looks: list[tuple[I64, F64]]) -> Fit:
-    """The best cut of all looks at a place; their points (bytes) rise, and begin at the same one."""
+def fit(place: str, looks: list[tuple[I64, F64]], zone_bytes: int = 0) -> Fit:
+    """The best cut of all looks at a place; their points (bytes) rise, and begin at the same one.
+    `zone_bytes` is what zones have that the drive declares, whole mebibytes, or 0."""
+    base, zone = int(looks[0][0][0]), zone_bytes // MIB
+    span = (int(looks[0][0][-1]) - base) // MIB + 1
+    sizes = np.arange(LEAST_BAND, min(MOST_TRIED, span // 2) + 1)
+    starts, scores = np.zeros(len(sizes), np.int64), np.zeros(len(sizes))
+    for index, size in enumerate(sizes.tolist()):
+        score = _scores(looks, size, np.arange(size))[0]
+        starts[index] = best = int(np.argmax(score))
+        scores[index] = score[best]
+    if zone:
+        begin = -base // MIB % zone
+        score, is_seen = _scores(looks, zone, np.array([begin]))
+        if is_seen[0]:
+            # The drive's word stands against any one size at any place, but not against parts of its zones.
+            others = sizes != zone
+            sizes, starts, scores = sizes[others], starts[others], scores[others]
+            scores[zone % sizes != 0] -= SURE
+            sizes, starts = np.append(sizes, zone), np.append(starts, begin)
+            scores = np.append(scores, score)
+    best = int(np.argmax(scores))
+    size, start = int(sizes[best]) * MIB, base + int(starts[best]) * MIB
+    margin = float(scores[best] - np.delete(scores, best).max())
+    are_zones = bool(zone) and size == zone_bytes and start % zone_bytes == 0
+    return Fit(place, size, start, margin, float(scores[best]), are_zones)
+
+
+def _scores(looks: list[tuple[I64, F64]], size: int, starts: I64) -> tuple[F64, Bools]:
+    """The logarithm of the likelihood of pieces of a size (MiB) that begin so far behind the first point, and
+    whether a clean one lies beside a cached one in any look."""
     base = int(looks[0][0][0])
-    ats = [(points - base) // MIB for points, _ in looks]
-    totals = [np.concatenate([[0.0], np.cumsum(weights)]) for _, weights in looks]
-    span = int(ats[0][-1]) + 1
-    scores, starts = [], []
-    for size in range(LEAST_BAND, min(MOST_BAND, span // 2) + 1):
-        edges = np.arange(size)[:, None] + size * np.arange(-1, span // size + 2)
-        score = np.zeros(size)
-        for at, total in zip(ats, totals, strict=True):
-            cuts = np.searchsorted(at, edges)
-            pieces = np.diff(total[cuts], axis=1)
-            some = np.diff(cuts, axis=1) > 0
-            score += np.maximum(pieces, 0.0).sum(axis=1) - STATE_COST * some.sum(axis=1)
-        best = int(np.argmax(score))
-        scores.append(float(score[best]))
-        starts.append(best)
-    order = np.argsort(scores)
-    best, next_best = int(order[-1]), int(order[-2])
-    size = LEAST_BAND + best
-    start = base + starts[best] * MIB
-    return Fit(place, size * MIB, start, scores[best] - scores[next_best], scores[best])
+    span = (int(looks[0][0][-1]) - base) // MIB + 1
+    edges = starts[:, None] + size * np.arange(-1, span // size + 2)
+    score, is_seen = np.zeros(len(starts)), np.zeros(len(starts), bool)
+    for points, weights in looks:
+        total = np.concatenate([[0.0], np.cumsum(weights)])
+        cuts = np.searchsorted((points - base) // MIB, edges)
+        pieces = np.diff(total[cuts], axis=1)
+        some = np.diff(cuts, axis=1) > 0
+        score += np.maximum(pieces, 0.0).sum(axis=1) - STATE_COST * some.sum(axis=1)
+        beside = np.minimum(np.abs(pieces[:, 1:]), np.abs(pieces[:, :-1])) >= SURE
+        is_seen |= np.any(beside & (pieces[:, 1:] * pieces[:, :-1] < 0), axis=1)
+    return score, is_seen
 
 
-def fit_middle(looks: list[tuple[I64, F64]], middle: int) -> Fit:
+def fit_middle(looks: list[tuple[I64, F64]], middle: int, zone_bytes: int = 0) -> Fit:
     """The best cut about the middle address, where bands may change their size within the window."""
-    best = fit("md", looks)
+    best = fit("md", looks, zone_bytes)
     least = best.score + SURE
     points = looks[0][0]
     for border in points[:: len(points) // BORDERS][1:]:
@@ -114,7 +150,7 @@ def fit_middle(looks: list[tuple[I64, F64]], middle: int) -> Fit:
         ]
         if min(len(part[0][0]) for part in parts) < len(points) // BORDERS:
             continue
-        below, above = (fit("md", part) for part in parts)
+        below, above = (fit("md", part, zone_bytes) for part in parts)
         if below.size > above.size and below.score + above.score > least:
             least = below.score + above.score
             best = above if middle >= border else below
@@ -214,13 +250,13 @@ def _write(steps: Steps, name: str, blocks: I64) -> float:
 
 def find(steps: Steps) -> list[Fit]:
     """The bands at the three places; empty if no half could be had."""
-    grids = windows(steps.size)
+    grids, zone_bytes = windows(steps.size), _zone_bytes(steps)
     looking = Looks(steps)
     weights = looking.look("lots", grids, COPIES)
     if weights is None:
         return []
     looks = [[(points, weight)] for (_, points), weight in zip(grids, weights, strict=True)]
-    fits = [fit(place, seen) for (place, _), seen in zip(grids, looks, strict=True)]
+    fits = [fit(place, seen, zone_bytes) for (place, _), seen in zip(grids, looks, strict=True)]
     for number in range(1, FINE_ROUNDS + 1):
         fine = [finer(grid, found, number) for grid, found in zip(grids, fits, strict=True)]
         weights = looking.look(f"lots-fine-{number}", fine, FINE_COPIES)
@@ -228,8 +264,17 @@ def find(steps: Steps) -> list[Fit]:
             continue
         for seen, (_, points), weight in zip(looks, fine, weights, strict=True):
             seen.append((points, weight))
-        fits = [fit(place, seen) for (place, _), seen in zip(grids, looks, strict=True)]
-        if min(found.margin for found in fits) >= SURE:
+        fits = [fit(place, seen, zone_bytes) for (place, _), seen in zip(grids, looks, strict=True)]
+        if all(found.is_sure for found in fits):
             break
-    fits[PLACES.index("md")] = fit_middle(looks[PLACES.index("md")], steps.size // 2 // MIB * MIB)
+    middle = steps.size // 2 // MIB * MIB
+    fits[PLACES.index("md")] = fit_middle(looks[PLACES.index("md")], middle, zone_bytes)
     return fits
+
+
+def _zone_bytes(steps: Steps) -> int:
+    """What the zones have that a target declares, if that is whole mebibytes and can be seen in a window; 0
+    else."""
+    zones = steps.zones("lots-zones")
+    fits = zones is not None and zones.zone_bytes % MIB == 0 and SMALLEST <= zones.zone_bytes < WINDOW
+    return zones.zone_bytes if zones is not None and fits else 0

@@ -152,14 +152,15 @@ def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
     """The finding from which blocks went home on a drive that cleans in random order."""
     listed = ", ".join(f"{format_size(fit.size)} at the {fit.place.upper()}" for fit in fits)
     weakest = min(fit.margin for fit in fits)
-    if weakest < random_order.SURE:
+    if not all(fit.is_sure for fit in fits):
         return BAND_SIZE.unknown(
             f"Blocks that went home together fit bands of {listed}, but others nearly as well"
             f" (logarithm of the likelihoods apart by {weakest:.1f}).",
             rows,
         )
     first, middle, last = (fit.size for fit in fits)
-    if not random_order.SMALLEST < last <= max(first, middle) < random_order.LARGEST:
+    are_zones = all(fit.are_zones for fit in fits)
+    if not are_zones and not random_order.SMALLEST < last <= max(first, middle) < random_order.LARGEST:
         return BAND_SIZE.unknown(
             f"Blocks went home in pieces that bands of {listed} fit best, which is where the search ends:"
             " blocks that go home one by one, in bands of no one size, look like that too.",
@@ -174,7 +175,8 @@ def of_fits(fits: Sequence[Fit], rows: Sequence[str]) -> Finding:
     confidence = math.prod(1 / (1 + math.exp(-fit.margin)) for fit in fits)
     why = (
         f"While the drive cleaned in no order, blocks of a grid went home in pieces that bands of {listed}"
-        f" explain best (logarithm of the likelihoods {weakest:.1f} above that of any other size)."
+        f" explain best (logarithm of the likelihoods {weakest:.1f} above that of any other size)"
+        f"{', the zones that it declares' if are_zones else ''}."
     )
     value: dict[str, int | float | bool | str] = {fit.place: fit.size for fit in fits}
     return BAND_SIZE.found(value, confidence, why, rows, way="random order")
