@@ -21,7 +21,6 @@ from skylight.probe.drive_type.full_cache_medium import Looked, _beside
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.verdict import judge
 from skylight.probe.drive_type.write_latencies import Writes
-from skylight.probe.known_state import MOST_REWRITTEN, PIECE_WRITES, WRITE_BYTES
 from skylight.probe.suite import SuiteOptions, accounts, run_suite
 
 FULL = '[conditions]\nerase = "none"\nprior_use = "full"\nvolatile_cache = "{}"\n'
@@ -198,18 +197,6 @@ def test_a_full_cache_behind_a_volatile_one_shows_by_what_reads_and_writes_wait_
     assert findings["drive_type"] == "smr" and findings["cache_medium"] == "disk"
     names = [step.name for step in result.evidence[0].steps]
     assert "writes-after-reads-on" in names and names[-1] == "written-looked-at"
-
-
-def test_a_lazy_drive_behind_a_volatile_cache_is_rewritten_piece_by_piece(tmp_path: Path) -> None:
-    """One FLUSH took 24 s, so that the bound of a reset left no time for one behind 64 GiB."""
-    result = suite_on_drawn(99174, tmp_path / "r", only=("drive_type",))
-    findings = {finding.name: finding.value for finding in result.findings}
-    assert findings["drive_type"] == "smr" and findings["cache_medium"] == "flash"
-    steps = result.evidence[0].steps
-    assert not any(step.kind == "bound" for step in steps)
-    rewritten = [step for step in steps if step.name.startswith("emptied-rewrite")]
-    flushed = [step for step in steps if step.name.startswith("emptied-flush")]
-    assert len(rewritten) == len(flushed) == MOST_REWRITTEN // (PIECE_WRITES * WRITE_BYTES)
 
 
 def test_writes_with_a_flush_wait_for_bands_only_if_many_take_longer_than_any_disk() -> None:
