@@ -2,11 +2,13 @@
 
 import json
 import re
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from nbd_client import NbdError
 from serving import SMALL, Served, need_native, small_profile
 from skylight.cli.app import run
 from skylight.evidence import FAILURES, IoBatch, IoLog, Op
@@ -331,11 +333,58 @@ def test_a_served_drive_keeps_what_is_done_to_its_zones(
     assert code == 2 and "a file has no zones; if it is an image, serve it first" in err
 
 
+@pytest.mark.parametrize("timing", ["none", "model"])
+def test_zones_of_a_served_drive_fail_when_they_are_asked_to(
+    timing: str, profile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a drive's own do whose head fails; and what it then refuses, it also refuses once it is on again."""
+    need_native()
+    with Served(tmp_path, profile, "--timing", timing) as served:
+        image, zone_bytes = str(served.image), 16 << 20
+        data = bytes(range(256)) * 16
+        served.client().write(4 * zone_bytes, data)
+        changes = ("4:read-only", "5:offline", "6:reset-recommended")
+        assert run(["control", image, *(word for each in changes for word in ("--zone", each))]) == 0
+        assert capsys.readouterr().out == "zone 4 read-only\nzone 5 offline\nzone 6 reset-recommended\n"
+        out = said(capsys, image, "report", "--json", "--from", "4", "--to", "6")[1]
+        assert conditions(out) == ["read-only", "offline", "empty"]
+        assert [zone["reset_recommended"] for zone in json.loads(out)["zones"]] == [False, False, True]
+        for zone, why in ((4, "zone is read only"), (5, "zone is offline")):
+            code, _, err = said(capsys, image, "reset", "--zone", str(zone))
+            assert code == 3 and why in err
+        assert served.client().read(4 * zone_bytes, 4096) == data
+        with pytest.raises(NbdError):
+            served.client().read(5 * zone_bytes, 4096)
+        with pytest.raises(NbdError):
+            served.client().write(4 * zone_bytes + 4096, data)
+        served.stop(signal.SIGKILL)
+    with Served(tmp_path, profile, "--timing", timing) as served:
+        assert conditions(said(capsys, image, "--json")[1])[4:7] == ["read-only", "offline", "empty"]
+        assert run(["control", image, "--zone", "4:writable"]) == 0
+        capsys.readouterr()
+        assert conditions(said(capsys, image, "--json")[1])[4] == "closed"
+        for wrong, words in (
+            ("16:offline", "zone 16: this drive has 16 zones; use 0 to 15"),
+            ("0:reset-recommended", "zone 0: a conventional zone is never reset; use another one"),
+            (
+                "4:gone",
+                "4:gone: not a zone and a state; use N:STATE with one of writable, read-only, offline",
+            ),
+        ):
+            assert run(["control", image, "--zone", wrong]) != 0
+            captured = capsys.readouterr()
+            assert words in captured.err and captured.err.count("\n") == 1
+
+
 def test_a_served_drive_without_zones_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     need_native()
     with Served(tmp_path, small_profile(tmp_path, "conventional")) as served:
         code, out, err = said(capsys, str(served.image))
         assert (code, out) == (2, "") and "the drive that is served there has no zones" in err
+        assert run(["control", str(served.image), "--zone", "0:offline"]) != 0
+        assert (
+            "zone: this drive has no zones; serve a host-managed or host-aware one" in capsys.readouterr().err
+        )
 
 
 def test_looks_are_by_condition() -> None:

@@ -288,6 +288,22 @@ impl Image {
         self.layer.zoned()
     }
 
+    /// Changes zones as no command does, durably; what `change` returns, or `None` if the drive has no zones.
+    ///
+    /// # Errors
+    /// When the store fails.
+    pub fn change_zones<T>(
+        &mut self,
+        change: impl FnOnce(&mut dyn Zoned) -> T,
+    ) -> Result<Option<T>, ImageError> {
+        self.interpreter.check_running()?;
+        let Some(done) = self.layer.zoned().map(change) else { return Ok(None) };
+        self.plan.clear();
+        self.interpreter.apply(&self.plan, self.layer.as_mut(), &[])?;
+        self.flush()?;
+        Ok(Some(done))
+    }
+
     /// Opens, closes, finishes or resets the zone of this range, or all zones if it is the whole drive; durable as a write is.
     ///
     /// # Errors

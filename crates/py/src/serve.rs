@@ -337,8 +337,8 @@ fn serve_status(py: Python<'_>, control: PathBuf, trusted: Option<Vec<u32>>) -> 
     status.map(|status| status.to_string()).map_err(|error: ControlError| refused(py, error))
 }
 
-/// Changes a setting of the server with this control socket: "read-mode", "delay-read", "delay-write" or
-/// "fail"; returns its new value in words. If `trusted` is given, the server must run as one of these users.
+/// Changes a setting of the server with this control socket: "read-mode", "delay-read", "delay-write", "fail" or
+/// "zone"; returns its new value in words. If `trusted` is given, the server must run as one of these users.
 /// Raises ServeError.
 #[pyfunction]
 #[pyo3(signature = (control, setting, value, trusted=None))]

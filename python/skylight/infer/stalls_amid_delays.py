@@ -85,7 +85,7 @@ def _regular(slow: Bools) -> RarePeriod | None:
 
 
 def _ways(count: int, places: int) -> float:
-    """How many periods and offsets with so many places there are, about, at all the limits."""
+    """About how many periods and offsets with that number of places there are, at all the limits."""
     return (count / places) ** 2 / 2 * (len(LOWER) + MOST_HIGHER)
 
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::faults::Faults;
 use super::read_mode_name::ReadModeName;
+use super::zone_settings::ZoneChange;
 
 /// The longest delay that can be set, ms: an hour. A longer one is a slip of the keyboard.
 const MAX_DELAY_MS: f64 = 3_600_000.0;
@@ -22,6 +23,8 @@ pub enum Setting {
     WriteDelay(Duration),
     /// Which commands fail; none without faults.
     Faults(Option<Faults>),
+    /// What becomes of a zone.
+    Zone(ZoneChange),
 }
 
 fn delay(value: &str) -> Result<Duration, String> {
@@ -33,7 +36,7 @@ fn delay(value: &str) -> Result<Duration, String> {
 
 impl Setting {
     /// The names of all settings.
-    pub const NAMES: [&str; 4] = ["read-mode", "delay-read", "delay-write", "fail"];
+    pub const NAMES: [&str; 5] = ["read-mode", "delay-read", "delay-write", "fail", "zone"];
 
     /// Reads a setting.
     ///
@@ -46,6 +49,7 @@ impl Setting {
             "delay-write" => Self::WriteDelay(delay(value)?),
             "fail" if value == "off" => Self::Faults(None),
             "fail" => Self::Faults(Some(value.parse()?)),
+            "zone" => Self::Zone(value.parse()?),
             _ => return Err(format!("{name}: no such setting; use one of {}", Self::NAMES.join(", "))),
         })
     }
@@ -57,6 +61,7 @@ impl Setting {
             Self::ReadDelay(_) | Self::WriteDelay(_) => {
                 "delay-read, delay-write: this server was started without delays; start it with --delay-read 0"
             }
+            Self::Zone(_) => "zone: this drive has no zones; serve a host-managed or host-aware one",
             Self::Faults(_) => "fail: this server was started without faults; start it with --fail rate=0",
         }
         .to_owned()
@@ -75,12 +80,20 @@ mod tests {
             Ok(Setting::ReadMode(ReadModeName::Development))
         );
         assert_eq!(Setting::parse("fail", "off"), Ok(Setting::Faults(None)));
+        let offline = Setting::parse("zone", "5:offline").map(|setting| match setting {
+            Setting::Zone(change) => change.to_string(),
+            _ => String::new(),
+        });
+        assert_eq!(offline, Ok("zone 5 offline".to_owned()));
         for (name, value) in [
             ("read-mode", "errors"),
             ("delay-read", "-1"),
             ("delay-write", "NaN"),
             ("delay-write", "1e30"),
             ("fail", "rate=2"),
+            ("zone", "5"),
+            ("zone", "-1:offline"),
+            ("zone", "5:gone"),
             ("nothing", "1"),
         ] {
             let error = Setting::parse(name, value).expect_err(value);

@@ -145,7 +145,7 @@ impl super::Filter for Delay {
         let (delay_ns, name, delay) = match setting {
             Setting::ReadDelay(delay) => (&self.delays_ns[0], "delay-read", delay),
             Setting::WriteDelay(delay) => (&self.delays_ns[1], "delay-write", delay),
-            Setting::ReadMode(_) | Setting::Faults(_) => return None,
+            Setting::ReadMode(_) | Setting::Faults(_) | Setting::Zone(_) => return None,
         };
         delay_ns.store(ns_of(*delay), Relaxed);
         Some(format!("{name} {} ms", ms_of(*delay)))

@@ -92,6 +92,13 @@ impl Bytes {
         Failure::from(error)
     }
 
+    /// Makes zones durable that changed without a command.
+    pub(super) fn keep_zones(&mut self, layer: &mut dyn Layer) -> Result<(), Failure> {
+        let kept =
+            self.interpreter.apply(&Plan::default(), layer, &[]).and_then(|()| self.interpreter.flush());
+        kept.map_err(|error| self.note(&error))
+    }
+
     /// Moves the data of a plan of host commands; returns whether it must be durable when they complete.
     fn host_plan(
         &mut self,

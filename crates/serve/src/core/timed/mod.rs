@@ -216,6 +216,9 @@ impl Backend for TimedDrive {
     fn set(&self, setting: &Setting) -> Result<String, String> {
         let failed = |failure| format!("cannot be set: {failure}");
         let state = &mut self.shared.state().map_err(failed)?.model;
+        if let Setting::Zone(change) = *setting {
+            return state.change_zone(change).unwrap_or_else(|| Err(setting.unavailable()));
+        }
         match (&self.shingles, state.online.drive_mut().layer_mut().overwriting()) {
             (Some(shingles), Some(disk)) => shingles.set(disk, setting),
             _ => Err(setting.unavailable()),

@@ -23,6 +23,7 @@ use super::drive_data::Bytes;
 use super::in_flight::InFlight;
 use super::wake_latency::WakeLatency;
 use crate::core::planted_bugs::{Planted, Plants};
+use crate::core::zone_settings::ZoneChange;
 use crate::core::{Command, Failure, Job, OnComplete, Op, Outcome};
 
 /// The longest part of zeroes, 1 MiB: as the longest piece of a client's write.
@@ -266,6 +267,15 @@ impl ModelDrive {
             self.pass(next + Nanos(1), done);
         }
         self.pass(until, done);
+    }
+
+    /// Brings a zone into a state, durably; what was done in words, or why it was not in one line. `None` if the drive
+    /// has no zones.
+    pub(super) fn change_zone(&mut self, change: ZoneChange) -> Option<Result<String, String>> {
+        let layer = self.online.drive_mut().layer_mut();
+        let done = change.apply(layer.zoned()?);
+        let kept = done.is_ok().then(|| self.bytes.keep_zones(layer)).unwrap_or(Ok(()));
+        Some(done.and_then(|words| kept.map(|()| words).map_err(|failure| format!("{change}: {failure}"))))
     }
 
     /// Shuts the drive down in order when no command is outstanding: cached writes reach the media, and the next start

@@ -250,6 +250,10 @@ impl Backend for ServedImage {
 
     fn set(&self, setting: &Setting) -> Result<String, String> {
         let set = |image: &mut Image| {
+            if let Setting::Zone(change) = *setting {
+                let done = image.change_zones(|zoned| change.apply(zoned))?;
+                return Ok(done.unwrap_or_else(|| Err(setting.unavailable())));
+            }
             Ok(match (&self.access.shingles, image.overwriting()) {
                 (Some(shingles), Some(disk)) => shingles.set(disk, setting),
                 _ => Err(setting.unavailable()),
