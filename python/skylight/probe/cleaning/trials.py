@@ -5,7 +5,8 @@ while, reads the anchor again and then looks whether the mark's blocks are at th
 (`skylight.infer.cached_or_native`). The drive had begun to clean if most are, or if the anchor was *late*:
 the unit of cleaning in progress has to end first. Left alone for less than its idle time it still has its
 heads at the anchor, and answers within a revolution. In flash, where delayed looks at cached blocks pass for
-looks at blocks at home, a mark that alone of all was clean has to be so again.
+looks at blocks at home, a mark that alone of all was clean has to be so again, and so have marks that were
+after some pauses and not after others as long.
 
 Each trial marks another place of the same band, for which all marks of earlier trials go with it. Only a late
 anchor can mislead (a slow outlier), so it has to be seen again before it counts. A unit that is about to end
@@ -74,13 +75,13 @@ all three are in one of 120."""
 CONTROL, CONTROL_PAUSE_S, CONTROLS = "control-", 0.03, 3
 """Controls: their steps, the pause of the one without idle time, in which a volatile cache is written out,
 and how often each is made."""
-AGAIN, LATE_AGAIN = 6, 5
-"""Trials of a pause a bracket's width beyond the shortest of which anchors were late, once the controls were
-in time, and how many of them have to be late. A drive that cleans then is late each time, but for an end
-of a unit. Of one a fifth of whose accesses wait for other clients, five of six are late once in 600 times."""
-STRAY_AGAIN = 3
-"""Trials of the pause behind which a mark in flash alone of all was clean. Chosen: where a tenth of the looks
-are delayed two of three are once in forty trials, and in two of three such trials once in five hundred."""
+AGAIN, MOST_AGAIN = 6, 5
+"""Trials of a pause a bracket's width beyond one that may have shown cleaning by chance, and how many of them
+have to show it: beyond the shortest of which anchors were late, once controls were in time or showed from
+what latency on one counts, and beyond the longest after which marks in flash seemed clean, where one alone of
+all was, or not all were from the shortest such pause on. A drive that cleans then shows it each time, but for
+an end of a unit. Of one a fifth of whose accesses wait for other clients, five of six are late once in 600
+times."""
 BEYOND_CONTROL = 1.5
 """An anchor is late where it takes so many times the latest of the controls. Chosen: an arm that was parked
 comes from elsewhere, within a seek and a revolution; a drive that spins up takes about as long each time."""
@@ -328,10 +329,15 @@ class Search:
                 replace(trial, late=self.controls.late_counts and trial.anchor_ns > limit_ns)
                 for trial in self.seen
             ]
-            if math.isinf(bracket(self.seen)[1]):
+            high_s = bracket(self.seen)[1]
+            if math.isinf(high_s):
                 self._find(after_s=max(trial.pause_s for trial in self.seen))
-            else:
+            elif any(trial.cleaned for trial in self.seen) or self._begins_again(CLOSE_ENOUGH * high_s):
                 self._closer()
+            else:
+                self.controls.late_counts = False
+                self.seen[:] = [replace(trial, late=False) for trial in self.seen]
+                self._find(after_s=max(trial.pause_s for trial in self.seen))
 
     def _looks_tell(self) -> bool:
         steps, home = self.ground.steps, 0
@@ -364,28 +370,33 @@ class Search:
         if max(anchors_ns) > self.ground.late_ns:
             self.controls.late_ns = BEYOND_CONTROL * max(anchors_ns)
             return False
-        again = sum(self.trial(again_s).begun for _ in range(AGAIN))
-        self.controls.late_ns = 0.0 if again >= LATE_AGAIN else math.inf
-        return again >= LATE_AGAIN
+        again = self._begins_again(again_s)
+        self.controls.late_ns = 0.0 if again else math.inf
+        return again
+
+    def _begins_again(self, pause_s: float) -> bool:
+        """Whether the drive seems to have begun each time, or nearly, after such a pause."""
+        return sum(self.trial(pause_s).begun for _ in range(AGAIN)) >= MOST_AGAIN
 
     def _find(self, after_s: float = 0.0) -> None:
         pause_s = max(SHORTEST_S, STEP * after_s)
         while pause_s <= LONGEST_S:
             if self.begun(pause_s):
                 self._closer()
-                if not self._only_a_stray():
+                if not self._only_strays():
                     return
                 pause_s = max(trial.pause_s for trial in self.seen)
             pause_s *= STEP
 
-    def _only_a_stray(self) -> bool:
-        """Whether one mark in flash alone of all was cleaned, and most are not after such a pause again:
-        delayed looks at cached blocks passed for looks at blocks at home. Then these count no more."""
-        alone = [trial for trial in self.seen if trial.cleaned]
-        if not self.ground.flash or len(alone) != 1:
+    def _only_strays(self) -> bool:
+        """Whether marks in flash were cleaned after some pauses and not after others as long, or one alone of
+        all was, and most are not after such a pause again: delayed looks at cached blocks passed for looks at
+        blocks at home. Then these count no more."""
+        cleaned, high_s = [trial for trial in self.seen if trial.cleaned], bracket(self.seen)[1]
+        agree = all(trial.begun for trial in self.seen if trial.pause_s >= high_s)
+        if not self.ground.flash or not cleaned or (agree and len(cleaned) > 1):
             return False
-        again = [self.trial(alone[0].pause_s).begun for _ in range(STRAY_AGAIN)]
-        if 2 * sum(again) > len(again):
+        if self._begins_again(CLOSE_ENOUGH * max(trial.pause_s for trial in cleaned)):
             return False
         self.seen[:] = [replace(trial, cleaned=False) for trial in self.seen]
         return math.isinf(bracket(self.seen)[1])
