@@ -215,6 +215,16 @@ def test_blocks_that_may_have_used_the_places_up_are_no_map(
     assert limits([quanta], [deep], 1 << 20, flushed=True) == (places, entries)
 
 
+@pytest.mark.parametrize(("blocks", "places"), [(47_813, None), (6_000, 413)])
+def test_blocks_that_took_more_places_contradict_an_end_with_whole_quanta(
+    blocks: int, places: int | None
+) -> None:
+    """100688 drawn: other clients' delays beside a merge of the map passed for cleaning after 413 quanta."""
+    quanta = Fill("fill", 1 << 20, 1, 413, 413, True, 8.0, 1e7, 31.0)
+    deep = Fill("map", 4096, 0, blocks, blocks, True, 8.0, 1e7, 1.0)
+    assert limits([quanta], [deep], 1 << 20)[0] == places
+
+
 @pytest.mark.parametrize(
     ("blocks", "flushed", "entries"), [(900, True, None), (900, False, 900), (700, True, 700)]
 )
@@ -224,7 +234,7 @@ def test_blocks_of_a_volatile_cache_may_end_at_the_watermark_of_the_places(
     """As of random drive 100568, with a map that never fills: lone writes took the places above a watermark,
     what left the volatile cache, a place each, did not."""
     quanta = Fill("large", 6 << 20, 6, 170, 1_020, True, 8.0, 1e7, 31.0)
-    deep = Fill("map", 4096, 0, blocks, blocks, True, 8.0, 1e7, 1.0)
+    deep = Fill("map", 4096, 0, blocks, blocks, True, 8.0, 1e7, 1.0, group=31)
     assert limits([quanta], [deep], 1 << 20, flushed=flushed) == (1_020, entries)
 
 

@@ -144,6 +144,8 @@ def limits(
         # Blocks that met no limit took no more places than there are.
         return (places if least_places(deep[-1], quantum) <= (1 + 2 * SAME) * places + DEPTH else None), None
     blocks = deep[-1]
+    if places is not None and least_places(blocks, quantum) > (1 + 2 * SAME) * places + DEPTH:
+        return None, None  # blocks took more places than whole quanta are said to have ended with
     used = places_used(blocks, quantum, flushed=flushed)
     if places is None and used > (1 - 2 * SAME) * sum(fill.places for fill in fills):
         return None, None  # as many places were never seen to be there
@@ -157,7 +159,8 @@ def limits(
             least = sum(fill.places for fill in fills[:-1]) + fills[-1].earliest * max(fills[-1].quanta, 1)
             return None, (None if used >= (1 - 2 * SAME) * least else blocks.writes)
     # A lone write may take the places above a watermark, what leaves a volatile cache need not.
-    watermark = LOWEST_WATERMARK if flushed or blocks.most_places is not None else 1.0
+    cached = blocks.most_places is not None or (flushed and blocks.group > 1)
+    watermark = LOWEST_WATERMARK if cached else 1.0
     if places is not None and used >= (1 - 2 * SAME) * watermark * places:
         return places, None  # places ran out first
     return places, blocks.writes
