@@ -20,14 +20,12 @@ from skylight.findings import Finding, Known
 from skylight.infer import cached_or_native
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe import fua_writes
-from skylight.probe.cleaning import CleaningTest, half_written_band, set_associative, zone_log_stalls
-from skylight.probe.cleaning.band_time import BEGUN, ORDER, Round, places
-from skylight.probe.cleaning.half_written_band import MOST_OUT_PAUSES, Span
-from skylight.probe.cleaning.idle_time_correction import fit
+from skylight.probe.cleaning import CleaningTest, set_associative, zone_log_stalls
+from skylight.probe.cleaning.band_time import ORDER, places
+from skylight.probe.cleaning.half_written_band import MOST_OUT_PAUSES
 from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
 from skylight.probe.cleaning.trials import (
     MORE_LOOKS,
-    Controls,
     Ground,
     Search,
     Trial,
@@ -35,7 +33,7 @@ from skylight.probe.cleaning.trials import (
     look_again,
     most_stay_late,
 )
-from skylight.probe.cleaning.verdict import LAZY_FROM_S, Seen, _band, _waited
+from skylight.probe.cleaning.verdict import LAZY_FROM_S, _waited
 from skylight.probe.known_state import State
 from skylight.probe.scoring import score
 from skylight.probe.session import Session
@@ -439,97 +437,6 @@ class TestFreeBands:
                         assert int((part.offset + part.size).max()) <= size
 
 
-def progress_of(went_home: list[int], work_s: list[float], cells: int) -> half_written_band.Progress:
-    """A place at which so many cells more were home after each pause of so much work."""
-    before = np.zeros(cells, bool)
-    progress = half_written_band.Progress(1 << 20, False, [0.0], [before])
-    for more, work in zip(np.cumsum(went_home), work_s, strict=True):
-        progress.add(work, np.arange(cells) < more)
-    return progress
-
-
-@pytest.mark.parametrize("late_s", [0.0, 0.024, 0.045])
-def test_pauses_hold_more_work_where_the_idle_time_is_longer_than_thought(
-    monkeypatch: pytest.MonkeyPatch, late_s: float
-) -> None:
-    """As of random drive 100659: a band takes 61 ms, and pauses for half of one hold 24 ms too little."""
-    cleaned_s = 0.0
-
-    def pause(*args: Any) -> None:
-        nonlocal cleaned_s
-        progress, work_s = args[3], args[5]
-        before, cleaned_s = cleaned_s, cleaned_s + max(work_s - late_s, 0.0)
-        assert cleaned_s // 0.061 <= before // 0.061 + 1 or args[1].endswith("-long")
-        progress.add(work_s, np.arange(80) < 8 * (cleaned_s // 0.061), long=args[1].endswith("-long"))
-
-    monkeypatch.setattr(half_written_band, "_pause", pause)
-    stretch = half_written_band.Stretch(0, 80 << 19, 1 << 19)
-    progress = half_written_band.Progress(1 << 19, False, [0.0], [np.zeros(80, bool)])
-    half_written_band._watch(cast(Any, None), "half", stretch, progress, 1.0, 0.055)
-    assert len(progress.finished) == half_written_band.STEPPED and progress.long
-
-
-def test_a_stretch_that_is_home_is_left_alone_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of random drive 99330, whose small cache holds half of two bands: there is no third to wait for."""
-    progress = half_written_band.Progress(1 << 19, False, [0.0], [np.zeros(16, bool)])
-
-    def pause(*args: Any) -> None:
-        args[3].add(args[5], np.arange(16) < 8 * (len(progress.looked) // 2))
-
-    monkeypatch.setattr(half_written_band, "_pause", pause)
-    stretch = half_written_band.Stretch(0, 16 << 19, 1 << 19)
-    half_written_band._watch(cast(Any, None), "half", stretch, progress, 1.0, 0.055)
-    assert len(progress.finished) == 2 and len(progress.looked) == 5
-
-
-@pytest.mark.parametrize("end", [4, 12, 19])
-def test_a_part_of_a_band_takes_as_long_as_a_band(end: int) -> None:
-    """Bands of 20 cells and two pauses each, one of them cut by the end of the stretch, whenever it comes."""
-    for order in ([20, end, 20], [end, 20, 20], [20, 20, end]):
-        went_home = [cells for band in order for cells in (0, band)]
-        progress = progress_of(went_home, [0.5] * len(went_home), 60)
-        assert progress.band_bytes == pytest.approx(20 << 20, rel=0.02)
-        told = progress.band_s()
-        assert told is not None and told[0] == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("went_home", "cells"), [((53, 63, 62), 62.5), ((9, 8, 8), 25 / 3), ((8, 8, 9), 25 / 3)]
-)
-def test_a_band_is_whole_but_for_a_misread_cell(went_home: tuple[int, ...], cells: float) -> None:
-    """53 of 63 cells were cut by the end of a stretch; nine of eight are a misread one more."""
-    in_turn = [more for band in went_home for more in (0, band)]
-    assert progress_of(in_turn, [0.5] * 6, 200).band_bytes == pytest.approx(cells * (1 << 20), rel=0.001)
-
-
-def test_the_rest_of_a_band_that_shows_a_pause_later_is_no_band() -> None:
-    """99792 drawn: 33 of 40 cells, and the 7 that late looks hid."""
-    progress = progress_of([0, 39, 1, 33, 7, 0, 40], [0.5] * 7, 200)
-    assert [cells for _, cells in progress.finished] == [39, 40, 40]
-    assert progress.band_bytes == pytest.approx(39.7 * (1 << 20), rel=0.01)
-
-
-def test_bands_may_be_shorter_from_the_first_on_that_was_finished() -> None:
-    """99783 drawn: bands shrink towards the inner diameter, here by a third."""
-    assert progress_of([0, 30, 22, 0, 22], [0.5] * 5, 200).band_bytes == 22 << 20
-    assert progress_of([0, 30, 12, 0, 22], [0.5] * 5, 200).band_bytes == 0, "the control: no two agree"
-
-
-@pytest.mark.parametrize("end", [0, 5, 12])
-def test_a_part_of_a_band_takes_as_long_in_a_long_pause(end: int) -> None:
-    """Four bands and the end of the stretch, in five times the time of a band."""
-    progress = progress_of([0, 20, 0, 20, 0, 20], [0.5] * 6, 200)
-    looked = np.arange(200) < 140 + end
-    progress.add(4.0 + (end > 0) + BEGUN - 0.25, looked, long=True)
-    told = progress.band_s()
-    assert told is not None and told[0] == pytest.approx(1.0, abs=0.05)
-
-
-def test_a_look_that_errs_finishes_no_band() -> None:
-    """Three cells that seem home are no part of a band."""
-    assert [cells for _, cells in progress_of([0, 20, 3, 20, 1, 20], [0.5] * 6, 80).finished] == [20, 20, 20]
-
-
 @pytest.mark.parametrize("flash", [False, True])
 def test_single_blocks_are_looked_at_again_where_others_delay_looks(flash: bool) -> None:
     """A fifth of all looks are late by more than a revolution; every other block is home."""
@@ -554,56 +461,6 @@ def test_single_blocks_are_looked_at_again_where_others_delay_looks(flash: bool)
     assert np.mean(once != at_home) == pytest.approx(0.1, abs=0.03)
     again = look_again(once, MORE_LOOKS, look, flash=flash)
     assert np.mean(again != at_home) < 0.02
-
-
-@pytest.mark.parametrize("late_s", [-0.2, 0.0, 0.2])
-def test_half_written_bands_show_how_far_off_the_idle_time_is(late_s: float) -> None:
-    """Six short pauses and a long one at places where a band takes 0.8, 1.0 and 1.2 s: each pause seems to
-    hold `late_s` more work than it does."""
-    places = [
-        [Span(2 * band_s + 6 * late_s, 2, 6), Span((12 + BEGUN) * band_s + late_s, 12 + BEGUN, 1)]
-        for band_s in (0.8, 1.0, 1.2)
-    ]
-    unsure = fit(places, 0.25)
-    assert unsure.band_s == pytest.approx(1.0, abs=0.02)
-    assert 0.0 < unsure.apart_s < 0.05
-    as_it_is = fit(places, 0.0)
-    assert as_it_is.apart_s == pytest.approx(0.0, abs=1e-9)
-    assert (as_it_is.band_s - 1.0) * late_s >= 0.0
-    assert abs(as_it_is.band_s - 1.0) >= 0.1 * abs(late_s)
-
-
-def test_without_a_long_pause_the_idle_time_stays_unknown() -> None:
-    """Two bands in four pauses, of 0.25 s more or less work each: half a second of two."""
-    found = fit([[Span(2.0, 2, 4)]] * 3, 0.25)
-    assert found.band_s == pytest.approx(1.0, abs=0.05)
-    assert found.apart_s == pytest.approx(0.5, abs=0.1)
-
-
-@pytest.mark.parametrize(("late_counts", "known"), [(True, True), (False, False)])
-def test_a_band_is_known_no_better_than_the_idle_time_of_its_pauses(late_counts: bool, known: bool) -> None:
-    """An idle time less what a band takes, in as many pauses as half-written bands were seen to take."""
-    seen = Seen(Ground(cast(Any, None), False, False, 8e6), controls=Controls(True, late_counts))
-    seen.trials = [Trial(1, 5.99, 0, False, False), Trial(2, 6.01, 0, True, False)]
-    home = np.arange(40) < 30
-    seen.rounds = [Round("bands-1", home, 5.0 + 30 + BEGUN, 0.0, 5.0, 0)]
-    for place in half_written_band.PLACES:
-        seen.halves[place] = progress_of([0, 20, 0, 20, 0, 20], [0.6] * 6, 80)
-    found = _band(seen, ())
-    assert found.known == known, found.why
-
-
-@pytest.mark.parametrize(("work_s", "known"), [(0.6, True), (2.4, False)])
-def test_pieces_that_each_go_home_for_themselves_are_no_band(work_s: float, known: bool) -> None:
-    """What is written in half of a band takes 1.2, or 4.8, times as long as a block: a band is rewritten
-    once."""
-    seen = Seen(Ground(cast(Any, None), False, False, 8e6), controls=Controls(True, True))
-    seen.trials = [Trial(1, 5.99, 0, False, False), Trial(2, 6.01, 0, True, False)]
-    seen.rounds = [Round("bands-1", np.arange(40) < 30, 5.0 + 30 + BEGUN, 0.0, 5.0, 0)]
-    for place in half_written_band.PLACES:
-        seen.halves[place] = progress_of([0, 20, 0, 20, 0, 20], [work_s] * 6, 80)
-    found = _band(seen, ())
-    assert found.known == known, found.why
 
 
 @pytest.mark.parametrize(
