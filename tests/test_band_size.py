@@ -253,6 +253,18 @@ def test_a_middle_band_read_a_step_off_goes_by_those_on_both_sides(margin: float
     assert at_place("md", [before, replace(own, margin=1.5), other], size) is None
 
 
+def test_a_middle_band_larger_than_both_beside_it_is_none_of_these_sizes() -> None:
+    """As of random drive 100846, where bands of 15 MiB end and those of 14 begin: parts of both went home."""
+    size, middle = 1 << 40, (1 << 39)
+    before, own, behind = (
+        Band("md", middle + at * MIB, middle + (at + length) * MIB, 6.0)
+        for at, length in ((-606, 15), (-9, 16), (595, 14))
+    )
+    assert at_place("md", [before, own, behind], size) is None
+    found = at_place("md", [replace(before, high=before.high + 2 * MIB), own, behind], size)
+    assert found is not None and found.size == 16 * MIB
+
+
 def test_nothing_behind_the_middle_leaves_its_band_open() -> None:
     """Without a band behind, the one of the middle may be the first of the next stretch or cut off."""
     size, middle = 200 << 30, 100 << 30

@@ -86,6 +86,8 @@ def at_place(place: str, bands: Sequence[Band], size: int) -> Size | None:
     near = [band for band in others if abs(band.size - own.size) == MIB]
     if own.margin < SURE and before and len(near) == len(others) and len({band.size for band in near}) == 1:
         return _agreeing(near)  # alike before it and behind: of its own an edge was misread
+    if len({band.size for band in others}) > 1 and own.size > max(band.size for band in others):
+        return None  # bands only become smaller: it holds pieces of both stretches that meet there
     if near or not before:
         return Size(own.size, _doubt(own)) if own.margin >= SURE else None
     last = before[-1]
