@@ -274,8 +274,10 @@ impl ModelDrive {
     pub(super) fn change_zone(&mut self, change: ZoneChange) -> Option<Result<String, String>> {
         let layer = self.online.drive_mut().layer_mut();
         let done = change.apply(layer.zoned()?);
-        let kept = done.is_ok().then(|| self.bytes.keep_zones(layer)).unwrap_or(Ok(()));
-        Some(done.and_then(|words| kept.map(|()| words).map_err(|failure| format!("{change}: {failure}"))))
+        Some(done.and_then(|words| {
+            let kept = self.bytes.keep_zones(layer);
+            kept.map(|()| words).map_err(|failure| format!("{change}: {failure}"))
+        }))
     }
 
     /// Shuts the drive down in order when no command is outstanding: cached writes reach the media, and the next start
