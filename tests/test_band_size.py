@@ -405,6 +405,19 @@ def test_slow_writes_are_no_small_cache(tmp_path: Path) -> None:
     assert not any(step.name == "lots-md-grid" for step in evidence.steps)
 
 
+def test_many_bands_that_contradict_each_other_are_not_looked_at_as_in_no_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of two drives behind one another, whose pieces fit some size at each place by chance."""
+    bands = [Band("md", at << 30, (at << 30) + at * MIB, 6.0) for at in range(4, 9)]
+    monkeypatch.setattr(journaled, "find", lambda _: (bands, False))
+    toml = _native.random_profile(100575, "journaled")
+    (found,), evidence = run(
+        BandSize(), toml, known_of(truth_of(toml), without=("band_bytes",)), tmp_path / "r"
+    )
+    assert found.value == UNKNOWN and not any(step.name.startswith("lots") for step in evidence.steps)
+
+
 def test_what_could_not_be_steered_is_looked_at_as_in_no_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
