@@ -440,7 +440,7 @@ def are_parted(done_ns: I64, tick_ns: float) -> bool:
 
 
 def usual(complete_ns: NDArray[np.generic], percent: float = 50) -> float | None:
-    """From one entry to the next, ns, by what that many per cent take at most; None for fewer than four."""
+    """From one entry to the next, ns, at a percentile of all; None for fewer than four."""
     done, _ = entries(complete_ns)
     return float(np.percentile(np.diff(done), percent)) if len(done) >= FEWEST_ENTRIES else None
 

@@ -9,7 +9,8 @@
 //! * [`untimed`]: an image as fast as possible. [`timed`]: an image behind a drive in model time.
 //! * [`hbuffer`]: a host buffer before a drive with zones.
 //! * [`read_modes`], with their names ([`read_mode_name`]): reports about refused reads. [`image_errors`]: reports about
-//!   those with a checksum mismatch, and about an image that stopped. [`zone_reports`]: about zones; [`zone_settings`]: what becomes of them.
+//!   those with a checksum mismatch, and about an image that stopped. [`zone_reports`]: about zones;
+//!   [`zone_settings`]: what becomes of them.
 //! * [`filters`]: delays, fault injection ([`faults`]) and the log, each a backend over a backend.
 //!
 //! Invariant: nothing here depends on a front door.

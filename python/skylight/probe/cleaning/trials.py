@@ -330,14 +330,14 @@ class Search:
                 for trial in self.seen
             ]
             high_s = bracket(self.seen)[1]
-            if math.isinf(high_s):
-                self._find(after_s=max(trial.pause_s for trial in self.seen))
-            elif any(trial.cleaned for trial in self.seen) or self._begins_again(CLOSE_ENOUGH * high_s):
-                self._closer()
-            else:
+            shown = math.isinf(high_s) or any(trial.cleaned for trial in self.seen)
+            if not shown and not self._begins_again(CLOSE_ENOUGH * high_s):
                 self.controls.late_counts = False
                 self.seen[:] = [replace(trial, late=False) for trial in self.seen]
+            if math.isinf(bracket(self.seen)[1]):
                 self._find(after_s=max(trial.pause_s for trial in self.seen))
+            else:
+                self._closer()
 
     def _looks_tell(self) -> bool:
         steps, home = self.ground.steps, 0
