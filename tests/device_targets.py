@@ -65,6 +65,13 @@ class Loop:
         """Its name in sysfs."""
         return self.path.removeprefix("/dev/")
 
+    @property
+    def held(self) -> str:
+        """What the kernel says it stands on; empty when it stands on nothing."""
+        with suppress(OSError):
+            return Path(f"/sys/block/{self.name}/loop/backing_file").read_text(encoding="utf-8").strip()
+        return ""
+
     def _stat(self, field: int) -> int:
         return int(Path(f"/sys/block/{self.name}/stat").read_text(encoding="ascii").split()[field])
 
@@ -83,10 +90,21 @@ class Loop:
 def loop(backing: Path, *options: str) -> Iterator[Loop]:
     """A loop device over a file or device; `options` go to losetup."""
     path = tool("losetup", "--find", "--show", *options, str(backing))
+    made = Loop(path, backing)
+    held = made.held
     try:
-        yield Loop(path, backing)
+        yield made
     finally:
         tool("losetup", "--detach", path)
+        _await_release(made, held)
+
+
+def _await_release(made: Loop, held: str) -> None:
+    """Waits until the backing file is let go: while another process has the device open, if only to look at
+    its signatures, a detach that succeeded still lasts until that process closes it."""
+    until = time.monotonic() + 20
+    while made.held == held and time.monotonic() < until:
+        time.sleep(0.02)
 
 
 @contextmanager
