@@ -120,6 +120,18 @@ class TestFlush:
         """A merge of the map, or one band."""
         assert self.after(1, 9.0).fits(WRITES) > 100
 
+    def test_a_flush_waits_for_no_more_than_a_volatile_cache_holds(self) -> None:
+        """A host-aware drive was given up after an hour of eight: one FLUSH had waited for a zone to be
+        cleaned, and none was needed behind the ten thousand writes of a mebibyte that came later."""
+        large = IoBatch.writes(np.arange(2_000) << 20, 1 << 20)
+        bound = self.after(65, 65.0)
+        for _ in range(5):
+            assert bound.fits(large) == 64, "all of a piece"
+            bound.spend(log_of(large, [0.001] * len(large)))
+        bound = self.after(65, 65.0)
+        bound.spend(log_of(WRITES.part(0, 2_000), [0.001] * 2_000))
+        assert bound.fits(WRITES) == 0, "a volatile cache holds two thousand blocks"
+
     def test_the_type_of_a_drive_that_cleans_a_band_for_each_write_that_it_had_cached(
         self, tmp_path: Path
     ) -> None:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from skylight.evidence import I64, U8, IoBatch, IoLog, Op, Stop, are_writes
+from skylight.evidence import F64, I64, U8, IoBatch, IoLog, Op, Stop, are_writes
 from skylight.units import format_seconds, format_size
 
 SLOWEST_NS = 10_000_000_000
@@ -43,6 +43,11 @@ FLUSHED_TOGETHER = 32
 """A FLUSH counts as one behind so many writes at least. Chosen: a queue of them; what a lone one waits for, a
 merge of a map or one band, comes once and not for each write."""
 
+MOST_HELD_BYTES = 1 << 30
+"""What a volatile cache holds at most: a FLUSH waits for no more of the writes before it, however long none
+has been sent. Chosen: twice the most memory that disks of today have; a controller with more has a battery,
+and its FLUSH waits for none of them."""
+
 MOST_LATE = 0.25
 """Of a bound, at most this share is kept back, but for what the slowest command so far took."""
 
@@ -72,8 +77,8 @@ class Bound:
         """The slowest command, ns, by the number of commands that waited together."""
         self._slow_bytes = 0
         """The largest command that took longer than any is thought to."""
-        self._unflushed, self._flush_ns = 0, 0.0
-        """Writes that no FLUSH followed yet, and the most that one took of a FLUSH, ns."""
+        self._unflushed, self._unflushed_bytes, self._flush_ns = 0, 0, 0.0
+        """Writes that no FLUSH followed yet, their bytes, and the most that one write took of a FLUSH, ns."""
         self.why = ""
         """What did not suffice for the last command or pause that was asked for, in words."""
 
@@ -103,16 +108,27 @@ class Bound:
         writes at once, and one FLUSH then waits for all of them, and for what each of them has cleaned."""
         if self._flush_ns == 0.0:
             return len(io)
-        waits = self._behind(io.op) * NEXT_MARGIN * self._flush_ns > self.left_ns
+        waits = self._held(io) * NEXT_MARGIN * self._flush_ns > self.left_ns
         late = np.flatnonzero(waits & ((io.op == int(Op.WRITE)) | (io.op == int(Op.FLUSH))))
         return int(late[0]) if len(late) else len(io)
 
-    def _behind(self, op: U8) -> I64:
-        """How many writes a FLUSH would wait for, at each of these commands, itself among them."""
-        written = np.cumsum(op == int(Op.WRITE), dtype=np.int64) + self._unflushed
-        before = np.where(op == int(Op.FLUSH), written, 0)
-        flushed = np.maximum.accumulate(np.concatenate([[0], before]))[:-1]
+    def _unflushed_at(self, op: U8, each: I64, before: int) -> I64:
+        """The sum of `each` over the writes that no FLUSH has followed, at each of these commands, itself
+        among them; `before` is that of earlier commands."""
+        written = np.cumsum(np.where(op == int(Op.WRITE), each, 0), dtype=np.int64) + before
+        ended = np.where(op == int(Op.FLUSH), written, 0)
+        flushed = np.maximum.accumulate(np.concatenate([[0], ended]))[:-1]
         return np.asarray(written - flushed, np.int64)
+
+    def _behind(self, op: U8) -> I64:
+        """How many writes no FLUSH has followed, at each of these commands, itself among them."""
+        return self._unflushed_at(op, np.ones(len(op), np.int64), self._unflushed)
+
+    def _held(self, io: IoBatch) -> F64:
+        """How many writes of their mean size a FLUSH would wait for, at each of these commands."""
+        held_bytes = self._unflushed_at(io.op, io.size.astype(np.int64), self._unflushed_bytes)
+        part = np.minimum(1.0, MOST_HELD_BYTES / np.maximum(held_bytes, 1))
+        return self._behind(io.op).astype(np.float64) * part
 
     def _saw_flushes(self, log: IoLog) -> None:
         """Notes what writes took of the FLUSH behind them, and how many no FLUSH followed."""
@@ -120,7 +136,9 @@ class Bound:
         each_ns = log.latency_ns[flushes] / np.maximum(behind[flushes], FLUSHED_TOGETHER)
         self._flush_ns = max(self._flush_ns, float(each_ns.max(initial=0.0)))
         if len(log):
+            held_bytes = self._unflushed_at(log.op, log.size.astype(np.int64), self._unflushed_bytes)
             self._unflushed = 0 if flushes[-1] else int(behind[-1])
+            self._unflushed_bytes = 0 if flushes[-1] else int(held_bytes[-1])
 
     def _seen_ns(self, depth: int) -> int:
         """What the slowest command took for itself. Of what it took in a queue it spent a share on others,

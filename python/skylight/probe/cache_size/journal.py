@@ -437,11 +437,12 @@ def _largest(steps: Steps, quanta: Quanta, quantum: int, zone_bytes: int) -> int
     """How many quanta a write may have and still be one entry: what is known of entries, with some slack, if
     it takes as much longer than one quantum as its quanta should, give or take a lost revolution. What is
     longer than a zone begins one, and goes there, not into the cache."""
-    entry = steps.known.number("journal_entry_max_bytes")
-    if entry is None:
+    entry = steps.known.get("journal_entry_max_bytes")
+    if entry is None or not isinstance(entry.value, int | float):
         return 1
     longest = min(LARGEST_WRITE, zone_bytes - BLOCK) if zone_bytes else LARGEST_WRITE
-    count = int(min(ENTRY_SLACK * entry / quantum, MOST_QUANTA, longest // quantum))
+    sure = ENTRY_SLACK * entry.value if entry.interval is None else entry.interval[0]
+    count = int(min(sure / quantum, MOST_QUANTA, longest // quantum))
     lost_ns = turn_ns(steps) if steps.known.word("cache_medium") == "disk" else 0.0
     one, two = quanta.lone(quantum), quanta.lone(2 * quantum)
     if two.median_ns - one.median_ns < CLEAR * (one.error_ns + two.error_ns):

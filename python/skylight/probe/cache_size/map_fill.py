@@ -26,6 +26,7 @@ from skylight.evidence import F64, I64, U64, IoBatch, IoLog, Op, Stop
 from skylight.infer.stalls import beyond, slow_from
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size.fill_check import ABOVE, BLOCK, MOST_GONE, Clean, Fill, limit_ns, out_of_order
+from skylight.probe.cache_size.fill_procedure import MOST_SMALL_S
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 
@@ -179,16 +180,16 @@ class HeldFill:
         self._touched: set[int] = set()
 
     def fill(self, alone: int, most: int) -> list[Fill]:
-        """Until cleaning, or until `most` blocks; `alone` filled the cache one by one. Empty where no known
-        state was reached, or zones are too few or too small."""
+        """Until cleaning, until `most` blocks, or for as long as other small writes may take; `alone` filled
+        the cache one by one. Empty where no known state was reached, or zones are too few or too small."""
         if self._steps.size < 2 * self._zone_bytes or self._quantum > self._zone_bytes // 2:
             return []
         pace = self._pace()
         if pace is None or self._begin(NAME) is State.UNKNOWN:
             return []
         blocks = Blocks(self._steps.size, self._zone_bytes)
-        stop_ns, done, places = 0, 0, 0.0
-        while done < most:
+        stop_ns, done, places, left_ns = 0, 0, 0.0, round(MOST_SMALL_S * 1e9)
+        while done < most and left_ns > 0:
             group = max(min(pace.group, max(done, alone) // GROUPS), DEPTH)
             groups = min(max(PIECE_GROUPS, done // PIECES // group), blocks.groups_left(group))
             if not groups:
@@ -208,7 +209,7 @@ class HeldFill:
                 begun = done + first * group + group // 2
                 clear = group * float(np.sum(np.maximum(beyond(took[first:], slow_ns), 0.0)))
                 return [_ended(begun, done + count, clear, clean, (group, places, pace.one_ns))]
-            done += count
+            done, left_ns = done + count, left_ns - log.span_ns
             stop_ns = max(stop_ns, round(ABOVE * int(log.latency_ns.max())))
         return [Fill(NAME, BLOCK, 0, done, done, False, 0.0, pace.one_ns, 1.0, most_places=places)]
 
