@@ -50,6 +50,11 @@ LOST_TURNS, LOST_HITS = 1.5, 20
 next surface, while a merge writes elsewhere and returns. Passes whose length is no whole number of entries
 stall at even distances too, as long as the fraction has not added up to an entry: over `n` stalls with a
 chance of 1/(n - 1), hence 5 % with 20 of them."""
+AGAIN, MORE = "many-again", "many-more"
+MERGES_WANTED, MOST_MORE_S = 17, 900.0
+"""The writes that follow where merges are few beside what a revolution makes of them, how many merges all are
+to have, and the most time for them. Chosen: how long a merge waits for its angle hangs on where the log is,
+which is nearly the same for three in a row, and a fourth of the bound of the test."""
 LONG_QUANTA, FEWEST_LONG = 2, 2
 """Quanta of each write of the control, and how many merges it has at least."""
 MORE_TURNS = 1.5  # a merge that took as many revolutions more than the middle one met a slow outlier too
@@ -67,7 +72,8 @@ class Many:
 
 @dataclass(slots=True)
 class Merges:
-    """Lone writes in order, once or twice; the stalls that come again."""
+    """Lone writes in order, once or twice, the second time perhaps with more behind them; the stalls that
+    come again."""
 
     latency_ns: I64
     again_ns: I64
@@ -118,6 +124,20 @@ def control_writes(many: Sequence[Many], rotation_ns: float | None) -> int:
     return found.offset + (FEWEST_LONG - 1) * found.every + 1
 
 
+def more_writes(many: Sequence[Many], rotation_ns: float | None) -> int:
+    """How many lone writes are to follow, so that merges are seen at all angles; 0 where there are enough, or
+    a revolution is little beside them."""
+    merges = None if rotation_ns is None else merges_of(many, rotation_ns)
+    if merges is None or rotation_ns is None or (found := merges.period) is None or not many:
+        return 0
+    seen = len(found.places(merges.writes))
+    cost_ns = merge_cost(merges, found, rotation_ns, flash=False)[0]
+    if seen + 1 >= MERGES_WANTED or rotation_ns <= CLOSE * cost_ns or many[-1].until.reached(many[-1].log):
+        return 0
+    most = int(MOST_MORE_S * 1e9 / max(float(merges.latency_ns.mean()), 1.0))
+    return min((MERGES_WANTED - seen) * found.every, most)
+
+
 def period_of(latency_ns: I64, slow: Bools, known_slow: Bools | None = None) -> RarePeriod | None:
     """The period of the stalls. Where all of them have none, it is that of those which took alike, if only
     one kind has one: a merge costs about the same each time, and a host that was busy made others late.
@@ -149,22 +169,25 @@ def merges_of(many: Sequence[Many], rotation_ns: float | None, long: IoLog | Non
     """The stalls of many lone writes, and what writes of two quanta took; None where none were made."""
     if not many or not len(many[0].log):
         return None
-    runs: list[list[I64]] = [[], []]
+    runs: list[list[I64]] = [[], [], []]
     for run in many:
         latency_ns = run.log.latency_ns
-        runs[run.name == "many-again"].append(latency_ns[: before_stalls(latency_ns, run.until)])
-    first, again = (np.concatenate(run) if run else np.empty(0, np.int64) for run in runs)
-    if not len(again) or not many[-1].erased:  # it went on where the first left off
-        whole = np.concatenate([first, again])
+        number = {AGAIN: 1, MORE: 2}.get(run.name, 0)
+        runs[number].append(latency_ns[: before_stalls(latency_ns, run.until)])
+    first, again, more = (np.concatenate(run) if run else np.empty(0, np.int64) for run in runs)
+    if not len(again) or not next(run for run in many if run.name == AGAIN).erased:
+        whole = np.concatenate([first, again, more])  # it went on where the first left off
         slow = slow_ones(whole, rotation_ns)
         none = np.empty(0, np.int64)
         period = period_of(whole, slow) or _amid_delays(whole, none, rotation_ns)
         return Merges(whole, none, period, len(whole), int(slow.sum()))
-    count = min(len(first), len(again))
+    count, whole_again = min(len(first), len(again)), len(again)
     first, again = first[:count], again[:count]
     one, other = slow_ones(first, rotation_ns), slow_ones(again, rotation_ns)
     both = one & other
     period = period_of(first, both, one) or _amid_delays(first, again, rotation_ns)
+    if count == whole_again:
+        again = np.concatenate([again, more])
     found = Merges(first, again, period, count, int(both.sum()))
     found.long_ns = None if long is None else long.latency_ns
     return found
@@ -187,7 +210,8 @@ def caught_level_ns(merges: Merges, rotation_ns: float) -> tuple[float, bool]:
     early = _a_turn_sooner(latency_ns, middle, rotation_ns)
     if early is None:
         return middle, True
-    again = _a_turn_sooner(merges.again_ns.astype(np.float64), middle, rotation_ns)
+    repeated_ns = merges.again_ns[: len(latency_ns)].astype(np.float64)
+    again = _a_turn_sooner(repeated_ns, middle, rotation_ns)
     if again is None:
         return middle, False
     both = int(np.count_nonzero(early & again))
@@ -246,8 +270,9 @@ def merge_cost(
         return middle, middle, middle, 0.0, 0, middle
     mean = float(kept.mean())
     spread = float(kept.std(ddof=1)) if len(kept) > 1 else middle
-    repeats = 2 if len(merges.again_ns) else 1  # the same merges again are no others
-    error = spread / np.sqrt(len(kept) / repeats)
+    # The same merges again are no others.
+    different = max(len(found.places(len(run))) for run in (merges.latency_ns, merges.again_ns))
+    error = spread / np.sqrt(min(len(kept), max(different, 1)))
     rng = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     means = kept[rng.integers(0, len(kept), size=(RESAMPLES, len(kept)))].mean(axis=1)
     sure = share(int(np.count_nonzero(np.abs(means - mean) <= CLOSE * mean)), RESAMPLES)

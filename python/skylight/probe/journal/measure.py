@@ -31,7 +31,16 @@ from skylight.probe.journal.entries import (
 )
 from skylight.probe.journal.entry_model import measure_more
 from skylight.probe.journal.entry_space import FEWEST_BLOCKS, Footprints, Run
-from skylight.probe.journal.map_merges import LONG_QUANTA, Many, control_writes, period_of
+from skylight.probe.journal.map_merges import (
+    AGAIN,
+    LONG_QUANTA,
+    MERGES_WANTED,
+    MORE,
+    Many,
+    control_writes,
+    more_writes,
+    period_of,
+)
 from skylight.probe.journal.out_of_band_time import (
     COARSE_CYCLES,
     COARSE_EACH,
@@ -81,7 +90,7 @@ QUEUE_RUNS, UNPARTED_RUNS = 16, 4
 """Runs with writes of different sizes; and how many of these may have entries that the clock does not part,
 each of writes twice as long. Chosen: sixteen times as long ones fill any entry that eight of a quantum do."""
 LARGEST_QUEUED_BYTES = 32 << 20
-FIRST_LONE, MOST_LONE, MERGES_WANTED = 1600, 6400, 17
+FIRST_LONE, MOST_LONE = 1600, 6400
 APART = 31
 LADDER_QUANTA, LADDER_STEPS = 3.3, 30
 CLEANING = (14, 32)
@@ -369,8 +378,8 @@ def climb(bench: Bench, quantum: int) -> None:
 
 def find_merges(bench: Bench, quantum: int) -> None:
     """Many lone writes at different places, twice: a map merge comes at the same ones. They end where
-    cleaning sets in. Where merges are few, more writes that take two quanta each: a merge comes after as many
-    as before, and where the log goes on elsewhere on the disk after half as many."""
+    cleaning sets in. Where merges are few, more of the same; and writes that take two quanta each: a merge
+    comes after as many as before, and where the log goes on elsewhere on the disk after half as many."""
     bench.steps.reset("many-reset")
     limit_ns = int(STALLED * bench.seen.lone_ns + STALLED_TURNS * (bench.rotation_ns or SLOW_TURN_NS))
     stop = Stop(latency_ns=limit_ns, count=CLEANING[0], within=CLEANING[1])
@@ -382,7 +391,9 @@ def find_merges(bench: Bench, quantum: int) -> None:
     stopped = stop.reached(first)
     if total > FIRST_LONE and not stopped:
         bench.many("many-2", offsets[FIRST_LONE:total], stop, erased=False)
-    bench.many("many-again", offsets[:total], stop, erased=bench.fresh())
+    bench.many(AGAIN, offsets[:total], stop, erased=bench.fresh())
+    if more := more_writes(bench.seen.many, disk_turn_ns):
+        bench.many(MORE, bench.scattered(total + more)[total:], stop, erased=False)
     if (count := control_writes(bench.seen.many, disk_turn_ns)) and bench.fresh():
         size = LONG_QUANTA * quantum
         io = IoBatch.writes(bench.offsets(count, size), size)

@@ -328,7 +328,7 @@ def _packing(seen: Seen, packed: int) -> Finding:
     return PACKING.found(packed, agreed, why, ("together-written",))
 
 
-MANY_ROWS = ("many-1", "many-2", "many-again")
+MANY_ROWS = ("many-1", "many-2", "many-again", "many-more")
 
 
 def _merge_findings(seen: Seen) -> list[Finding]:
