@@ -358,6 +358,34 @@ fn in_a_pass_of_two_runs_a_short_wait_is_followed_by_a_long_one() {
     assert!(in_pass < -0.2 && alone > in_pass + 0.15, "alone {alone}, in a pass {in_pass}");
 }
 
+/// How long writes of 4 KiB out of order took, and the FLUSHes behind each if there are some, of a drive whose volatile cache has
+/// space for 50 of them, which leave in one entry.
+fn small_writes_ns(keys: &str, flushed: bool) -> u64 {
+    let aware =
+        "[layer.host_aware]\nquantum = \"512 KiB\"\nentry_max = \"1 MiB\"\nplaces = 200\ncleaning = \"lazy\"";
+    let interface = format!("write_back = \"any\"\nwrite_cache_runs = 50\n{keys}\nqueue_depth");
+    let text = text(&format!("{AWARE}\n{aware}"), true).replace("queue_depth", &interface);
+    let mut drive = drive_of(&text);
+    let place = |number: u64| (CONVENTIONAL + number % 8) * ZONE + MIB + number / 8 * (16 << 10);
+    let mut commands = Vec::new();
+    for number in 0..170 {
+        commands.push((Code::Write, place(number), 4096_u32));
+        if flushed {
+            commands.push((Code::Flush, 0, 0));
+        }
+    }
+    let (submit, complete) = times(&mut drive, 1, &commands);
+    complete.iter().zip(&submit).map(|(complete, submit)| complete - submit).sum()
+}
+
+#[test]
+fn an_entry_of_many_writes_takes_time_to_be_put_together_and_one_of_a_single_write_none() {
+    let gather = "write_back_gather = \"1 ms\"";
+    let (at_once, later) = (small_writes_ns("", false), small_writes_ns(gather, false));
+    assert!(later > at_once + 3 * 40_000_000, "three entries of 50: at once {at_once} ns, later {later} ns");
+    assert_eq!(small_writes_ns("", true), small_writes_ns(gather, true));
+}
+
 #[test]
 fn a_pause_between_the_runs_of_a_pass_makes_waits_longer() {
     let total = |pause: &str| {

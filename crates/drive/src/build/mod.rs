@@ -101,6 +101,7 @@ fn interface(profile: &Profile) -> HostInterface {
         write_back_error: given.write_back_error,
         write_back_pause: given.write_back_pause.nanos(),
         write_back_hand_over: given.write_back_hand_over.nanos(),
+        write_back_gather: given.write_back_gather.nanos(),
         transfer_rate: given.transfer_rate.map(|rate| rate.0),
         read_buffer: sectors(given.read_buffer),
         look_ahead: given.look_ahead,

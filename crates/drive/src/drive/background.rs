@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use skylight_command::Command;
 use skylight_disk::{Direction, Head, LbaExtent, Nanos, SectorPosition, Time, splitmix64};
-use skylight_layer::{Idle, Queue};
+use skylight_layer::{Idle, MapChange, Queue, Step};
 
 use super::{Drive, Event, HINT_WRITES, Planted};
 use crate::events::{ExecutionResult, NoHost, Observer, Origin};
@@ -149,11 +149,23 @@ impl Drive {
             return self.invalidate_all_locations();
         }
         self.answered.clear();
-        self.busy_until = self.media.execute(&self.plan, start, &mut self.answered);
+        let gathered = start + self.time_to_gather();
+        self.busy_until = self.media.execute(&self.plan, gathered, &mut self.answered);
         self.idle_since = self.idle_since.max(self.busy_until);
         self.note_media_work();
         self.cache.begin_destaging(self.answered.iter().map(|answer| answer.id), self.busy_until);
         self.invalidate_locations(false);
+    }
+
+    /// The time in which the drive puts the cached writes of a plan into entries of its log.
+    fn time_to_gather(&self) -> Nanos {
+        let each = self.interface.write_back_gather;
+        if each == Nanos(0) {
+            return each;
+        }
+        let is_put = |step: &&Step| matches!(step, Step::Commit(MapChange::Cached { .. }));
+        let writes = self.plan.steps().iter().filter(is_put).count() as u64;
+        Nanos(each.get() * writes.saturating_sub(1))
     }
 
     /// Has the layer plan how the cached write at index `next` is destaged.

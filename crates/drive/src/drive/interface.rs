@@ -40,6 +40,8 @@ pub struct HostInterface {
     pub write_back_pause: Nanos,
     /// How much later a write that waits gets the space of such a run, unless it is the first of its pass.
     pub write_back_hand_over: Nanos,
+    /// How much later an entry of the log is written for each cached write in it beyond the first.
+    pub write_back_gather: Nanos,
     /// Bytes per second from the host to the drive; `None` if that is no limit.
     pub transfer_rate: Option<u64>,
     /// How far a read continues into the drive's buffer.

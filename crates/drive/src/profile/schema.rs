@@ -361,6 +361,11 @@ pub struct Interface {
     #[serde(default)]
     #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["2 ms"]))]
     pub write_back_hand_over: Duration,
+    /// How much later an entry of the log is written for each cached write in it beyond the first: what the drive needs to put
+    /// them together.
+    #[serde(default)]
+    #[schemars(extend("x-range" = ["0 ms", "1 s"], "examples" = ["0.05 ms"]))]
+    pub write_back_gather: Duration,
     /// Bytes per second between host and drive, which writes take before they reach the media or are taken by the volatile
     /// cache. Not a limit if left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
