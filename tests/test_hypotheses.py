@@ -12,7 +12,6 @@ from devices.accepted_findings import CMR
 from devices.base import Device, Disk
 from devices.caches import BATTERY, MediaCache, WriteBack
 from devices.catalogue import CATALOGUE
-from one_test import suite_on_drawn
 from skylight import _native
 from skylight.engines import Engine
 from skylight.engines.sim import SimEngine, read_profile
@@ -140,6 +139,9 @@ class TestModels:
         assert self.said(home, hypotheses.elsewhere(0, 4, 0, "", ()))[0] == "smr"
         assert self.said(home, hypotheses.elsewhere(3, 0, 1, "", ()))[0] == "cmr"
         assert self.said(home, hypotheses.elsewhere(0, 0, 4, "", ()))[1] < verdict.LEAST_LIKELY
+        assert self.said(home, hypotheses.elsewhere(3, 1, 0, "", ()))[0] == "cmr", "one may be mistaken"
+        in_log = hypotheses.elsewhere(3, 0, 0, "", (), appended=1)
+        assert self.said(home, in_log)[0] == "smr", "but not what is appended whatever comes between"
 
     def test_clues_that_fit_no_model_leave_none_of_them(self) -> None:
         assert self.said(*(Clue(lambda _: 1e-6) for _ in range(2)))[0] == UNKNOWN
@@ -226,19 +228,6 @@ class TestLater:
         )
         found = medium_by_place(Known([located]))
         assert (None if found is None else (found.value, found.confidence)) == (medium and (medium, 0.93))
-
-    def test_a_medium_that_test_1_had_no_time_for_follows_from_the_place_of_the_cache(
-        self, tmp_path: Path
-    ) -> None:
-        """100371 had older data in its cache when test 1 began, and its half hour went by in waits."""
-        result = suite_on_drawn(100371, tmp_path / "r", only=("cache_location",))
-        found = {finding.name: finding for finding in result.findings}
-        assert (
-            found["cache_medium"].value == "disk" and "one place on the platters" in found["cache_medium"].why
-        )
-        assert found["cache_medium"].confidence <= found["cache_location"].confidence
-        alone = suite_on_drawn(100371, tmp_path / "alone", only=("drive_type",))
-        assert {f.name: f.value for f in alone.findings}["cache_medium"] == UNKNOWN
 
     def test_a_lazy_drive_is_shingled_for_sure_once_bands_were_cleaned(self, tmp_path: Path) -> None:
         """Random drive 99251 moves no block in minutes: a log alone, at first."""

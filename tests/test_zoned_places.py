@@ -175,6 +175,15 @@ def test_a_drive_that_hides_its_zones_is_found_out(tmp_path: Path) -> None:
     assert known.get("zone_model") is None and not are_in_place(known)
 
 
+def test_hidden_zones_in_the_last_quarter_alone_are_found_out(tmp_path: Path) -> None:
+    """Of 121011 three quarters are conventional, and of five parts that are looked at four: this was a
+    conventional drive, at 0.98."""
+    result = run_suite(hidden(121_011), tmp_path / "r", SuiteOptions(only=("drive_type",)))
+    kind = next(finding for finding in result.findings if finding.name == "drive_type")
+    assert kind.value == "smr" and "in part written in place" in kind.why
+    assert "3 are written in place and 1 to a log or a cache" in kind.why
+
+
 def test_what_hidden_conventional_zones_at_the_start_show_says_nothing_of_the_others(tmp_path: Path) -> None:
     """The type is known by other parts; of the journal and where the cache is the start shows nothing: it was
     said to have other slots than it has, merges of a map that it does not make, and caches in many places."""

@@ -156,6 +156,7 @@ CHOSEN: Mapping[str, float] = MappingProxyType(
         "stalls mistaken": 0.05,  # an ordinary disk waits as long: a full log that is emptied in one go
         "never moves": 0.4,  # a drive that brings blocks home moves none in minutes: lazy, or others first
         "part mistaken": 0.02,  # writes in place in some part of the addresses do not look so
+        "part appended, in place": 1e-4,  # writes advance by a part of a revolution; the test says 1e-6
         "part unclear, in place": 0.2,  # a part looks like neither, where the start showed writes in place
         "part unclear, elsewhere": 0.5,  # the same of writes that go to a log or a cache, packed or busy
         "part in place": 0.3,  # a part of a disk in part written in place is

@@ -41,8 +41,8 @@ QUICK_NS = 1_000_000  # a read that no platter serves
 TRIM = (10, 90)
 PLACES = np.linspace(0.0, 1.0, 101)  # shares of the addresses at which a cache may lie, for the fit
 BESIDE = 0.2
-"""So far from OD, MD or ID is still called so. Chosen: plainly nearer to one than to the next. A cache takes a
-tenth of the tracks, what is read of it may lie at its end, and a seek curve that is a little off moves the
+"""So far from OD, MD or ID is still called so. Chosen: plainly nearer to one than to the next. A cache takes
+a tenth of the tracks, what is read of it may lie at its end, and a seek curve that is a little off moves the
 place that fits by as much again."""
 SURE, LIKELY = 0.9, 0.4  # of the weight of all places; the latter where the ranks say the same
 PLAINLY = 9.0  # by so much squared misfit no one place, or one in each region, has to fit worse: three errors

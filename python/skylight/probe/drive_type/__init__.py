@@ -354,6 +354,7 @@ class DriveType(ProcedureTest[Observed]):
             return
         by_fua = seen.forced is not None and land(seen, plan.steps.target.kind).where == "unknown"
         logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
+        logged = logged or any(mixed.logged for mixed in seen.mixed_elsewhere.values())
         # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.
         in_flash = seen.read_back is not None and seen.read_back.where == "flash"
         kept = in_flash or (logged and (by_fua or seen.read_back is None))
@@ -374,6 +375,13 @@ class DriveType(ProcedureTest[Observed]):
             )
             for first in range(0, len(log), rows)
         )  # fmt: skip
+        if not plan.quick:
+            for number, writes in enumerate(seen.elsewhere):
+                if not in_place(writes, turning) and not in_log(writes, turning):
+                    name = f"writes-elsewhere-{number + 1}-after-reads"
+                    begin = plan.part_begins()[number]
+                    mixed = self._mix(plan, turning, flushed=flushed, name=name, begin=begin)
+                    seen.mixed_elsewhere[number] = mixed
         if all(in_place(writes, turning) for writes in seen.elsewhere):
             seen.all_over = zone_mapper_writes.look(plan, flushed=flushed)
 
@@ -407,19 +415,26 @@ class DriveType(ProcedureTest[Observed]):
 
     @classmethod
     def _mix(
-        cls, plan: Plan, turning: Coherence, *, flushed: bool, share: float = 1.0, name: str = ""
+        cls,
+        plan: Plan,
+        turning: Coherence,
+        *,
+        flushed: bool,
+        share: float = 1.0,
+        name: str = "",
+        begin: int = 0,
     ) -> Mixed:
-        """Writes with a random read before each; they end where they wait for bands to be cleaned, if that
-        takes too long."""
+        """Writes, from that place on, with a random read before each; they end where they wait for bands to
+        be cleaned, if that takes too long."""
         params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
         name = name or ("writes-after-reads-flushed" if flushed else "writes-after-reads")
-        io = plan.pairs("writes-after-reads", PAIRS, flushed=flushed)
+        io = plan.pairs("writes-after-reads", PAIRS, flushed=flushed, begin=begin)
         log = plan.until_crowded(name, io, params, share)
         mixed = mixed_of(name, log, turning, flushed=flushed)
         if len(log) < len(io) and not plan.quick:
             return cls._mix_on(plan, mixed, log, io, flushed=flushed, share=share)
         if mixed.doubtful and not plan.quick:
-            io = plan.pairs("writes-after-more-reads", MORE_PAIRS, flushed=flushed)
+            io = plan.pairs("writes-after-more-reads", MORE_PAIRS, flushed=flushed, begin=begin)
             more = plan.until_crowded(f"{name}-more", io, params, share)
             return mixed_of(name, IoLog.joined([log, more]), turning, flushed=flushed)
         return mixed

@@ -116,8 +116,11 @@ def unwritten(quick: bool) -> Clue:
     return Clue(lambda model: _of(quick, with_map if model.maps else without))
 
 
-def elsewhere(in_place: int, not_in_place: int, unclear: int, words: str, rows: tuple[str, ...]) -> Clue:
-    """Of the other parts of the addresses so many are written in place, so many not, and so many unclear."""
+def elsewhere(
+    in_place: int, not_in_place: int, unclear: int, words: str, rows: tuple[str, ...], *, appended: int = 0
+) -> Clue:
+    """Of the other parts of the addresses so many are written in place, so many not, so many unclear, and so
+    many appended to a log whatever comes between their writes."""
 
     def chance(model: Model) -> float:
         lands = model.lands_elsewhere or model.lands
@@ -126,7 +129,11 @@ def elsewhere(in_place: int, not_in_place: int, unclear: int, words: str, rows: 
             share = CHOSEN["part in place"]
         at_home, away = CHOSEN["part unclear, in place"], CHOSEN["part unclear, elsewhere"]
         looks_like_neither = share * at_home + (1.0 - share) * away
-        return float(share**in_place * (1.0 - share) ** not_in_place * looks_like_neither**unclear)
+        in_log = CHOSEN["part appended, in place"] if lands == "home" else 1.0 - share
+        if model.lands_elsewhere is not None:
+            in_log = 1.0 - share
+        seen = share**in_place * (1.0 - share) ** not_in_place * looks_like_neither**unclear
+        return float(seen * in_log**appended)
 
     return Clue(chance, words, rows)
 

@@ -49,6 +49,8 @@ class Observed:
     sustained: Sustained = field(default_factory=lambda: Sustained.of([]))
     read_back: ReadBack | None = None
     elsewhere: tuple[Writes, ...] = ()
+    mixed_elsewhere: dict[int, Mixed] = field(default_factory=dict)
+    """Writes with a random read before each in those of these parts in which writes look like neither."""
     all_over: AllOver | None = None
     """Whether writes to new places waited as for regions to be rewritten; None where that is not known."""
     settled: Settled | None = None

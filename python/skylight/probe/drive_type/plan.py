@@ -136,7 +136,7 @@ class Plan:
         not filled, or once the time of a quick answer is over."""
         if self.quick and (self.zones is not None or self.steps.spent()):
             return np.empty(0, np.uint64)
-        begins = [int(part * (self.whole - NARROW_BYTES[-1])) // self.place_bytes for part in PARTS]
+        begins = self.part_begins()
         most = len(PARTS) * PLACES_PER_ROUND
         rounds = self.rounds("writes-elsewhere", self.region(NARROW_BYTES[-1]), most).reshape(-1, ROUND_IOS)
         where = [
@@ -157,12 +157,17 @@ class Plan:
         size = np.where(op == Op.FLUSH, 0, self.io_bytes).astype(np.uint32)
         return IoBatch(op.ravel(), np.hstack([where, behind]).ravel(), size.ravel())
 
-    def pairs(self, name: str, count: int, *, flushed: bool) -> IoBatch:
-        """A read anywhere, then a write in the narrowest region (and its FLUSH), and so on."""
+    def part_begins(self) -> list[int]:
+        """Where the other parts of the addresses begin that are looked at, as places."""
+        return [int(part * (self.whole - NARROW_BYTES[-1])) // self.place_bytes for part in PARTS]
+
+    def pairs(self, name: str, count: int, *, flushed: bool, begin: int = 0) -> IoBatch:
+        """A read anywhere, then a write in the narrowest region, which begins at that place (and its FLUSH),
+        and so on."""
         region = self.region(NARROW_BYTES[-1])
         rng = self.steps.rng(name)
         reads = rng.integers(0, self.reach // self.io_bytes, count)
-        writes = rng.integers(0, region // self.io_bytes, count)
+        writes = rng.integers(0, region // self.io_bytes, count) + begin * self.place_bytes // self.io_bytes
         ops = (Op.READ, Op.WRITE, Op.FLUSH) if flushed else (Op.READ, Op.WRITE)
         where = np.stack([reads, writes, np.zeros_like(reads)][: len(ops)], axis=1) * self.io_bytes
         size = [0 if op == Op.FLUSH else self.io_bytes for op in ops]

@@ -114,7 +114,7 @@ def _clues(seen: Observed, found: Landing) -> list[Clue]:
             hypotheses.elsewhere(len(PARTS), 0, 0, "", ())
         )  # places all over the target were read back
     if seen.elsewhere and turning is not None:
-        clues.append(_elsewhere(seen.elsewhere, turning))
+        clues.append(_elsewhere(seen, turning))
     if (over := seen.all_over) is not None:
         clues.append(hypotheses.rewrites(seen=over.waited, by_chance=over.by_chance))
     if seen.zoned:
@@ -159,10 +159,15 @@ def in_log(writes: Writes, turning: Coherence) -> bool:
     return not in_place(writes, turning) and writes.fixed(turning)
 
 
-def _elsewhere(parts: tuple[Writes, ...], turning: Coherence) -> Clue:
-    """How many other parts of the addresses are written in place."""
+def _elsewhere(seen: Observed, turning: Coherence) -> Clue:
+    """How many other parts of the addresses are written in place. Writes that look like neither may be those
+    of a log that goes on at the same part of a revolution, whatever came between."""
+    parts = seen.elsewhere
     home = sum(in_place(writes, turning) for writes in parts)
     away = sum(in_log(writes, turning) for writes in parts)
+    appended = sum(mixed.logged for mixed in seen.mixed_elsewhere.values())
     words = f"Of {len(parts)} other parts of the addresses {home} are written in place"
-    words += f" and {away} to a log or a cache." if away else "."
-    return hypotheses.elsewhere(home, away, len(parts) - home - away, words, ("writes-elsewhere",))
+    words += f" and {away + appended} to a log or a cache." if away + appended else "."
+    rows = ("writes-elsewhere", *(mixed.name for mixed in seen.mixed_elsewhere.values()))
+    unclear = len(parts) - home - away - appended
+    return hypotheses.elsewhere(home, away, unclear, words, rows, appended=appended)
