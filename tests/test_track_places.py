@@ -21,7 +21,7 @@ from skylight.probe.rotation.seeks import Curve
 from skylight.probe.rotation.track_consistency import led_to, start_between
 from skylight.probe.rotation.verdict import _not_one_disk, _stroke, _tracks
 from skylight.probe.scoring import score
-from test_rotation import FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
+from test_rotation import CUT, FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
 
 
 def two_sizes(rng: np.random.Generator, other: float, noise: float = 0.012) -> tuple[F64, F64]:
@@ -327,3 +327,26 @@ def test_tracks_as_large_at_the_end_as_at_the_start_are_no_disk_s(
     vars(found).update(near=tracks_of(1e6, WHOLE), middle=tracks_of(1e6, WHOLE), last=tracks_of(last, WHOLE))
     vars(found).update(places=[])
     assert (_not_one_disk(found, in_range) is None) == is_one
+
+
+@pytest.mark.parametrize(
+    ("off", "last", "in_flash", "at_home", "logged"),
+    [
+        (-0.5, WHOLE, 0.0, 0.0, False),
+        (-0.5, WHOLE, 0.88, 0.88, False),
+        (1.2, WHOLE, 0.88, 0.0, False),
+        (0.0, CUT, 0.0, 1.0, True),
+        (0.0, CUT, 0.88, 0.88, False),
+        (0.0, WHOLE, 0.88, 1.0, False),
+    ],
+)
+def test_where_what_is_cached_is_in_flash_the_end_lies_in_no_cache(
+    off: float, last: list[float], in_flash: float, at_home: float, logged: bool
+) -> None:
+    """As of random drives 100826 and 100965: as sure as the flash. Larger tracks are out of line anyway."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, in_flash=in_flash)
+    end = tracks_of(6e5, last)
+    vars(found).update(near=tracks_of(1e6, WHOLE), middle=tracks_of(8e5, WHOLE), last=end, _before=end)
+    vars(found).update(_off_line=off, _starts_at_home=True)
+    assert found.end_at_home == at_home
+    assert found.ends_in_log == logged

@@ -96,18 +96,19 @@ class Analysis:
         size_bytes: int,
         *,
         at_home: float = 0.0,
+        in_flash: float = 0.0,
         start_moved: bool = False,
         end: tuple[str, str] = END,
         end_bytes: int = 0,
     ) -> None:
         """Takes what gives the log of a step, empty for one not run; how sure it is, whatever tracks say,
-        that all blocks lie at their place: on a drive as new, or without a persistent cache; whether the
-        start was moved, and is measured further on; the steps that show tracks at the end of these bytes,
-        and before; and how far before the last address that end is."""
+        that all blocks lie at their place: on a drive as new, or without a persistent cache; how sure, that
+        what is cached is in flash; whether the start was moved, and is measured further on; the steps that
+        show tracks at the end of these bytes, and before; and how far before the last address that end is."""
         self._log = log
         self._io_bytes = io_bytes
         self._size = size_bytes
-        self._at_home = at_home
+        self._at_home, self._in_flash = at_home, in_flash
         self.start_moved = start_moved
         self._end = end
         self.end_bytes = end_bytes
@@ -256,7 +257,8 @@ class Analysis:
         if not self.ends_in_line:
             return 0.0
         if before is None or abs(end.slope / before.slope - 1.0) <= MOST_DIFFERENCE:
-            return 1.0
+            by_flash = self._in_flash and (self._is_cut_up_at_end or not is_in_line(self._off_line))
+            return self._in_flash if by_flash else 1.0
         return 0.0 if end.slope < before.slope else CHOSEN["zone ends"]
 
     @cached_property
@@ -290,7 +292,7 @@ class Analysis:
 
         At one density along the track its size goes with the radius, and what lies further in with the square
         of that: squares of sizes fall evenly with the address."""
-        return is_in_line(self._off_line)
+        return is_in_line(self._off_line) or (self._in_flash > 0.0 and self._off_line <= 1.0)
 
     @property
     def lies_further_out(self) -> bool:
@@ -403,10 +405,12 @@ class Analysis:
     def ends_in_log(self) -> bool:
         """Whether tracks up to the last address, or just before, are cut up more than in the middle, as what
         a log holds is: whose tracks they are is not known, though they may be as far in as the end."""
+        return self._is_cut_up_at_end and not self._at_home and not self._in_flash
+
+    @cached_property
+    def _is_cut_up_at_end(self) -> bool:
         ends = [parts(tracks) for tracks in (self.last, self._before) if tracks is not None]
-        if self._at_home or self.middle is None or not ends:
-            return False
-        return parts(self.middle) <= MOST_PARTS < max(ends) - 1
+        return self.middle is not None and bool(ends) and parts(self.middle) <= MOST_PARTS < max(ends) - 1
 
     @cached_property
     def _before(self) -> Tracks | None:

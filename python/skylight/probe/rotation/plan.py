@@ -97,6 +97,8 @@ class Seen:
     """Whether the start is measured further on, because what lies at the first addresses was moved."""
     at_home: float = 0.0
     """How sure it is that all blocks lie at their place, for nothing was cached or moved."""
+    in_flash: float = 0.0
+    """How sure it is that what is cached lies in flash."""
     unreadable: bool = False
     packed: Packed = field(default_factory=lambda: Packed(0, 1, 1, 0))
 
@@ -141,8 +143,8 @@ class Plan:
         """What the logs say. Each value is computed once, so it is asked for once its logs are there."""
         return Analysis(
             lambda name: self.logs.get(name, EMPTY_LOG), self.io_bytes, self.size,
-            at_home=self.seen.at_home, start_moved=self.seen.start_moved, end=self.end,
-            end_bytes=self.end_bytes,
+            at_home=self.seen.at_home, in_flash=self.seen.in_flash, start_moved=self.seen.start_moved,
+            end=self.end, end_bytes=self.end_bytes,
         )  # fmt: skip
 
     def read(self, name: str, at: F64) -> None:
@@ -233,6 +235,8 @@ def measure(steps: Steps, seen: Seen) -> None:
     erased = steps.can_write and steps.erase("erase")
     clean = erased or not steps.can_write or zones is not None
     seen.at_home = 1.0 if erased else _in_place(steps.known)
+    medium = steps.known.get("cache_medium")
+    seen.in_flash = medium.confidence if medium is not None and medium.value == "flash" else 0.0
     plan = Plan(steps, 0 if clean else AVOIDED_BYTES, seen, is_zoned=zones is not None)
     with steps.settings("settings", write_cache=False, look_ahead=False):
         found = _turning(plan)
