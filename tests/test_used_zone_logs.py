@@ -191,6 +191,57 @@ def test_a_mark_that_was_given_up_is_not_taken_for_the_next_one() -> None:
     assert cache_part is not None and cache_part.band_writes == _LargeZone.LEFT
 
 
+class _UnevenZone(_FullZone):
+    """The same, of which older logs of one band and of two take turns."""
+
+    LEFT, BAND = 17, 17 * MIB // 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.full = [{-1000 * number - each for each in range(1 + number % 2)} for number in range(1, 17)]
+
+
+def test_logs_of_one_and_of_two_bands_that_take_turns_are_each_a_log() -> None:
+    """Of drives 100710 and 100865 drawn the row of waits was that of every second or third log, so that logs
+    seemed two and three times as large, and how many zones there are was not seen."""
+    cache_part, logs = used_zone_logs.counted(cast(Steps, _UnevenZone()))
+    assert logs == _UnevenZone.LOGS
+    assert cache_part is not None and cache_part.band_writes == _UnevenZone.LEFT
+
+
+class _ZoneOfManyBands(_FullZone):
+    """The same, of which older logs hold two bands as well, but the first that is cleaned once a row of waits
+    was seen."""
+
+    LOGS, LEFT, BAND, size = 50, 13, 13 * MIB // 2, 8 << 30
+
+    def __init__(self, bands: int) -> None:
+        super().__init__()
+        self.full = [{-2 * number, -2 * number - 1} for number in range(1, 1 + self.LOGS)]
+        self.full[stalls.FEWEST_HITS] = {-1000 - number for number in range(bands)}
+
+
+@pytest.mark.parametrize("bands", [10, 70, 190])
+def test_no_mark_is_written_amid_a_row_of_waits(bands: int) -> None:
+    """Of drive 100943 drawn a mark was written while writes waited for a log of 70 bands, so it went to no
+    log and never came home, and how many zones there are was not seen."""
+    cache_part, logs = used_zone_logs.counted(cast(Steps, _ZoneOfManyBands(bands)))
+    assert logs == _ZoneOfManyBands.LOGS
+    assert cache_part is not None and cache_part.band_writes == _ZoneOfManyBands.LEFT
+
+
+def test_a_log_of_many_bands_is_no_new_row_of_waits() -> None:
+    """Of drive 100808 drawn writes that waited for a log of older data, of 190 bands, were taken for what all
+    logs are waited for from there on, and how many zones there are was not seen."""
+    found = stalls.Stalls(92, 32, 6, 700 * MS, 12 * MS)
+    cache_part = cache_parts.CachePart(
+        cast(Steps, _FullZone()), "zone", 512 << 10, lambda index: index, found, 4096, 0
+    )
+    latency_ns: I64 = np.tile(np.array([12] * 31 + [700]), 14) * MS
+    amid = np.concatenate([latency_ns, np.full(60, 700 * MS)])
+    assert not used_zone_logs._stalls_otherwise(cache_part, amid) and cache_part.found == found
+
+
 class _CacheBands(_Target):
     """A thousand cache bands of 17 MiB, of which every third is full."""
 
@@ -263,6 +314,8 @@ def test_a_scan_that_passed_by_what_shares_a_cache_band_does_not_double_the_coun
 class _ManyDelays(_CacheBands):
     """The same, empty, with other clients that delay one write in seven, up to three fifths of a stall."""
 
+    LONGEST, PART = 420 * MS, 0.15
+
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.rng = np.random.default_rng(seed)
@@ -272,7 +325,7 @@ class _ManyDelays(_CacheBands):
         del name
         took: list[int] = []
         for address, size in zip(io.offset.tolist(), io.size.tolist(), strict=True):
-            other_ns = self.rng.uniform(0, 420 * MS) if self.rng.uniform() < 0.15 else 0.0
+            other_ns = self.rng.uniform(0, self.LONGEST) if self.rng.uniform() < self.PART else 0.0
             took.append(12 * MS + round(other_ns) + 688 * MS * self.waits(address, size))
             if until is not None and took[-1] >= until.latency_ns:
                 break
@@ -287,6 +340,23 @@ def test_delays_nearly_as_long_as_a_stall_leave_it_known_when_a_cache_band_is_fu
     print("seed", seed)
     cache_part = cache_parts.overwritten(cast(Steps, _ManyDelays(seed)))
     assert cache_part is not None
+    found = count_cache_parts.cache_bands(cache_part.steps, cache_part)
+    assert found is not None and (found.count, found.band) == (1000, LOG)
+
+
+class _LongDelays(_ManyDelays):
+    """The same, of which every tenth write is delayed for as long as a stall takes and longer."""
+
+    LONGEST, PART = 800 * MS, 0.1
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_delays_as_long_as_a_stall_leave_it_known_how_many_cache_bands_there_are(seed: int) -> None:
+    """Of drive 100858 drawn the first data band seemed to end where a delayed write was taken for the stall
+    of a full cache band, and how many there are was not seen."""
+    print("seed", seed)
+    cache_part = cache_parts.overwritten(cast(Steps, _LongDelays(seed)))
+    assert cache_part is not None and not cache_part.found.least_ns
     found = count_cache_parts.cache_bands(cache_part.steps, cache_part)
     assert found is not None and (found.count, found.band) == (1000, LOG)
 

@@ -10,6 +10,7 @@ entry that it writes. So a stall is not known by how long it lasts but by the co
 | `slow_ones` | which lone writes took longer than the bulk of them allows |
 | `periodic` | the row of stalls, at one distance and none missing, with which writes end |
 | `refills` | how many writes go in between one run of stalls and the next, whatever the runs last |
+| `each_refill` | the same row of stalls, where it names every second or third run of them only |
 | `rare_period` | the row of rare stalls that could hardly line up by themselves |
 | `slow_from` | from which position on most take longer than a limit, to the end |
 | `are_parted` | does the clock part entries, or may several look like one |
@@ -278,6 +279,26 @@ def refills(latency_ns: I64, *, least_ns: float = 0.0) -> Stalls | None:
                 return Stalls(int(slow[ends[first]]), size, count, stall_ns, usual_ns)
         limit_ns *= 2
     return None
+
+
+def each_refill(latency_ns: I64, found: Stalls) -> Stalls:
+    """The same stalls, by what goes in from any run of them to the next, if that is a part of their period.
+    Runs of one and of two stalls that take turns come at one distance only as pairs.
+
+    >>> latency = np.tile(np.array([10] * 33 + [90] + [10] * 33 + [90, 90]), 9)
+    >>> each = each_refill(latency, periodic(latency))
+    >>> periodic(latency).period, each.period - each.run + 1
+    (69, 34)
+    """
+    first, count = runs_of(latency_ns[found.first :] >= found.limit_ns)
+    each = _unit(first[1:] - (first + count - 1)[:-1])
+    if each is None:
+        return found
+    logs = found.period // each
+    # A run adds what it has beyond one stall.
+    is_part = logs > 1 and found.period - logs * each <= logs * (int(np.max(count)) - 1)
+    run = int(np.median(count))
+    return replace(found, period=each + run - 1, count=len(first), run=run) if is_part else found
 
 
 def _unit(between: I64) -> int | None:

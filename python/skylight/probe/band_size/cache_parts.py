@@ -51,6 +51,10 @@ ASKS = 2
 """Writes of which none stalls, at an address that belongs elsewhere, or to a part that has just been emptied:
 one that was taken for full may have room for one. Chosen: stalls come at an even distance, give or take a
 write."""
+OWN_TO_ASKED, PERIODS = 2, 12
+"""Writes to a cache part for each one to the address that is asked for, where they take turns, and periods of
+its stalls in which they do. Chosen: twelve stalls at one distance are no delays. With as many writes to
+either, two cache parts that stall half a period apart would look like one."""
 BEHIND, FEWEST_FULL = (1.5, 2.5, 3.5, 4.5, 5.5), 2
 """Where a zone with older data is asked, in what fills its log, and how often it has to stay full. Chosen:
 the second write of two waits as long as a stall by accident once in a hundred at most, as outliers do."""
@@ -134,7 +138,29 @@ class CachePart:
 
     def holds(self, address: int) -> bool:
         """Whether an address belongs to it."""
-        return self.surely_holds(address) is True
+        shares = self._shares(address)
+        return self.surely_holds(address) is True if shares is None else shares
+
+    def _shares(self, address: int) -> bool | None:
+        """The same where other clients delay writes for as long as it stalls, so that no single one shows it:
+        with writes to both in turn it stalls after as many as ever if all of them go into it, and after as
+        many of its own if these alone do. None where neither shows, or where stalls are clear of delays."""
+        period = self.found.period
+        if self.found.least_ns or self.found.run > 1:
+            return None
+        turns = PERIODS * period // (OWN_TO_ASKED + 1)
+        index = np.arange(self.written, self.written + OWN_TO_ASKED * turns, dtype=np.int64)
+        where = np.full((turns, OWN_TO_ASKED + 1), address, np.uint64)
+        where[:, 1:] = self.offset(index).reshape(turns, OWN_TO_ASKED)
+        log = self.steps.run(f"{self.name}-turns", IoBatch.writes(where.ravel(), self.size))
+        self.written += len(index)
+        own_ns = log.latency_ns.reshape(where.shape)[:, 1:].ravel()
+        for shares, latency_ns in ((True, log.latency_ns), (False, own_ns)):
+            row = stalls.periodic(latency_ns)
+            if row is not None and abs(row.period - period) <= 1:
+                self.left = period - ((len(latency_ns) - row.first) % period or period)
+                return shares
+        return None
 
     def surely_holds(self, address: int) -> bool | None:
         """The same. A write there that stalls has to empty it, twice: the first may be an outlier, or have
@@ -177,7 +203,8 @@ class CachePart:
             if not len(log) or int(log.latency_ns[-1]) < self.found.limit_ns:
                 continue
             self._emptied()
-            if self.surely_holds(int(addresses[done - 1])):
+            address = int(addresses[done - 1])
+            if self.surely_holds(address) and self._shares(address) is not False:
                 return done - 1
         return None
 

@@ -14,6 +14,9 @@ Older logs that hold as many bands as each other stall as evenly as new ones do,
 rows. So while a mark is waited for, stalls are looked at again: where they have become others, older data was
 measured before, and all begins anew with what is seen now.
 
+Logs of one band and of two may take turns, so what is filled from one row of waits to the next is a log, not
+what goes in until the same row comes again. And no mark is written before a write finds space.
+
 Invariants: a row of waits counts only if it is longer by what a mark adds; where cleaning goes in another
 order, or a zone ends amid all this, marks do not agree, and nothing is said.
 
@@ -52,6 +55,9 @@ all the same, is not taken for that of the next one."""
 ROUNDS = 4  # marks, of which two in a row have to agree
 SETTLED = 16  # logs after which stalls are looked at again; a row of stalls has five at least
 LONG_RUN = 16  # waits in a row that clean older data: what was written since is two or three bands a log
+MOST_OLDER = 16 * LONG_RUN
+"""Waits in a row for one log of older data, after which it is given up. Chosen: a row of 256 takes some
+minutes, and random blocks of another host are thousands of bands a log."""
 WHOLE = 0.25  # of a log: how far what was filled may be off a whole number of them
 PIECES_ASKED, TIMES_ASKED = 8, 6
 """Pieces by which an address is asked for, and how often. Chosen: where four in ten stalls are another
@@ -72,6 +78,7 @@ def behind_older(latency_ns: I64, *, least_ns: float = 0.0) -> Stalls | None:
     found = stalls.periodic(latency_ns[begin:], least_ns=least_ns)
     if found is None or found.period < 2 * found.run:  # within such a run anything is periodic
         return None
+    found = stalls.each_refill(latency_ns[begin:], found)
     return replace(found, first=found.first + begin)
 
 
@@ -101,8 +108,10 @@ def _opened(cache_part: CachePart) -> bool:
         if int(cache_part.put(2 * cache_part.period, Stop(limit_ns)).latency_ns[-1]) < limit_ns:
             return False
         run = 1
-        while run < LONG_RUN and int(cache_part.put(1).latency_ns[0]) >= limit_ns:
+        while run < MOST_OLDER and int(cache_part.put(1).latency_ns[0]) >= limit_ns:
             run += 1
+        if run == MOST_OLDER:
+            return False
         if run >= cache_part.found.run:  # a shorter one waited for others
             return True
     return False
@@ -157,10 +166,8 @@ def _stalls_otherwise(cache_part: CachePart, latency_ns: I64) -> bool:
     """Whether the last writes stall in rows so much longer or shorter than those that are known that a mark
     would not be seen by them; if so, they are what is known from now on. What goes in between them is a log
     still: where it is more, the row is that of every other log."""
-    found, known = (
-        stalls.periodic(latency_ns, least_ns=least_stall_ns(cache_part.steps.known)),
-        cache_part.found,
-    )
+    least_ns, known = least_stall_ns(cache_part.steps.known), cache_part.found
+    found = behind_older(latency_ns, least_ns=least_ns)
     if found is None or max(abs(found.run - known.run), abs(found.period - known.period)) <= MARK_SLACK:
         return False
     if found.period - found.run > known.period - known.run + 1:
