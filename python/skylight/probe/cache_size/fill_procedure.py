@@ -18,6 +18,7 @@ from skylight.infer.stalls import (
     SLOW_ENTRY,
     USUAL_PERCENT,
     ChangePoint,
+    before_stalls,
     beyond,
     change_of_pace,
     change_point,
@@ -50,7 +51,7 @@ MAP_WRITES = 2_600_000
 MOST_SMALL_S = 9_000.0
 """Device time of the writes of one quantum that come before large ones, and of those of a block. Chosen: a
 third of the bound of the test, so that a fill with large writes, twice if need be, is within it too."""
-PHASES = {"fill": 0.0, "map": 0.25, "large": 0.375, "mixed": 0.75}
+PHASES = {"fill": 0.0, "map": 0.25, "large": 0.375, "held": 0.625, "mixed": 0.75, "held-mixed": 0.875}
 """Where fills begin, as a part of the target: where one left data, no other writes first, or looks at its
 first writes would see older ones cleaned."""
 CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)
@@ -66,6 +67,9 @@ MOST_UNSEEN = 5
 """Parts in a row that stay slow on a drive that was clean, though looks do not show what was cleaned, from
 which on cleaning has begun. Chosen: six hundred writes wait for no outliers, and no older data is left; a
 drive that cleans any band next takes few of those home that are looked at."""
+LONE_STOP = (16, 32)
+"""So many of so many lone writes that wait show that cleaning has begun. Chosen: other clients delay a tenth
+of all writes, and merges of a map one in some tens."""
 MOST_PARTS = 200
 """Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
 
@@ -141,6 +145,23 @@ def filled(
     if fills[-1].ended and not (check.most_stayed(fills) or check.again(fills)):
         fills[-1] = replace(fills[-1], ended=False)
     return fills
+
+
+def lone_rest(steps: Steps, places: Places, name: str, begin: int, most: int) -> Fill:
+    """Lone blocks behind the first `begin` of a fill, each of which takes a slot, until writes wait, for
+    cleaning or else, or `most` were made. `slow` where they became slower on the whole before that: then they
+    do not show when cleaning began."""
+    places = replace(places, phase=PHASES[name])
+    pace = steps.run(f"{name}-lone-usual", places.writes(begin, LONE_STOP[1], BLOCK))
+    usual_ns = float(np.median(pace.latency_ns))
+    begin += len(pace)
+    until = Stop(limit_ns(steps, usual_ns), *LONE_STOP)
+    log = steps.run(f"{name}-lone", places.writes(begin, most - len(pace), BLOCK), until=until)
+    done = before_stalls(log.latency_ns, until)
+    early, late = np.split(log.latency_ns[:done].astype(np.float64), [done // 2])
+    slow = len(early) > 0 and float(np.mean(late)) > SLOW_ENTRY * float(np.mean(early))
+    fill = _fill(f"{name}-lone", BLOCK, 1, (len(pace) + len(log), len(pace) + done), None)
+    return replace(fill, ended=len(log) < most - len(pace), slow=slow, entry_ns=usual_ns, writes_an_entry=1.0)
 
 
 def _lone_fill(check: Check, size: int, quanta: int) -> Fill:

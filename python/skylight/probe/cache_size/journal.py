@@ -6,7 +6,9 @@ place and still need a map entry each. So
 
 * the *quantum* is the largest write that takes no longer than the smallest, to a block;
 * fills with writes of so many quanta count the places;
-* a fill with 4 KiB writes at depth counts map entries, unless it used up as many places as there are;
+* a fill with 4 KiB writes at depth counts map entries, unless it used up as many places as there are; how a
+  volatile cache packs them shows in what a part of them leaves to others, and if they used up the places,
+  they are held back, so that it packs them better (`held_blocks`);
 * places that were counted as often as map entries are map entries: then the writes are made larger.
 
 Lone writes of 4 KiB need not fill the cache: each takes a place and a map entry, so they are as many as the
@@ -21,6 +23,7 @@ to S8a.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -38,8 +41,10 @@ from skylight.probe.cache_size.fill_procedure import (
     MOST_WRITES,
     SMALL_WRITES,
     filled,
+    lone_rest,
     pace_of,
 )
+from skylight.probe.cache_size.held_blocks import LOOKS, held_steps
 from skylight.probe.cache_size.map_fill import HeldFill
 from skylight.probe.cache_size.which_limit import (
     is_emptied,
@@ -47,6 +52,7 @@ from skylight.probe.cache_size.which_limit import (
     limits,
     limits_by_larger,
     lone_writes,
+    most_left,
     outnumber,
     places_in_time,
     share_places,
@@ -73,7 +79,15 @@ RATE_QUANTA, WRITES_AN_ENTRY, FEWEST_ENTRIES = 64, 10, 3
 
 LEAST_MORE = 1.3
 """Times as many blocks as there are places that ended a fill, for half of them to say which limit did.
-Chosen: the map then has entries for more whole quanta than half of the blocks would leave places to."""
+Chosen: the map then has entries for more lone blocks than a part of the blocks would leave places to."""
+MIXED_PART = 3 / 4
+"""Of the blocks that ended a fill, those that leave room to lone ones. Chosen: a lone block takes a
+revolution or more, so few are to be needed, and still enough to be counted to a few per cent."""
+MOST_OF_TARGET = 1 / 4
+"""Of the target, what fills of its cache may write: the bound of the test."""
+MOST_HELD_AFTER, MOST_HELD = 500_000, 800_000
+"""Blocks that used up the places, behind which others are held back, and how many of these there are at most.
+Chosen: both, each with its part that leaves room, are within the bound of the test."""
 SHARED = 1.5
 """Blocks that wait and are done together, from which on they share entries. Chosen: lone entries that a
 coarse clock shows at one time are few, and of a queue a drive that packs takes many."""
@@ -120,6 +134,8 @@ class Journal:
     map_entries: int | None
     rate: Rate | None = None
     entries: Entries | None = None
+    largest: int = 1
+    """Quanta of the largest writes that are one entry for sure."""
     alone: int | None = None
     """Writes after which a fill of lone places and one of blocks both ended, whichever limit that was."""
 
@@ -272,7 +288,16 @@ def measured(steps: Steps) -> Journal:
         alone = lone_writes(fills)
         fills += larger + (deep or [])
         return Journal(
-            quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, alone
+            quantum,
+            quantum_ns,
+            lone.median_ns,
+            tuple(fills),
+            places,
+            in_map,
+            rate,
+            lone_entries,
+            largest,
+            alone,
         )
     places, in_map = limits(fills, deep, quantum, flushed=flushed)
     alone = in_map
@@ -285,24 +310,66 @@ def measured(steps: Steps) -> Journal:
         fills += larger
     fills += deep
     return Journal(
-        quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, alone
+        quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, largest, alone
     )
 
 
 def with_mixed_fill(steps: Steps, seen: Journal) -> Journal:
     """The same, once the places or the map are seen to have ended a fill of blocks behind a volatile cache,
-    which does not show how it packs them: half as many blocks leave half of the places to whole quanta, or
-    more, if these had run out."""
+    which does not show how it packs them. If the places did, blocks that a read holds back may share them
+    better, so that these do not."""
     blocks = next((fill for fill in seen.fills if not fill.quanta), None)
     open_limit = seen.places is not None and seen.map_entries is None and isinstance(steps, FlushedSteps)
     if not open_limit or blocks is None or not blocks.ended or seen.quantum is None or not seen.places:
         return seen
     places = Places(steps.size, told_bytes(steps, "mixed-zones"))
-    if places.zone_bytes or blocks.writes < LEAST_MORE * seen.places:
+    if places.zone_bytes:
         return seen
-    parts = ((BLOCK, 0, blocks.writes // 2), (seen.quantum, 1, MOST_WRITES))
-    left = left_places(filled(steps, places, "mixed", parts), blocks.writes, seen.places)
-    return replace(seen, map_entries=blocks.writes) if left else seen
+    left = _leaves_places(steps, places, seen, blocks, "mixed")
+    if left:
+        return replace(seen, map_entries=blocks.writes)
+    if left is None or blocks.writes > MOST_HELD_AFTER:
+        return seen
+    groups = places.aside.writes(0, 2 * LOOKS * DEPTH, BLOCK)
+    held = held_steps(steps, groups, seen.places * seen.quantum)
+    if held is None:
+        return seen
+    together = filled(held, places, "held", ((BLOCK, 0, MOST_HELD),))
+    if not together or not together[-1].ended or not outnumber(together[-1], blocks.writes):
+        return seen
+    if not _leaves_places(held, places, seen, together[-1], "held-mixed"):
+        return seen
+    fills = tuple(fill for fill in seen.fills if fill.quanta) + tuple(together)
+    return replace(seen, fills=fills, map_entries=together[-1].writes)
+
+
+def _leaves_places(steps: Steps, places: Places, seen: Journal, blocks: Fill, name: str) -> bool | None:
+    """Whether a part of the blocks that ended a fill leaves plainly more than as large a part of the places
+    to others, so that these had not run out; None where that is not seen. Plainly more blocks than places
+    leave the map room for as many lone ones; else what is left is counted by writes that take many places and
+    one entry of the map each."""
+    if seen.places is None or seen.quantum is None:
+        return None
+    few = max(seen.places // PACED_PART, 2 * DEPTH)
+    if blocks.writes >= LEAST_MORE * seen.places:
+        begin = round(MIXED_PART * blocks.writes)
+        pace = pace_of(steps, places, name, BLOCK, 0, few)
+        mixed = filled(steps, places, name, ((BLOCK, 0, begin),), paces=[pace])
+        if mixed and not (mixed[-1].ended or mixed[-1].slow):
+            most = math.ceil(most_left(begin / blocks.writes, seen.places, lone=True)) + DEPTH
+            mixed.append(lone_rest(steps, places, name, mixed[-1].writes, most))
+        return left_places(mixed, blocks.writes, seen.places)
+    half, size = blocks.writes // 2, seen.largest * seen.quantum
+    most = math.ceil(most_left(half / blocks.writes, seen.places, lone=False) / seen.largest) + DEPTH
+    written = sum(fill.size * (fill.writes + fill.beyond) for fill in seen.fills)
+    if seen.largest == 1 or written + most * size > MOST_OF_TARGET * steps.size:
+        return None
+    paces = [
+        pace_of(steps, places, name, BLOCK, 0, few),
+        pace_of(steps, places, f"{name}-rest", size, max(min(CALIBRATION, few // seen.largest), DEPTH)),
+    ]
+    mixed = filled(steps, places, name, ((BLOCK, 0, half), (size, seen.largest, most)), paces=paces)
+    return left_places(mixed, blocks.writes, seen.places)
 
 
 def _too_few(blocks: Sequence[Fill], writes: int) -> bool:

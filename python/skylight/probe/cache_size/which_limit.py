@@ -92,21 +92,35 @@ def share_places(blocks: Fill, quantum: int, *, flushed: bool) -> bool:
     return places_used(blocks, quantum, flushed=flushed) < (1 - 2 * SAME) * blocks.writes
 
 
+def most_left(part: float, places: int, *, lone: bool) -> float:
+    """How many places that part of some blocks leaves at most, if all of them had used up the places.
+
+    A volatile cache may leave the places above a watermark to others than what it hands on, so of what large
+    writes find left these are no sign; `lone` blocks are handed on as well."""
+    if lone:
+        return places * (1 - (1 - SAME) * part) + DEPTH
+    return places * (1 - LOWEST_WATERMARK * part) * (1 + 2 * SAME) + DEPTH
+
+
 def left_places(mixed: Sequence[Fill], blocks: int, places: int) -> bool | None:
-    """Whether a part of the blocks that ended a fill leaves more places to whole quanta than if all of them
-    had used up the places: then another limit ended it, the map's. A volatile cache may leave the part above
-    a watermark to others than what it hands on. None where the fill of both says nothing.
+    """Whether a part of the blocks that ended a fill leaves more places to other writes than if all of them
+    had used up the places: then another limit ended it, the map's. None where the fill of both says nothing.
 
     >>> half = Fill("mixed-0", 4096, 0, 5_000, 5_000, False, 0.0, 0.0, 1.0)
     >>> quanta = Fill("mixed-1", 1 << 20, 1, 4_500, 4_500, True, 8.0, 0.0, 1.0)
     >>> left_places((half, quanta), 10_000, 5_200), left_places((half, quanta), 10_000, 8_000)
     (True, False)
+    >>> lone = Fill("mixed-1", 4096, 1, 4_500, 4_500, True, 8.0, 0.0, 1.0)
+    >>> left_places((half, lone), 10_000, 8_000), left_places((half, lone), 10_000, 9_000)
+    (True, False)
     """
-    if len(mixed) < 2 or not mixed[-1].ended or not mixed[-1].quanta:
+    if len(mixed) < 2 or not mixed[-1].quanta:
         return None
     before, after = sum(fill.writes for fill in mixed if not fill.quanta), mixed[-1].places
-    left = places * (1 - LOWEST_WATERMARK * before / blocks)
-    return after > left * (1 + 2 * SAME) + DEPTH
+    more = after > most_left(before / blocks, places, lone=mixed[-1].size == BLOCK)
+    # What was slow before it ended may have used up the places sooner.
+    sure = not mixed[-1].slow if more else mixed[-1].ended
+    return more if sure else None
 
 
 def outnumber(blocks: Fill, writes: int) -> bool:
