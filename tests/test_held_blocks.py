@@ -16,7 +16,7 @@ from skylight.evidence import IoBatch, IoLog, Op, Stop
 from skylight.probe.band_size.cache_parts import DEPTH
 from skylight.probe.cache_size import journal
 from skylight.probe.cache_size.fill_check import BLOCK, Fill, Places
-from skylight.probe.cache_size.fill_procedure import LONE_STOP, lone_rest
+from skylight.probe.cache_size.fill_procedure import LONE_STOP, Pace, lone_rest
 from skylight.probe.cache_size.held_blocks import LOOKS, HeldSteps, held_steps
 from skylight.probe.cache_size.journal import Journal, with_mixed_fill
 from skylight.probe.cache_size.which_limit import left_places, most_left
@@ -108,6 +108,7 @@ def test_lone_blocks_show_what_a_part_of_the_blocks_left(lone: int, left: bool, 
         (_blocks(40_000), 60_000, ["mixed", "held-mixed"], None),  # so did those that one holds back
         (_blocks(40_000), 41_000, ["mixed"], None),  # which are no more, and show nothing else
         (_blocks(600_000), 80_000, ["mixed"], None),  # too many for the bound of the test
+        (replace(_blocks(40_000), took_ns=3_000 * 10**9), 80_000, ["mixed"], None),  # or too slow
     ],
 )
 def test_blocks_that_used_up_the_slots_are_held_back(
@@ -127,6 +128,7 @@ def test_blocks_that_used_up_the_slots_are_held_back(
     monkeypatch.setattr(journal, "_leaves_places", leaves)
     monkeypatch.setattr(journal, "held_steps", lambda steps, *_: steps if held else None)
     monkeypatch.setattr(journal, "filled", lambda *_, **__: together)
+    monkeypatch.setattr(journal, "pace_of", lambda *_: Pace(1e8, 1e8, 3e6, 31.0))
     monkeypatch.setattr(journal, "told_bytes", lambda *_: 0)
     steps = FlushedSteps(cast(Steps, _Link(31)))
     quanta = Fill("fill", QUANTUM, 1, 10_000, 10_000, True, 8.0, 1e7, 31.0)

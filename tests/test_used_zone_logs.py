@@ -403,6 +403,49 @@ def test_delays_do_not_end_the_search_for_the_end_of_a_zone(seed: int) -> None:
     assert found_at is not None and (319 - LOG // unit) << 27 <= found_at <= 319 << 27
 
 
+class _SmallZones(_Target):
+    """Zones of 40 GiB with a few empty logs of twelve pieces, of which every other one is written: a scan may
+    fill one."""
+
+    size, ZONE, LOG_PIECES, BAND = 1600 << 30, 40 << 30, 12, 6 * MIB
+
+    def __init__(self, logs: int) -> None:
+        super().__init__()
+        self.zones = [SimpleNamespace(free=logs, full=[], log=set(), left=0) for _ in range(40)]
+
+    def reset(self, _: str, **__: object) -> State:
+        return State.NEW
+
+    def waits(self, address: int, size: int) -> bool:
+        del size
+        zone, waits = self.zones[address // self.ZONE], False
+        if not zone.left:
+            if zone.log:
+                zone.full.append(zone.log)
+                zone.log = set()
+            waits = not zone.free
+            if waits:
+                cleaned = min(zone.full[0])
+                zone.full = [bands - {cleaned} for bands in zone.full]
+                zone.free = sum(not bands for bands in zone.full)
+                zone.full = [bands for bands in zone.full if bands]
+                if not zone.free:
+                    return True  # merged with its band
+            zone.free, zone.left = zone.free - 1, self.LOG_PIECES
+        zone.left -= 1
+        zone.log.add(address // self.BAND)
+        return waits
+
+
+@pytest.mark.parametrize("logs", [2, 3, 6, 30])
+def test_a_zone_that_a_scan_filled_is_not_taken_for_the_one_whose_end_is_looked_for(logs: int) -> None:
+    """Of drive 99324 drawn as fully-associative writes behind the end stalled as well, since what was written
+    in search of it had filled the next zone; the end seemed to lie farther on, or in no place."""
+    found = count_cache_parts.zones(cast(Steps, _SmallZones(logs)))
+    assert found is not None and found.count == 40
+    assert found.part_bytes == logs * _SmallZones.LOG_PIECES * (512 << 10)
+
+
 @pytest.mark.parametrize(("target", "kind"), [(_OlderZone(), "zones"), (_CacheBands(), "cache-bands")])
 def test_a_zone_that_holds_older_data_is_no_cache_band(target: _Target, kind: str) -> None:
     """One place that is written over and over stalls as evenly, once a log, and others far away do not; of

@@ -36,6 +36,9 @@ a tenth of all writes one in a hundred passes."""
 BOUND_ROUNDS, BOUND_ENOUGH = 5, 3
 """Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
 of a tenth of all writes, three of five do in one case of a hundred."""
+MOST_BEHIND = 8
+"""Writes of which one does not stall, where each empties a log. Chosen: of what was written at single places
+a log holds as many bands as it has pieces, those of the last scan two or three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,21 +122,32 @@ def _first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
 
 
 def _is_within(cache_part: CachePart, address: int) -> bool | None:
-    """Whether writes to an address stall whenever the cache part is full; None where it was not seen full."""
+    """Whether writes to an address stall whenever the cache part is full, and empty it; None where it was not
+    seen full. Another zone may be full of what was written in search of this one's end."""
     limit_ns = cache_part.found.limit_ns
     for _ in range(TIMES_WITHIN):
         if not cache_part.refill():
             return None
-        log = cache_part.steps.run(f"{cache_part.name}-ask", IoBatch.writes([address], cache_part.size))
-        if int(log.latency_ns[0]) < limit_ns:
-            return False if int(cache_part.put(1).latency_ns[0]) >= limit_ns else None
+        stalled = cache_part.asked_ns(address) >= limit_ns
+        if stalled and not _emptied(cache_part, address):
+            return None
+        if int(cache_part.put(1).latency_ns[0]) >= limit_ns:
+            return False
+        if not stalled:
+            return None
     return True
 
 
+def _emptied(cache_part: CachePart, address: int) -> bool:
+    """Writes to an address until one finds space; False if none does."""
+    return any(cache_part.asked_ns(address) < cache_part.found.limit_ns for _ in range(MOST_BEHIND))
+
+
 def _is_bound(cache_part: CachePart, end: int) -> bool:
-    """Whether the full zone stalls for a write to it and not for one behind its end, several times: stalls
-    that others bring about, and merges of a map, come anywhere."""
-    limit, steps = cache_part.found.limit_ns, cache_part.steps
+    """Whether the full zone stalls for a write to it after one behind its end that did not, several times:
+    stalls that others bring about, and merges of a map, come anywhere. What is behind its end may be full as
+    well, of what was written in search of it: then it is emptied, by as many stalls as empty this one."""
+    steps = cache_part.steps
     if steps.size - end < 2 * SPARE_BYTES:
         return False  # what stalls everywhere is one cache, or others bring it about
     behind = spread(steps.size - end - SPARE_BYTES, BOUND_ROUNDS, SPARE_BYTES, phase=0.3) + np.uint64(end)
@@ -141,9 +155,8 @@ def _is_bound(cache_part: CachePart, end: int) -> bool:
     for address in behind:
         if not cache_part.refill():
             continue
-        log = steps.run(f"{cache_part.name}-bound", IoBatch.writes([address], cache_part.size))
-        elsewhere = int(log.latency_ns[0]) >= limit
-        bound += not elsewhere and int(cache_part.put(1).latency_ns[0]) >= limit
+        emptied = _emptied(cache_part, int(address))
+        bound += emptied and int(cache_part.put(1).latency_ns[0]) >= cache_part.found.limit_ns
     return bound >= BOUND_ENOUGH
 
 

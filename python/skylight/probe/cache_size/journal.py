@@ -86,8 +86,10 @@ revolution or more, so few are to be needed, and still enough to be counted to a
 MOST_OF_TARGET = 1 / 4
 """Of the target, what fills of its cache may write: the bound of the test."""
 MOST_HELD_AFTER, MOST_HELD = 500_000, 800_000
-"""Blocks that used up the places, behind which others are held back, and how many of these there are at most.
-Chosen: both, each with its part that leaves room, are within the bound of the test."""
+HELD_AFTER_S, HELD_S = 2_000.0, 4_000.0
+"""Blocks that used up the places, behind which others are held back, and how many of these there are at
+most; and what both may take. Chosen: both, each with its part that leaves room, are within the bound of the
+test."""
 SHARED = 1.5
 """Blocks that wait and are done together, from which on they share entries. Chosen: lone entries that a
 coarse clock shows at one time are few, and of a queue a drive that packs takes many."""
@@ -328,13 +330,15 @@ def with_mixed_fill(steps: Steps, seen: Journal) -> Journal:
     left = _leaves_places(steps, places, seen, blocks, "mixed")
     if left:
         return replace(seen, map_entries=blocks.writes)
-    if left is None or blocks.writes > MOST_HELD_AFTER:
+    if left is None or blocks.writes > MOST_HELD_AFTER or blocks.took_ns > HELD_AFTER_S * 1e9:
         return seen
     groups = places.aside.writes(0, 2 * LOOKS * DEPTH, BLOCK)
     held = held_steps(steps, groups, seen.places * seen.quantum)
     if held is None:
         return seen
-    together = filled(held, places, "held", ((BLOCK, 0, MOST_HELD),))
+    pace = pace_of(held, places, "held", BLOCK, 0, max(seen.places // PACED_PART, 2 * DEPTH))
+    most = min(MOST_HELD, int(HELD_S * 1e9 / max(pace.write_ns, 1.0)))
+    together = filled(held, places, "held", ((BLOCK, 0, most),), paces=[pace])
     if not together or not together[-1].ended or not outnumber(together[-1], blocks.writes):
         return seen
     if not _leaves_places(held, places, seen, together[-1], "held-mixed"):
