@@ -17,7 +17,7 @@ from skylight.probe.band_size.cache_parts import DEPTH
 from skylight.probe.cache_size import journal
 from skylight.probe.cache_size.fill_check import BLOCK, Fill, Places
 from skylight.probe.cache_size.fill_procedure import LONE_STOP, Pace, lone_rest
-from skylight.probe.cache_size.held_blocks import LOOKS, HeldSteps, held_steps
+from skylight.probe.cache_size.held_blocks import LOOKS, QUEUES, HeldSteps, LongGroups, held_steps
 from skylight.probe.cache_size.journal import Journal, with_mixed_fill
 from skylight.probe.cache_size.which_limit import left_places, most_left
 from skylight.probe.durable_writes import FlushedSteps
@@ -99,34 +99,37 @@ def test_lone_blocks_show_what_a_part_of_the_blocks_left(lone: int, left: bool, 
     assert found is (False if ended and not left else None)
 
 
+@pytest.mark.parametrize("holds", [True, False])
 @pytest.mark.parametrize(
     ("blocks", "held", "asked", "entries"),
     [
-        (_blocks(80_000), None, ["mixed"], 80_000),  # a part of them leaves room
-        (_blocks(40_000), None, ["mixed"], None),  # they used up the slots, and no read holds them back
-        (_blocks(40_000), 80_000, ["mixed", "held-mixed"], 80_000),
-        (_blocks(40_000), 60_000, ["mixed", "held-mixed"], None),  # so did those that one holds back
-        (_blocks(40_000), 41_000, ["mixed"], None),  # which are no more, and show nothing else
+        (_blocks(80_000), 0, ["mixed"], 80_000),  # a part of them leaves room
+        (_blocks(40_000), 80_000, ["mixed", "held-mixed"], 80_000),  # they used up the slots, these did not
+        (_blocks(40_000), 60_000, ["mixed", "held-mixed"], None),  # so did these
+        (_blocks(40_000), 41_000, ["mixed"], None),  # these are no more, and show nothing else
+        (_blocks(2_000), 4_100, ["mixed"], None),  # of which a group is more than a thirtieth
         (_blocks(600_000), 80_000, ["mixed"], None),  # too many for the bound of the test
         (replace(_blocks(40_000), took_ns=3_000 * 10**9), 80_000, ["mixed"], None),  # or too slow
     ],
 )
 def test_blocks_that_used_up_the_slots_are_held_back(
     blocks: Fill,
-    held: int | None,
+    held: int,
     asked: list[str],
     entries: int | None,
+    holds: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     names: list[str] = []
 
-    def leaves(_: Steps, __: Places, ___: Journal, fill: Fill, name: str) -> bool:
+    def leaves(steps: Steps, _: Places, __: Journal, fill: Fill, name: str) -> bool:
         names.append(name)
+        assert isinstance(steps, LongGroups) == (name == "held-mixed" and not holds)
         return fill.writes == 80_000
 
-    together = [_blocks(held or 0)]
+    together = [_blocks(held)]
     monkeypatch.setattr(journal, "_leaves_places", leaves)
-    monkeypatch.setattr(journal, "held_steps", lambda steps, *_: steps if held else None)
+    monkeypatch.setattr(journal, "held_steps", lambda steps, *_: steps if holds else None)
     monkeypatch.setattr(journal, "filled", lambda *_, **__: together)
     monkeypatch.setattr(journal, "pace_of", lambda *_: Pace(1e8, 1e8, 3e6, 31.0))
     monkeypatch.setattr(journal, "told_bytes", lambda *_: 0)
@@ -135,6 +138,16 @@ def test_blocks_that_used_up_the_slots_are_held_back(
     seen = with_mixed_fill(steps, Journal(QUANTUM, 1e6, 1e7, (quanta, blocks), 10_000, None))
     assert names == asked and seen.map_entries == entries
     assert (together[0] in seen.fills) == (held == entries == 80_000)
+
+
+def test_a_long_group_has_one_flush_behind_some_queues() -> None:
+    drive = _Link(1)
+    io = Places(drive.size).writes(0, 200, BLOCK)
+    steps = LongGroups(cast(Steps, drive))
+    assert np.array_equal(steps.run("held", io, depth=DEPTH, until=Stop(10**10, 62, 64)).offset, io.offset)
+    assert np.flatnonzero(drive.asked[-1][1].op == int(Op.FLUSH)).tolist() == [QUEUES * DEPTH, 201]
+    steps.run("lone", io.part(0, 3))
+    assert drive.asked[-1][1].op.tolist() == [int(Op.WRITE), int(Op.FLUSH)] * 3
 
 
 class _Link:

@@ -5,6 +5,9 @@ what leaves together is what came while the last entry was written: a few blocks
 up the slots of a journal long before its map is full. While the heads are busy with a long read nothing
 leaves; then the whole group does, in as few entries as the drive makes of it.
 
+Where one command waits at a time no block comes while a read is served. Then fewer FLUSHes help: behind each
+the first block leaves alone, and with it goes an entry.
+
 Whether blocks are done while the read still goes on is seen, and how many slots they take is measured behind
 the fill like that of any other (`skylight.probe.cache_size.which_limit.left_places`).
 
@@ -21,7 +24,7 @@ from skylight.evidence import IoBatch, IoLog, Stop
 from skylight.probe.band_size.cache_parts import DEPTH
 from skylight.probe.cache_size.fill_check import BLOCK
 from skylight.probe.cache_size.map_fill import HELD_DEPTH, held
-from skylight.probe.durable_writes import FlushedSteps, Run, settled
+from skylight.probe.durable_writes import FlushedSteps, Run, settled, with_flushes
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 
@@ -30,6 +33,9 @@ AREA_BYTES, WRITE_BYTES, LEAST_READ_BYTES = 16 << 20, 1 << 20, 1 << 20
 in which a link that takes 2 ms for a command takes a group, and of flash as long as some blocks."""
 AREA_PART = 1 / 16
 """Of a cache, what is read may take at most: less is left to the blocks then."""
+QUEUES = 4
+"""Queues of blocks of a long group. Chosen: the entry of the first block is a small part of theirs; but once
+cleaning has begun each block may wait for a band, and the FLUSH for all of them."""
 LOOKS, FEWEST_HELD = 8, 4
 """Groups that show whether a read holds them back, and of how many blocks at least. Chosen: as many share an
 entry as come while one is written, on drives whose links are slow."""
@@ -108,6 +114,16 @@ class HeldSteps(FlushedSteps):
         whole = len(blocks) // self._group * self._group
         log = self._steps.run("held-look", self._held(blocks.part(0, whole)), depth=HELD_DEPTH)
         return Coming.of(log, self._group)
+
+
+class LongGroups(FlushedSteps):
+    """As `FlushedSteps`, but with a FLUSH behind several queues of blocks that would wait together."""
+
+    def _write(self, run: Run, name: str, io: IoBatch, depth: int, until: Stop | None) -> IoLog:
+        if depth < DEPTH or np.any(io.size != BLOCK):
+            return super()._write(run, name, io, depth, until)
+        stop = None if until is None else replace(until, count=1)
+        return settled(run(name, with_flushes(io, QUEUES * DEPTH), until=stop))
 
 
 def held_steps(steps: Steps, blocks: IoBatch, cache_bytes: int) -> HeldSteps | None:

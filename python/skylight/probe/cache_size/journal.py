@@ -44,9 +44,10 @@ from skylight.probe.cache_size.fill_procedure import (
     lone_rest,
     pace_of,
 )
-from skylight.probe.cache_size.held_blocks import LOOKS, held_steps
+from skylight.probe.cache_size.held_blocks import LOOKS, QUEUES, LongGroups, held_steps
 from skylight.probe.cache_size.map_fill import HeldFill
 from skylight.probe.cache_size.which_limit import (
+    SAME,
     is_emptied,
     left_places,
     limits,
@@ -333,14 +334,14 @@ def with_mixed_fill(steps: Steps, seen: Journal) -> Journal:
     if left is None or blocks.writes > MOST_HELD_AFTER or blocks.took_ns > HELD_AFTER_S * 1e9:
         return seen
     groups = places.aside.writes(0, 2 * LOOKS * DEPTH, BLOCK)
-    held = held_steps(steps, groups, seen.places * seen.quantum)
-    if held is None:
-        return seen
+    held = held_steps(steps, groups, seen.places * seen.quantum) or LongGroups(steps)
     pace = pace_of(held, places, "held", BLOCK, 0, max(seen.places // PACED_PART, 2 * DEPTH))
     most = min(MOST_HELD, int(HELD_S * 1e9 / max(pace.write_ns, 1.0)))
     together = filled(held, places, "held", ((BLOCK, 0, most),), paces=[pace])
     if not together or not together[-1].ended or not outnumber(together[-1], blocks.writes):
         return seen
+    if SAME * together[-1].writes < QUEUES * DEPTH:
+        return seen  # a group is too coarse for so few
     if not _leaves_places(held, places, seen, together[-1], "held-mixed"):
         return seen
     fills = tuple(fill for fill in seen.fills if fill.quanta) + tuple(together)
