@@ -56,6 +56,9 @@ LEAST_STALL_NS = 100_000
 SPREADS = 3.0
 TURN_PART = 0.6  # on a disk a merge costs a whole revolution at least, a step to another track less
 
+RAISED = 1.5
+"""Times the limit of stalls, which parts delays little above it from the shortest stalls. Chosen: the limit
+is two fifths of a median stall, and the shortest take two thirds of it and more."""
 FEWEST_REFILLS, REFILL_SLACK = 8, 3
 """Distances between runs of stalls that have to be multiples of one, and how many numbers of writes count as
 one log, which may end amid a write; two more for each log more."""
@@ -289,16 +292,25 @@ def each_refill(latency_ns: I64, found: Stalls) -> Stalls:
     >>> each = each_refill(latency, periodic(latency))
     >>> periodic(latency).period, each.period - each.run + 1
     (69, 34)
+
+    Delays of other clients that are about as long as two fifths of a stall are none.
+
+    >>> latency[[577, 590, 610]] = 40
+    >>> each_refill(latency, periodic(latency)).period
+    35
     """
-    first, count = runs_of(latency_ns[found.first :] >= found.limit_ns)
-    each = _unit(first[1:] - (first + count - 1)[:-1])
-    if each is None:
-        return found
-    logs = found.period // each
-    # A run adds what it has beyond one stall.
-    is_part = logs > 1 and found.period - logs * each <= logs * (int(np.max(count)) - 1)
-    run = int(np.median(count))
-    return replace(found, period=each + run - 1, count=len(first), run=run) if is_part else found
+    for limit_ns in (found.limit_ns, RAISED * found.limit_ns):
+        first, count = runs_of(latency_ns[found.first :] >= limit_ns)
+        each = _unit(first[1:] - (first + count - 1)[:-1])
+        if each is None:
+            continue  # delays of other clients part what goes in
+        logs = found.period // each
+        # A run adds what it has beyond one stall.
+        if logs < 2 or found.period - logs * each > logs * (int(np.max(count)) - 1):
+            return found
+        run, least_ns = int(np.median(count)), max(found.least_ns, limit_ns)
+        return replace(found, period=each + run - 1, count=len(first), run=run, least_ns=least_ns)
+    return found
 
 
 def _unit(between: I64) -> int | None:
