@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from one_test import suite_on_drawn
+from one_test import run_drawn, suite_on_drawn
 from skylight import _native
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.engines.sim_under_conditions import DRAWN, conditions_text
@@ -23,7 +23,7 @@ from skylight.probe import fua_writes
 from skylight.probe.cleaning import CleaningTest, set_associative, zone_log_stalls
 from skylight.probe.cleaning.band_time import ORDER, places
 from skylight.probe.cleaning.half_written_band import MOST_OUT_PAUSES
-from skylight.probe.cleaning.short_pauses import PIECES, ShortPauses
+from skylight.probe.cleaning.short_pauses import PIECES, Pieces, ShortPauses
 from skylight.probe.cleaning.trials import (
     MORE_LOOKS,
     Ground,
@@ -129,26 +129,60 @@ def test_half_a_band_is_timed_right_under_drawn_conditions(seed: int, tmp_path: 
     assert [mark.outcome for mark in score([band], {band.name: truth[band.name]})] == ["right"]
 
 
+@pytest.mark.parametrize("seed", [100690, 100727, 100831, 100858])
+def test_cleaning_begins_when_short_pauses_say_so_under_drawn_conditions(seed: int, tmp_path: Path) -> None:
+    """Of 100727 seventy cache bands were still to be cleaned, so that no pauses cleaned a mark. 100690
+    begins after more than 0.85 of a pause that cleans a band, and so does 100858, of which no second data
+    band is found in a cache band, so that what a band takes is not known. Of 100831 a band takes 27 times as
+    long as it waits: what 40 pauses may hold of it is most of that, but reads waited for nearly all."""
+    text, given = _native.random_profile(seed), conditions_text(DRAWN, seed)
+    truth = true_findings(text, "drive.toml", given)
+    known = known_of(truth, *(name for name in (*HINTS, "rotation_ns") if name in truth))
+    findings, _ = run_drawn(CleaningTest(), seed, None, known, tmp_path / "recording")
+    (start,) = (each for each in findings if each.name == "cleaning_start_ns")
+    assert [mark.outcome for mark in score([start], {start.name: truth[start.name]})] == ["right"]
+    assert start.way == "short pauses"
+
+
+def pieces(*seen: tuple[float, bool]) -> list[Pieces]:
+    return [Pieces(pause_s, clean) for pause_s, clean in seen]
+
+
 class TestShortPauses:
     def test_the_pauses_hold_the_idle_time_between_them(self) -> None:
         # It begins after 5 s and takes 8 s for a band: 8 pauses of 6 s do.
-        seen = [(5.0 + work_s, 8 * work_s >= 8.0) for work_s in (0.2, 0.6, 0.9, 1.0, 3.0)]
+        seen = pieces(*((5.0 + work_s, 8 * work_s >= 8.0) for work_s in (0.2, 0.6, 0.9, 1.0, 3.0)))
         low_s, high_s = ShortPauses(8, 13.0, 8.0, seen).start_s or (0.0, 0.0)
         assert (low_s, high_s) == pytest.approx((4.9, 6.0))
         assert low_s <= 5.0 <= high_s
 
     def test_a_drive_that_begins_a_band_anew_says_nothing(self) -> None:
-        seen = [(pause_s, pause_s >= 13.0) for pause_s in (5.0, 9.0, 12.5, 13.0)]
+        seen = pieces(*((pause_s, pause_s >= 13.0) for pause_s in (5.0, 9.0, 12.5, 13.0)))
         assert ShortPauses(8, 13.0, 8.0, seen).start_s is None
+        assert ShortPauses(8, 13.0, 8.0, seen, kept=False).start_s is None
+
+    def test_pauses_nearly_as_long_as_a_single_one_need_the_control(self) -> None:
+        """As of a drive that begins after 12 s and takes 1 s for a band."""
+        seen = pieces((12.0, False), (12.2, True))
+        assert ShortPauses(8, 13.0, 1.0, seen).start_s is None
+        assert ShortPauses(8, 13.0, 1.0, seen, kept=True).start_s == pytest.approx((11.875, 12.2))
 
     def test_looks_that_contradict_each_other_say_nothing(self) -> None:
-        assert ShortPauses(8, 13.0, 8.0, [(5.0, True), (6.0, False), (7.0, True)]).start_s is None
+        seen = pieces((5.0, True), (6.0, False), (7.0, True))
+        assert ShortPauses(8, 13.0, 8.0, seen).start_s is None
 
     def test_each_does_no_less_than_the_single_pause_did(self) -> None:
         """As of a drive whose band takes 6.5 s, most of it in one unit that a read waits for."""
-        low_s, high_s = ShortPauses(40, 3.2, 6.5, [(0.308, False), (0.319, True)]).start_s or (0.0, 0.0)
+        low_s, high_s = ShortPauses(40, 3.2, 6.5, pieces((0.308, False), (0.319, True))).start_s or (0.0, 0.0)
         assert low_s == pytest.approx(0.228)
         assert high_s == 0.319
+
+    @pytest.mark.parametrize(("waited_s", "within_s"), [(6.5, 0.5), (0.4, 6.5), (11.0, 6.5)])
+    def test_what_reads_waited_for_was_not_done_within_pauses(self, waited_s: float, within_s: float) -> None:
+        """But for what reads behind shorter pauses waited for; more than a band is something else."""
+        seen = [Pieces(0.27, False, 0.5), Pieces(0.28, True, waited_s), Pieces(0.28, True, 12.0)]
+        low_s, high_s = ShortPauses(40, 6.8, 6.5, seen).start_s or (0.0, 0.0)
+        assert (low_s, high_s) == pytest.approx((0.27 - within_s / 40, 0.28))
 
 
 def test_a_set_associative_drive_gives_its_cache_bands(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ Source: Skylight (FAST '15), section 4.5, Tests 3 and 4, Figures 10 to 12.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
@@ -100,6 +101,7 @@ class CleaningTest(ProcedureTest[Seen]):
         trials.clear(ground, "bands", REST_IDLES * idle_s)
         idea = band_time.run_rounds(ground, idle_s, seen.rounds, first)
         if idea is None:
+            self._short(search, seen)
             return
         trials.clear(ground, "refine", REST_IDLES * idle_s)
         search.narrow(lambda _: REFINE_PART * idea.band_s, trials.MORE_GUARD_TURNS)
@@ -108,10 +110,10 @@ class CleaningTest(ProcedureTest[Seen]):
             return
         trials.clear(ground, "again", REST_IDLES * idle_s)
         one = band_time.settle(ground, idea, refined_s, 0.0, seen.rounds, first=2 * band_time.ROUNDS + 1)
+        self._short(search, seen)
         if one is None:
             return
         start_s = max(refined_s - first * one.band_s, 0.0)
-        self._short(search, seen)
         if seen.short is not None and (between_s := seen.short.start_s) is not None:
             start_s = sum(between_s) / 2
         if ground.settles:
@@ -120,9 +122,14 @@ class CleaningTest(ProcedureTest[Seen]):
     @staticmethod
     def _short(search: trials.Search, seen: Seen) -> None:
         """Pauses too short for a band, where only clean bands show when cleaning begins."""
-        found = None if seen.controls.late_counts else first_band(seen)
-        if found is not None and found.confidence < SURE_START:
-            seen.short = short_pauses.measure(search, found.start_s, found.first_s, found.band_s)
+        if seen.controls.late_counts or (first_s := idle_time(seen.trials)) is None:
+            return
+        found = first_band(seen)
+        if found is not None and found.confidence >= SURE_START:
+            return
+        start_s, band_s = (0.0, math.inf) if found is None else (found.start_s, found.band_s)
+        trials.clear(search.ground, "pieces", REST_IDLES * first_s)
+        seen.short = short_pauses.measure(search, start_s, trials.bracket(seen.trials), band_s)
 
     def verdict(self, seen: Seen, steps: Replay) -> list[Finding]:
         """When and how it cleans, and how long a band takes; nothing of a drive that has no cache."""

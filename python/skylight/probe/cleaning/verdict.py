@@ -196,10 +196,10 @@ def _start_before(seen: Seen, first_s: float) -> Finding:
     first = f"a first band was clean after {format_duration(first_s * 1e9)}"
     begun = (0.0, trials.bracket(seen.trials)[1] * 1e9)
     found = first_band(seen)
+    if (by_pauses := _start_by_pauses(seen)) is not None:
+        return by_pauses
     if found is None:
         return START.unknown(f"{first}, but how long it was cleaned is not known", interval=begun)
-    if seen.short is not None and (by_pauses := _start_by_pauses(seen.short)) is not None:
-        return by_pauses
     start_s = found.start_s
     waited_ns = found.waited_s * 1e9
     waited = f" and the {format_duration(waited_ns)} that a read waited for it" if waited_ns > 0 else ""
@@ -212,9 +212,11 @@ def _start_before(seen: Seen, first_s: float) -> Finding:
     )
 
 
-def _start_by_pauses(short: ShortPauses) -> Finding | None:
-    """When cleaning begins, by pauses of which many clean a band; None where they do not tell."""
-    if short.start_s is None:
+def _start_by_pauses(seen: Seen) -> Finding | None:
+    """When cleaning begins, by pauses of which many clean a band; None where they do not tell. A drive is
+    left alone for as much longer than a pause as commands are on their way, less than any read takes."""
+    short = seen.short
+    if short is None or short.start_s is None:
         return None
     low_s, high_s = short.start_s
     start_s, apart_s = (low_s + high_s) / 2, (high_s - low_s) / math.sqrt(12)
@@ -226,8 +228,10 @@ def _start_by_pauses(short: ShortPauses) -> Finding | None:
         f"{short.count} pauses of {enough} clean a band and as many of {less} do not, where one pause alone"
         f" has to be {format_duration(short.single_s * 1e9)} long"
     )
+    if short.kept:
+        why += "; of as many, each behind a write that makes the drive begin it anew, none does"
     rows = tuple(f"{PIECES}{number}-look" for number in range(1, len(short.seen) + 1))
-    interval = (low_s * 1e9, high_s * 1e9)
+    interval = (low_s * 1e9, high_s * 1e9 + min(trial.anchor_ns for trial in seen.trials))
     return START.found(round(start_s * 1e9), confidence, why, rows, interval, way="short pauses")
 
 
