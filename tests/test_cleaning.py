@@ -148,6 +148,18 @@ def pieces(*seen: tuple[float, bool]) -> list[Pieces]:
     return [Pieces(pause_s, clean) for pause_s, clean in seen]
 
 
+@pytest.mark.parametrize("seed", [100693, 100801, 100856])
+def test_half_written_bands_are_timed_where_few_fit_into_the_cache(seed: int, tmp_path: Path) -> None:
+    """The stretches of 100693 and 100856 hold one band and two parts of others. Of 100801 bands are finished
+    one by one in pauses of 96 s, and a quarter of a band less in each is most of a band: the same bands
+    written anew, and cleaned in one pause, show how much it is."""
+    given = conditions_text(DRAWN, seed)
+    evidence, known, _ = measured(str(seed), tmp_path, given, (*HINTS, "rotation_ns"))
+    (band,) = (each for each in CleaningTest().infer(evidence, known) if each.name == "cleaning_band_ns")
+    truth = true_findings(_native.random_profile(seed), "drive.toml", given)
+    assert [mark.outcome for mark in score([band], {band.name: truth[band.name]})] == ["right"]
+
+
 class TestShortPauses:
     def test_the_pauses_hold_the_idle_time_between_them(self) -> None:
         # It begins after 5 s and takes 8 s for a band: 8 pauses of 6 s do.

@@ -73,6 +73,51 @@ def test_a_part_of_a_band_takes_as_long_as_a_band(end: int) -> None:
         assert told is not None and told[0] == pytest.approx(1.0)
 
 
+def progress_at(cells: int, *went_home: tuple[int, int], work_s: float = 0.5) -> half_written_band.Progress:
+    """A place at which the cells from one to another go home in every other pause."""
+    home = np.zeros(cells, bool)
+    progress = half_written_band.Progress(1 << 20, False, [0.0], [home])
+    for first, end in went_home:
+        progress.add(work_s, home)
+        home = home | ((np.arange(cells) >= first) & (np.arange(cells) < end))
+        progress.add(work_s, home)
+    return progress
+
+
+def test_bands_between_parts_of_others_are_known_in_any_order() -> None:
+    """As of 100693 and 100856 drawn, which clean what has most to gain first: a band, and two parts."""
+    progress = progress_at(512, (132, 362), (362, 512), (0, 132))
+    assert progress.band_bytes == 230 << 20
+    told = progress.band_s()
+    assert told is not None and told[0] == pytest.approx(1.0)
+    assert progress.bands == [(0, 132), (132, 362), (362, 512)]
+    assert progress_at(512, (0, 230), (230, 380), (380, 512)).band_bytes == 0, "the control: which is whole?"
+    strewn = progress_at(512, (132, 362), (362, 512), (0, 132))
+    strewn.looked[2] = np.isin(np.arange(512), np.arange(80, 540, 2))
+    assert strewn.band_bytes == 0, "the control: what goes home at once lies anywhere"
+
+
+def test_two_parts_that_are_the_whole_stretch_take_as_long_as_bands() -> None:
+    """As of 100737 drawn, whose cache holds no more than that."""
+    told = progress_at(192, (0, 128), (128, 192)).band_s()
+    assert told is not None and told[0] == pytest.approx(1.0)
+    assert progress_at(300, (0, 128), (128, 192)).band_s() is None, "the control: it may be part of a part"
+
+
+def test_a_long_pause_in_which_all_was_cleaned_takes_nothing_from_the_short_ones() -> None:
+    progress = progress_at(240, (2, 20), (20, 38), (38, 56))
+    progress.add(9.0, np.ones(240, bool), long=True)
+    assert progress.spans() == [Span(2.0, 2, 4)]
+
+
+def test_bands_of_a_stretch_are_counted_by_their_ends() -> None:
+    progress = progress_at(100, (0, 11), (11, 31), (31, 51))
+    assert progress.bands == [(0, 11), (11, 31), (31, 51), (51, 71), (71, 91), (91, 100)]
+    assert progress.count(np.arange(100) < 72) == 4
+    assert progress.count(np.arange(100) >= 70) == 2
+    assert progress_at(100, (5, 25), (35, 55), (70, 90)).bands == [], "the control: no even bands"
+
+
 @pytest.mark.parametrize(
     ("went_home", "cells"), [((53, 63, 62), 62.5), ((9, 8, 8), 25 / 3), ((8, 8, 9), 25 / 3)]
 )
@@ -125,6 +170,42 @@ def test_half_written_bands_show_how_far_off_the_idle_time_is(late_s: float) -> 
     assert as_it_is.apart_s == pytest.approx(0.0, abs=1e-9)
     assert (as_it_is.band_s - 1.0) * late_s >= 0.0
     assert abs(as_it_is.band_s - 1.0) >= 0.1 * abs(late_s)
+
+
+@pytest.mark.parametrize("late_s", [-0.2, 0.0, 0.2])
+def test_one_pause_for_bands_written_anew_shows_it_too(late_s: float) -> None:
+    """Four short pauses, and one that begins with a band: the edge between two of them is no edge of it."""
+    places = [
+        [
+            Span(2 * band_s + 4 * late_s, 2, 4),
+            Span((5 + BEGUN) * band_s + late_s, 5 + BEGUN, 1, anew=True),
+        ]
+        for band_s in (0.8, 1.0, 1.2)
+    ]
+    found = fit(places, 0.25)
+    assert found.band_s == pytest.approx(1.0, abs=0.03)
+    assert found.apart_s < 0.08
+    chained = fit([[stepped, Span(anew.work_s, anew.bands, 1)] for stepped, anew in places], 0.25)
+    assert found.apart_s != pytest.approx(chained.apart_s, rel=0.01)
+
+
+def test_a_stretch_is_written_anew_where_the_idle_time_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five bands of a second each: all at once say to try less, and two bands to try once more."""
+    speeds, pauses = iter([2.0, 1.0, 1.0]), list[float]()
+
+    def pause(*args: Any) -> None:
+        pauses.append(args[5])
+        args[3].add(args[5], np.arange(100) < 20 * int(args[5] * next(speeds)))
+
+    for name in ("clear", "write"):
+        monkeypatch.setattr(half_written_band, name, lambda *_: None)
+    monkeypatch.setattr(half_written_band, "_pause", pause)
+    progress = progress_at(100, (0, 20), (20, 40), (40, 60))
+    stretch = half_written_band.Stretch(0, 100 << 20, 1 << 20)
+    ground = Ground(cast(Any, None), False, False, 8e6)
+    half_written_band._anew(ground, 1, stretch, progress, 1.0, 5.0)
+    assert pauses == pytest.approx([3.5, 3.5 * 0.7, 3.85 * 0.7])
+    assert [(span.bands, span.pauses, span.anew) for span in progress.anew] == [(2 + BEGUN, 1, True)] * 2
 
 
 def test_without_a_long_pause_the_idle_time_stays_unknown() -> None:

@@ -33,7 +33,7 @@ from skylight.probe.cleaning import (
 )
 from skylight.probe.cleaning.figures import draw
 from skylight.probe.cleaning.findings import FINDINGS
-from skylight.probe.cleaning.verdict import Seen, first_band, idle_time, judge
+from skylight.probe.cleaning.verdict import Seen, first_band, idle_apart, idle_time, judge
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled, no_surer_than_medium
 
 IOS, MOST_S, LIKELY_S, WRITTEN = 120_000, 28_800.0, 900.0, 10 << 30
@@ -117,7 +117,8 @@ class CleaningTest(ProcedureTest[Seen]):
         if seen.short is not None and (between_s := seen.short.start_s) is not None:
             start_s = sum(between_s) / 2
         if ground.settles:
-            half_written_band.measure(ground, start_s, one.band_s, seen.halves)
+            apart_s = idle_apart(seen, one.band_s)
+            half_written_band.measure(ground, start_s, apart_s, one.band_s, seen.halves)
 
     @staticmethod
     def _short(search: trials.Search, seen: Seen) -> None:

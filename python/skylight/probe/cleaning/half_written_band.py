@@ -5,7 +5,9 @@ again and again, each time for its idle time and half of what a band with one bl
 one band is finished, or longer where three in a row finish none; after each pause looks at one block of every
 cell of the stretch (`skylight.infer.cached_or_native`) say what went home. What goes home at once is a band,
 which gives its length here without any other test. A last, longer pause lets several bands be cleaned, and
-the time from the first band that was finished to the last is divided by their number. Where the stretch
+the time from the first band that was finished to the last is divided by their number. Where the idle time is
+not known well and that pause is short, or there is none, since the stretch has no more bands, it is written
+again, and a single pause lets nearly all of its bands be cleaned. Where the stretch
 begins or ends amid a band, that part of it goes home after as long as a whole band: it counts as one,
 whenever it comes.
 
@@ -23,7 +25,8 @@ Source: Skylight (FAST '15), section 4.5, Figure 11 (a band half of which was re
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,12 +58,24 @@ SHORTEST_STRETCH, LEAST_CELL = 16 * MIB, 512 * KIB
 DEPTH = 31
 STEP_PART = 0.5
 STEPS = 14
-STEPPED = 3  # bands finished one by one; some may be a part of one
+STEPPED, FEWEST_STEPPED = 3, 2
+"""Bands finished one by one, of which some may be a part of one, and the fewest that show a time."""
 IDLE_STEPS, LONGER = 3, 1.5
 """Pauses in a row without a band finished, after which each is to hold more work. Chosen: with half of a band
 a pause two in a row finish one, and half as much again never finishes two where three finished none."""
 LONG_BANDS, LEFT_BANDS, LEFT_PART = 12.0, 1.5, 0.7
 MOST_AGAINST_ONE = 1.4  # times a band with one block, for how many a long pause is meant to clean
+ANEW_PART = 0.04
+"""Of the work of the last span, from how much error of the idle time on the stretch is written again: a
+quarter of what is asked."""
+FEWEST_ANEW, ENOUGH_ANEW, ATTEMPTS_ANEW, LESS_ANEW = 3, 3, 3, 0.7
+"""Bands that a stretch has then, parts included; how many have to be cleaned, in how many pauses at most; and
+how much less work the next is to hold if all were clean. Chosen: three bands are known to a tenth."""
+LEFT_ANEW = (1.5, 1.15, 1.85)
+"""Bands that should not be finished, at one place and the next: so the one in progress at the end has got as
+far as chance has it, and not equally far everywhere."""
+EVEN = 0.8
+"""How well the ends of bands agree with bands of one length, of 1. Chosen: a few misread cells of ten."""
 FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.9
 """Of the cells of a stretch, how many home at once are misread; and of the most that went home at once, from
 how many on it is a part of a band, and a whole one but for a misread cell. Chosen."""
@@ -128,11 +143,26 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A time in which bands were cleaned: s, bands, and in how many pauses."""
+    """A time in which bands were cleaned: s, bands, in how many pauses, and whether it begins with a band and
+    not where another span ends."""
 
     work_s: float
     bands: float
     pauses: int
+    anew: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Cells that went home at once: in which pause, how many, the first and the last of them, whether they
+    are all of what lies between, and whether they touch an end of the stretch."""
+
+    pause: int
+    cells: int
+    first: int
+    last: int
+    in_a_row: bool
+    at_end: bool
 
 
 def bands_of(spans: list[Span]) -> int:
@@ -152,6 +182,7 @@ class Progress:
     looked: list[Bools]
     limit_ns: float | None = None
     long: bool = False
+    anew: list[Span] = field(default_factory=list)
 
     def add(self, work_s: float, looked: Bools, *, long: bool = False) -> None:
         """One more pause."""
@@ -178,17 +209,36 @@ class Progress:
     def finished(self) -> list[tuple[int, int]]:
         """The short pauses, counted from 1, in which a band or a part of one was finished, and how many cells
         it has. The rest of a band that shows a pause later, since some looks were late, is of that band."""
+        return [(part.pause, part.cells) for part in self.parts]
+
+    @property
+    def parts(self) -> list[Part]:
+        """The same, and where they lie. A few in a row at an end of the stretch are a part of a band too."""
         short = self.more[: len(self.more) - self.long]
         most = max(short, default=0)
-        found: list[tuple[int, int]] = []
+        found: list[Part] = []
         for number, cells in enumerate(short, 1):
-            if cells <= max(FEWEST_CELLS, SOME_PART * most):
+            if cells <= FEWEST_CELLS:
                 continue
-            if found and found[-1][0] == number - 1 and found[-1][1] + cells <= most + 1:
-                found[-1] = (number - 1, found[-1][1] + cells)
+            part = self._part(number, cells)
+            if cells <= SOME_PART * most and not (part.in_a_row and part.at_end):
+                continue
+            if found and found[-1].pause == number - 1 and found[-1].cells + cells <= most + 1:
+                found[-1] = replace(found[-1], cells=found[-1].cells + cells, in_a_row=False)
             else:
-                found.append((number, cells))
+                found.append(part)
         return found
+
+    def _part(self, number: int, cells: int) -> Part:
+        home = self.home
+        went = np.flatnonzero(home[number] & ~home[number - 1])
+        strays = [(left, right) for left in range(FEWEST_CELLS) for right in range(FEWEST_CELLS - left)]
+        first, last = min(
+            ((int(went[left]), int(went[-1 - right])) for left, right in strays),
+            key=lambda ends: ends[1] - ends[0] - 2 * np.count_nonzero((went >= ends[0]) & (went <= ends[1])),
+        )
+        at_end = first < FEWEST_CELLS or last >= home.shape[1] - FEWEST_CELLS
+        return Part(number, cells, first, last, last - first < cells + FEWEST_CELLS, at_end)
 
     @property
     def band_bytes(self) -> int:
@@ -200,26 +250,65 @@ class Progress:
         if abs(first - last) <= max((1 - WHOLE_PART) * last, 1):
             whole.append(first)
         elif first > last and len(whole) < 2:
-            return 0
-        return round(float(np.mean(whole)) * self.cell) if whole else 0
+            whole = []
+        return round(float(np.mean(whole or self._amid())) * self.cell) if whole or self._amid() else 0
+
+    def _amid(self) -> list[int]:
+        """Cells of each band that was finished amid the stretch, if those are alike and what was finished
+        besides are parts at its ends, in whatever order."""
+        parts = self.parts
+        amid = [part.cells for part in parts if not part.at_end]
+        at_ends = [part.cells for part in parts if part.at_end]
+        alike = max(amid, default=0) - min(amid, default=0) <= max((1 - WHOLE_PART) * max(amid, default=0), 1)
+        fit = max(at_ends, default=0) <= max(amid, default=0) + 1
+        return amid if alike and fit and all(part.in_a_row for part in parts) else []
+
+    @property
+    def _two_ends(self) -> bool:
+        """Whether the stretch was two parts of bands that meet within it."""
+        parts = sorted(self.parts, key=lambda part: part.first)
+        whole = sum(part.cells for part in parts) >= self.home.shape[1] - FEWEST_CELLS
+        return len(parts) == 2 and whole and all(part.in_a_row and part.at_end for part in parts)
+
+    @property
+    def bands(self) -> list[tuple[int, int]]:
+        """The first cell of each band, or part of one, in the stretch, and the first behind it, as the ends
+        of those that were finished say; none where these do not agree."""
+        each, cells = self.band_bytes / self.cell, self.home.shape[1]
+        parts = [part for part in self.parts if part.in_a_row]
+        ends = [end for part in parts for end in (part.first, part.last + 1) if 0 < end < cells]
+        ends = [end for end in ends if FEWEST_CELLS <= end <= cells - FEWEST_CELLS]
+        if not ends or each < 2 * FEWEST_CELLS:
+            return []
+        angles = np.exp(2j * np.pi * np.array(ends) / each)
+        if abs(np.mean(angles)) < EVEN:
+            return []
+        begin = float(np.angle(np.mean(angles)) / (2 * np.pi) * each) % each
+        inside = np.round(np.arange(begin, cells, each)).astype(int)
+        bounds = [0, *(int(at) for at in inside if FEWEST_CELLS < at < cells - FEWEST_CELLS), cells]
+        return list(pairwise(bounds))
+
+    def count(self, home: Bools) -> int:
+        """Bands, or parts of one, of which most cells are home."""
+        return sum(int(2 * np.count_nonzero(home[first:end]) > end - first) for first, end in self.bands)
 
     def spans(self) -> list[Span]:
-        """From the first band that was finished to the last, and from that to the end of a long pause; none
-        if too few bands were finished, or all were clean before the long pause ended."""
+        """From the first band that was finished to the last, and from that to the end of a long pause unless
+        all were clean before that ended; none if too few bands were finished."""
         finished = self.finished
-        if len(finished) < STEPPED - self.long or not self.band_bytes:
+        if len(finished) < FEWEST_STEPPED or not (self.band_bytes or self._two_ends):
             return []
         first, last = finished[0][0], finished[-1][0]
         begun_s, last_s = ((self.work_s[at - 1] + self.work_s[at]) / 2 for at in (first, last))
         stepped = Span(last_s - begun_s, len(finished) - 1, last - first)
-        if not self.long:
-            return [stepped]
-        if np.count_nonzero(~self.home[-1]) * self.cell < self.band_bytes / 2:
-            return []  # all was clean before the pause ended, no one knows when
+        clean = np.count_nonzero(~self.home[-1]) * self.cell < self.band_bytes / 2
+        if not self.long or clean:
+            return [stepped, *self.anew]  # when all was clean in a long pause is not known
         # What is left over of whole bands is a part of one, which took as long.
         more = self.more[-1] * self.cell / self.band_bytes
         bands = math.ceil(more - SOME_PART - more * LENGTH_TO * self.cell / self.band_bytes)
-        return [stepped, Span(self.work_s[-1] - last_s, bands + BEGUN, len(self.work_s) - 1 - last)]
+        long = Span(self.work_s[-1] - last_s, bands + BEGUN, len(self.work_s) - 1 - last)
+        return [stepped, long, *self.anew]
 
     def band_s(self) -> tuple[float, int] | None:
         """Time for a band, s, and the number of bands it is from."""
@@ -229,18 +318,25 @@ class Progress:
         return sum(each.work_s for each in spans) / sum(each.bands for each in spans), bands_of(spans)
 
 
-def measure(ground: Ground, idle_s: float, one_s: float, seen: dict[int, Progress]) -> None:
-    """Writes and watches a stretch at each place; puts how cleaning went on there into `seen`."""
+def measure(ground: Ground, idle_s: float, apart_s: float, one_s: float, seen: dict[int, Progress]) -> None:
+    """Writes and watches a stretch at each place, for an idle time known to `apart_s`; puts how cleaning went
+    on there into `seen`."""
     for place in PLACES:
-        _place(ground, place, idle_s, one_s, seen)
+        stretch = _place(ground, place, idle_s, one_s, seen)
+        spans = [] if stretch is None else seen[place].spans()
+        if stretch is not None and spans and apart_s * spans[-1].pauses > ANEW_PART * spans[-1].work_s:
+            _anew(ground, place, stretch, seen[place], idle_s, one_s)
 
 
-def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[int, Progress]) -> None:
+def _place(
+    ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[int, Progress]
+) -> Stretch | None:
+    """The stretch that was watched; None if none fitted into the cache."""
     steps = ground.steps
     for shorter in range(5):
         stretch = Stretch.at(ground, place, one_s, shorter)
         if stretch.length < SHORTEST_STRETCH:
-            return
+            return None
         name = f"{HALF}{place}-{shorter + 1}"
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         write(ground, name, IoBatch.writes(stretch.chunks, CHUNK), idle_s)
@@ -252,7 +348,8 @@ def _place(ground: Ground, place: int, idle_s: float, one_s: float, seen: dict[i
         seen[place] = Progress(stretch.cell, ground.flash, [0.0], [home], limit_ns)
         if np.count_nonzero(home) <= FEW_HOME * len(home):
             _watch(ground, name, stretch, seen[place], idle_s, one_s)
-            return
+            return stretch
+    return None
 
 
 def write(ground: Ground, name: str, writes: IoBatch, idle_s: float = np.inf) -> None:
@@ -297,13 +394,39 @@ def _watch(
         if number - max((at for at, _ in progress.finished), default=0) >= IDLE_STEPS:
             work_s *= LONGER  # the idle time is longer than thought, and these pauses hold less work
     seen = progress.band_s()
-    if seen is None:
+    if seen is None or not progress.band_bytes:
         return
     left = np.count_nonzero(~progress.home[-1]) * stretch.cell / progress.band_bytes - LEFT_BANDS
     bands = min(LONG_BANDS, LEFT_PART * left)
     if bands >= 1.0:
         each_s = min(seen[0], MOST_AGAINST_ONE * one_s)
         _pause(ground, f"{name}-long", stretch, progress, idle_s, bands * each_s)
+
+
+def _anew(
+    ground: Ground, place: int, stretch: Stretch, progress: Progress, idle_s: float, one_s: float
+) -> None:
+    """Writes the stretch again and lets most of its bands be cleaned in one pause; once more if these are
+    few."""
+    bands, told = len(progress.bands), progress.band_s()
+    if bands < FEWEST_ANEW or told is None:
+        return
+    each_s = min(told[0], MOST_AGAINST_ONE * one_s)
+    for number in range(1, ATTEMPTS_ANEW + 1):
+        name = f"{HALF}{place}-anew-{number}"
+        left = LEFT_ANEW[(PLACES.index(place) + len(progress.anew)) % len(LEFT_ANEW)]
+        clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
+        write(ground, name, IoBatch.writes(stretch.chunks, CHUNK), idle_s)
+        began = np.zeros(progress.home.shape[1], np.bool_)
+        once = Progress(stretch.cell, ground.flash, [0.0], [began], progress.limit_ns)
+        _pause(ground, name, stretch, once, idle_s, (bands - left) * each_s)
+        cleaned = progress.count(once.home[-1])
+        if 0 < cleaned < bands:
+            progress.anew.append(Span(once.work_s[-1], cleaned + BEGUN, 1, anew=True))
+        else:
+            each_s *= LESS_ANEW if cleaned else LONGER
+        if bands_of(progress.anew) >= ENOUGH_ANEW:
+            return
 
 
 def _pause(

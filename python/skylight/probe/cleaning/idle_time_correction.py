@@ -58,11 +58,15 @@ def _place(spans: list[Span], errors_s: F64) -> tuple[F64, F64]:
     """For each error of the idle time the time for a band at a place, s, and by how many squared deviations
     the counts miss it; infinite where no work would be left.
 
-    The end of one span is the beginning of the next, so that their counts err against each other."""
+    The end of one span is the beginning of the next, so that their counts err against each other; not so of
+    one that begins with a band, of which only the end is unknown."""
     work_s = np.array([span.work_s - span.pauses * errors_s for span in spans]).T
     bands = np.array([span.bands for span in spans])
-    count = len(spans)
-    inverse = np.linalg.inv(EDGE_ERROR**2 * (2 * np.eye(count) - np.eye(count, k=1) - np.eye(count, k=-1)))
+    count, anew = len(spans), np.array([span.anew for span in spans])
+    edges = 2 * np.eye(count) - np.eye(count, k=1) - np.eye(count, k=-1)
+    edges[anew[:, None] | anew[None, :]] = 0.0
+    edges[anew, anew] = 1.0
+    inverse = np.linalg.inv(EDGE_ERROR**2 * edges)
     possible = np.all(work_s > 0, axis=1)
     work_s = np.where(possible[:, None], work_s, 1.0)
     rate = (work_s @ inverse @ bands) / np.einsum("ij,jk,ik->i", work_s, inverse, work_s)

@@ -264,7 +264,7 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
         return BAND.unknown(f"{single}, but at {missing} of 3 places no half-written bands were counted")
     low_s, high_s = trials.bracket(seen.trials)
     idle_error = (high_s - low_s) / math.sqrt(12)
-    half = idle_time_correction.fit(timed, math.hypot(idle_error, _first_error(seen, one.band_s)))
+    half = idle_time_correction.fit(timed, idle_apart(seen, one.band_s))
     half_s, counted = half.band_s, sum(half_written_band.bands_of(spans) for spans in timed)
     apart_one = math.hypot(COUNT_ERROR / one.count, idle_error / one.work_s, MODEL_ERROR)
     apart_half = math.hypot(COUNT_ERROR / counted * math.sqrt(3), half.apart_s / half_s, HALF_MODEL_ERROR)
@@ -281,6 +281,12 @@ def _band(seen: Seen, rows: Sequence[str]) -> Finding:
     value = {"one_block": round(one.band_s * 1e9), "half": round(half_s * 1e9)}
     half_rows = [name for name in rows if name.startswith(half_written_band.HALF)]
     return BAND.found(dict(value), confidence, why, (f"{one.name}-look", *half_rows))
+
+
+def idle_apart(seen: Seen, band_s: float) -> float:
+    """How far the idle time may be off, as a standard deviation, s."""
+    low_s, high_s = trials.bracket(seen.trials)
+    return math.hypot((high_s - low_s) / math.sqrt(12), _first_error(seen, band_s))
 
 
 def _first_error(seen: Seen, band_s: float) -> float:
