@@ -29,6 +29,9 @@ from skylight.evidence import I64, IoBatch, IoLog, Op
 
 DISK_TURNS = 1.5
 FLASH_TURNS = 0.5
+LINK_TURNS = 0.8
+"""Of a revolution that a look at a block in flash takes at most for it to be told from one at home, which
+takes a revolution less the host's gap. Chosen: a tenth of a revolution on either side of the limit."""
 SHORTEST = 0.02
 """The quantile of looks at cached blocks that stands for the shortest of them, without those that look at
 home: a tenth may be two revolutions where all others are three, and each look that is misread counts once and
@@ -72,14 +75,21 @@ def turn_of(native_ns: I64) -> float:
 def limit_of(rotation_ns: float, *, flash: bool, cached_ns: I64 | None = None) -> float:
     """What divides looks, ns; where nearly all of some looks (`cached_ns`) were at blocks in the cache, by
     these. On a disk those may take several revolutions; a look at home now and then takes two, where the way
-    to the drive is long, so the limit is half-way between one and what the shortest of those take.
+    to the drive is long, so the limit is half-way between one and what the shortest of those take. From
+    flash a block may take most of a revolution over a slow link, while one at home takes no less than one:
+    there the limit is half-way between as well.
 
     >>> limit_of(5e6, flash=False, cached_ns=np.array([26, 26, 36]) * 1_000_000) / 1e6
     15.5
+    >>> limit_of(4e6, flash=True, cached_ns=np.array([2.2e6, 2.2e6, 30e6])) / 1e6
+    3.1
     """
     limit_ns = (FLASH_TURNS if flash else DISK_TURNS) * rotation_ns
-    if flash or cached_ns is None:
+    if cached_ns is None:
         return limit_ns
+    if flash:
+        usual_ns = float(np.median(cached_ns))
+        return (usual_ns + rotation_ns) / 2 if usual_ns < LINK_TURNS * rotation_ns else limit_ns
     cached_ns = cached_ns[cached_ns > limit_ns]
     shortest_ns = float(np.quantile(cached_ns, SHORTEST)) if len(cached_ns) else 0.0
     return max(limit_ns, (rotation_ns + shortest_ns) / 2)

@@ -32,7 +32,7 @@ def draw(seen: Seen, evidence: Evidence) -> list[Figure]:
     figures = [_start(seen.trials)]
     told = band_time.best(seen.rounds)
     if told is not None:
-        figures.append(_bands(evidence, told, ground.rotation_ns, flash=ground.flash))
+        figures.append(_bands(evidence, told, ground))
     if seen.cache_bands.stalls:
         figures.append(_stalls(seen.cache_bands, evidence))
     return figures
@@ -74,11 +74,12 @@ def _start(seen: list[Trial]) -> Figure:
     return Figure("cleaning-start", "When cleaning begins", caption, alt, drawing)
 
 
-def _bands(evidence: Evidence, told: band_time.Round, rotation_ns: float, *, flash: bool) -> Figure:
+def _bands(evidence: Evidence, told: band_time.Round, ground: trials.Ground) -> Figure:
     drawing, axes = new_axes()
     log = evidence.log(f"{told.name}-look")
     look_ns = log.latency_ns[2::2]  # the first row is the read that may wait, then approach and look in turn
-    home = cached_or_native.at_home(look_ns, rotation_ns, flash=flash)
+    rotation_ns, flash = ground.rotation_ns, ground.flash
+    home = cached_or_native.at_home(look_ns, rotation_ns, flash=flash, limit_ns=ground.limit_ns)
     number = np.arange(1, len(look_ns) + 1)
     cached_or_cleaned(axes, number, look_ns / 1e6, home)
     dashed_line(axes, rotation_ns / 1e6)

@@ -344,7 +344,7 @@ def _place(
         log = steps.run(f"{name}-look-0", _looks(ground, stretch), params=params)
         cached_ns = _looked_ns(ground, log)
         limit_ns = cached_or_native.limit_of(ground.rotation_ns, flash=ground.flash, cached_ns=cached_ns)
-        home = _home(ground, f"{name}-look-again", stretch, log)
+        home = _home(ground, f"{name}-look-again", stretch, log, limit_ns if ground.flash else None)
         seen[place] = Progress(stretch.cell, ground.flash, [0.0], [home], limit_ns)
         if np.count_nonzero(home) <= FEW_HOME * len(home):
             _watch(ground, name, stretch, seen[place], idle_s, one_s)

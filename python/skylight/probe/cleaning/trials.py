@@ -72,6 +72,9 @@ of a track, three are in one of a thousand."""
 MORE_LOOKS = 2
 """How often single blocks are looked at again on a drive that others use: with a fifth of the looks delayed,
 all three are in one of 120."""
+NEW, NEW_MARKS = "new", 9
+"""Marks that are looked at right after they are written, in flash, and how many. Chosen: of nine looks, four
+of which may be delayed."""
 CONTROL, CONTROL_PAUSE_S, CONTROLS = "control-", 0.03, 3
 """Controls: their steps, the pause of the one without idle time, in which a volatile cache is written out,
 and how often each is made."""
@@ -114,6 +117,7 @@ class Ground:
     backwards: bool = False
     noisy: bool = False
     settles: bool = True
+    limit_ns: float | None = None
 
     @property
     def copies(self) -> int:
@@ -157,7 +161,7 @@ class Ground:
         """Which of the marks looked at are at their native place. A delayed look at a block at home looks
         cached where the cache is on disk, and one at a cached block looks at home where it is flash."""
         looked_ns = cached_or_native.look_ns(log)
-        home = cached_or_native.at_home(looked_ns, self.rotation_ns, flash=self.flash)
+        home = cached_or_native.at_home(looked_ns, self.rotation_ns, flash=self.flash, limit_ns=self.limit_ns)
         if self.copies == 1:
             return home
         of_each = home.reshape(-1, self.copies)
@@ -204,6 +208,15 @@ def begin(steps: Steps, report: SettingsReport) -> Ground:
     )  # the second of a pair first misses its revolution
     speeds = tuple(SPEED_BYTES * 1e9 / passing_ns)
     return replace(ground, rotation_ns=rotation_ns, bytes_a_second=speeds, noisy=noisy)
+
+
+def with_limit(ground: Ground, name: str, marks: U64) -> Ground:
+    """The same with what divides looks, by some at new blocks: over a slow link one from flash takes more
+    than half a revolution of a fast disk."""
+    ground.steps.run(f"{name}-mark", ground.writes(marks))
+    looked_ns = cached_or_native.look_ns(ground.steps.run(f"{name}-look", ground.lone.looks(marks)))
+    limit_ns = cached_or_native.limit_of(ground.rotation_ns, flash=True, cached_ns=looked_ns)
+    return replace(ground, limit_ns=limit_ns)
 
 
 def clear(ground: Ground, name: str, rest_s: float) -> None:
@@ -320,6 +333,9 @@ class Search:
 
     def run(self) -> None:
         """Longer and longer pauses, then ever closer ones; with the controls."""
+        if self.ground.flash:
+            new = np.concatenate([self.next_mark() for _ in range(NEW_MARKS)])
+            self.ground = with_limit(self.ground, NEW, new)
         self._find()
         self.controls.looks_tell = not any(trial.cleaned for trial in self.seen) or self._looks_tell()
         if self.controls.looks_tell and self.controls.late_counts and not self._late_is_cleaning():

@@ -73,6 +73,8 @@ class CleaningOrder(ProcedureTest[Seen]):
         idle_s, zones = idle_ns / 1e9, steps.zones("zones")
         with steps.settings(trials.SETTINGS, write_cache=False, look_ahead=False) as report:
             ground = trials.begin(steps, report)
+            if ground.flash:
+                ground = trials.with_limit(ground, trials.NEW, parades.marks(steps.size, parades.UP, None))
             seen.ground = ground
             band_s = band_ns / 1e9 if band_ns is not None else max(0.3, idle_s / 8)
             if zones is not None:  # half of it is read and written, and that again on its way
