@@ -106,7 +106,7 @@ def test_half_a_band_is_not_brought_out_block_by_block(
     """Reads around each write left each 64 KiB in an entry of its own, so that a band took a third longer, or
     three stretches did not fit into the cache; a queue of one leaves few together."""
     if not forced:
-        monkeypatch.setattr(fua_writes, "obeyed", lambda _: False)
+        monkeypatch.setattr(fua_writes, "obeyed", lambda *_, **__: False)
     given = conditions_text(DRAWN, int(drive))
     evidence, known, truth = measured(drive, tmp_path, given, (*HINTS, "rotation_ns"))
     findings = CleaningTest().infer(evidence, known)

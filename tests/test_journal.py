@@ -470,7 +470,7 @@ def test_a_cache_that_ignores_flush_hides_the_journal_but_for_fua(
 ) -> None:
     finding, _ = probed(1003, 'volatile_cache = "ignores-flush"', tmp_path / "forced")
     assert finding["journal_quantum_bytes"].known
-    monkeypatch.setattr(fua_writes, "obeyed", lambda _: False)
+    monkeypatch.setattr(fua_writes, "obeyed", lambda *_, **__: False)
     finding, outcomes = probed(1003, 'volatile_cache = "ignores-flush"', tmp_path / "r")
     assert not any(each.known for each in finding.values())
     assert "FLUSH does not empty" in finding["journal_quantum_bytes"].why

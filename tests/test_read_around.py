@@ -154,7 +154,7 @@ def test_cache_bands_are_counted_although_flush_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As of a drive whose volatile cache is off."""
-    monkeypatch.setattr(fua_writes, "obeyed", lambda _: False)
+    monkeypatch.setattr(fua_writes, "obeyed", lambda *_, **__: False)
     toml = _native.random_profile(1901, "set-associative")
     given = '[conditions]\nvolatile_cache = "ignores-flush"\n'
     drive = _native.SimDrive(toml, "drive", 1, given)

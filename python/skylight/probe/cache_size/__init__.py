@@ -103,7 +103,7 @@ class CacheSize(ProcedureTest[Seen]):
             seen.begun = True
             cache = volatile(steps, reported=report.write_cache)
             seen.ignores_flush = cache == "ignores-flush"
-            if seen.ignores_flush and fua_writes.obeyed(steps):
+            if seen.ignores_flush and fua_writes.obeyed(steps, patient=True):
                 steps, cache, seen.ignores_flush = ForcedWrites(steps), "off", False
             elif seen.ignores_flush:
                 if not destage_by_read.empties(steps):

@@ -182,7 +182,7 @@ def begin(steps: Steps, report: SettingsReport) -> Ground:
     """A known state; then measures a revolution and the speed of the platters on blocks never written."""
     cache, flash = volatile(steps, reported=report.write_cache), steps.known.word("cache_medium") == "flash"
     settles = cache != "ignores-flush"
-    forced = not settles and fua_writes.obeyed(steps)
+    forced = not settles and fua_writes.obeyed(steps, patient=True)
     if forced:
         steps, settles = ForcedWrites(steps), True
     elif not settles and empties(steps):

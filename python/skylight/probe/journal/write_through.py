@@ -148,7 +148,7 @@ def written_through(
         journal = steps.known.number("journal_quantum_bytes") is not None
         if around and not journal and destage_by_read.empties(steps):
             return WriteThrough(ReadAround(steps), empties=True), found, empty_ns
-        if fua_writes.obeyed(steps):
+        if fua_writes.obeyed(steps, patient=True):
             return ForcedWrites(steps), "none", empty_ns
         if around and journal and destage_by_read.empties(steps):
             return WriteThrough(ReadAround(steps), empties=True), found, empty_ns
