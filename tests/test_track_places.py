@@ -18,7 +18,7 @@ from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.hop_passes import PAIRS_OF
 from skylight.probe.rotation.plan_steps import AROUND, AROUND_PLACES, ONCE_MORE, SAME_AGAIN, TOWARDS
 from skylight.probe.rotation.seeks import Curve
-from skylight.probe.rotation.track_consistency import led_to, start_between
+from skylight.probe.rotation.track_consistency import led_to, start_between, starts_below
 from skylight.probe.rotation.verdict import _not_one_disk, _stroke, _tracks
 from skylight.probe.scoring import score
 from test_rotation import CUT, FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
@@ -350,3 +350,28 @@ def test_where_what_is_cached_is_in_flash_the_end_lies_in_no_cache(
     vars(found).update(_off_line=off, _starts_at_home=True)
     assert found.end_at_home == at_home
     assert found.ends_in_log == logged
+
+
+@pytest.mark.parametrize(
+    ("start", "scatter", "places", "moved"),
+    [
+        (4.41e5, 0.0, 12, True),
+        (4.41e5, 0.02, 12, True),
+        (4.80e5, 0.0, 12, False),
+        (4.41e5, 0.10, 12, False),
+        (4.41e5, 0.0, 7, False),
+    ],
+)
+def test_a_start_far_below_the_line_of_places_was_moved(
+    start: float, scatter: float, places: int, moved: bool
+) -> None:
+    """As of random drive 101052: of 30 places only the two with the largest tracks hold a tenth more than the
+    start, which others had filled; a zone more, and surfaces of different density, are no sign."""
+    whole = 1 << 40
+    part = np.linspace(0.05, 0.49, places)
+    size = np.sqrt(2.6e11 - 2.1e11 * part) * (1 + scatter * np.where(np.arange(places) % 2, 1, -1))
+    found = [
+        replace(tracks_of(float(each), WHOLE), begin=np.array([at * whole]))
+        for at, each in zip(part, size, strict=True)
+    ]
+    assert starts_below(found, whole, tracks_of(start, WHOLE)) == moved

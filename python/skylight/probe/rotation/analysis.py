@@ -61,6 +61,7 @@ from skylight.probe.rotation.track_consistency import (
     parts,
     rows_of,
     start_between,
+    starts_below,
 )
 from skylight.probe.rotation.track_fit import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
 
@@ -220,12 +221,12 @@ class Analysis:
 
     @cached_property
     def _starts_at_home(self) -> bool:
-        """Whether blocks at the start lie there, as far as larger tracks behind them, or at several places
-        all over the drive, would show: a drive that places data anywhere may have moved what others wrote."""
+        """Whether blocks at the start lie there, as far as larger tracks behind or elsewhere would show."""
         near = self.near
         if near is None or self.middle is None or self.middle.slope < near.slope:
             return True
-        return not are_larger(self.places, near) and all(
+        moved = are_larger(self.places, near) or starts_below(self.places, self._size, near)
+        return not moved and all(
             near.slope <= behind.slope or as_large(near, behind) for behind in self._behind_start
         )
 

@@ -53,6 +53,9 @@ LINE_SURE = 0.99  # chosen: how sure the interval of the line's slope is
 LEAST_BREAK, BREAK_ERRORS = 0.05, 3.0
 """By how much, and by how many standard deviations of squares of sizes about their line, tracks of the end
 may be off it. Chosen: a recording zone is off by half its step at most, less than two deviations of steps."""
+LEAST_BEHIND, FEWEST_BEHIND = 0.04, 8
+"""From which part of the addresses on places say how large tracks are at the start, and how many do. Chosen:
+what others wrote at the start is a few per cent of a drive."""
 FURTHER_IN = 0.3
 """Of what they may be off it, as far as they are smaller. Chosen: on 64 drives at home they were 0.23 at
 most, on three where they lay in a cache further in 0.30, 0.56 and 0.81; where surfaces differ that line is
@@ -126,6 +129,19 @@ def off_line(part: F64, size: F64, end_bytes: float) -> float:
     above = end_bytes**2 - line.at_end
     line_off = line.more if above > 0 else line.less
     return above / (max(BREAK_ERRORS * line.scatter, 2 * LEAST_BREAK * line.at_end) + line_off)
+
+
+def starts_below(places: list[Tracks], whole_bytes: int, start: Tracks) -> bool:
+    """Whether tracks at the start are smaller than those of places up to the middle lead to, by more than
+    from one recording zone to the next and by more than that line may be off: what lies there was moved
+    further in. Squares of sizes fall evenly with the address."""
+    found = [(float(place.begin[0]) / whole_bytes, place.track_bytes) for place in places]
+    line = np.array([place for place in found if LEAST_BEHIND <= place[0] <= 0.5]).reshape(-1, 2)
+    if len(line) < FEWEST_BEHIND:
+        return False
+    before, size = 1.0 - line[:, 0], line[:, 1]  # as if the start were the end
+    smaller = start.track_bytes < (1 - LARGEST_STEP) * sqrt(max(line_of(before, size).at_end, 0.0))
+    return smaller and off_line(before, size, start.track_bytes) < -1.0
 
 
 def stroke_between(
