@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from one_test import suite_on_drawn
 from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
 from skylight.infer import adjacent_tracks, track_phases, track_size_change
 from skylight.infer.minimum_access_time import Reach
@@ -21,6 +22,7 @@ from skylight.probe.rotation.seeks import Curve
 from skylight.probe.rotation.track_consistency import led_to, start_between, starts_below
 from skylight.probe.rotation.verdict import _not_one_disk, _stroke, _tracks
 from skylight.probe.scoring import score
+from skylight.probe.suite import infer_suite
 from test_rotation import CUT, FINDINGS, TURN_NS, WHOLE, angles, measured, tracks_of
 
 
@@ -375,3 +377,16 @@ def test_a_start_far_below_the_line_of_places_was_moved(
         for at, each in zip(part, size, strict=True)
     ]
     assert starts_below(found, whole, tracks_of(start, WHOLE)) == moved
+
+
+@pytest.mark.parametrize(("seed", "walk"), [(100704, "cylinders of 20 heads"), (101166, "strokes")])
+def test_the_arm_s_step_is_looked_for_further_on(seed: int, walk: str, tmp_path: Path) -> None:
+    """At the start of 100704 a single pair of tracks is a cylinder apart; that of 101166 has eighteen tracks,
+    amid which a stroke ends, as cylinders of seven heads might."""
+    result = suite_on_drawn(seed, tmp_path / "r", only=("rotation",))
+    seek = next(finding for finding in result.findings if finding.name == "seek_ns")
+    assert isinstance(seek.value, dict) and walk in seek.why
+    assert any(row.startswith(("2-gib-on-", "5-gib-on-")) for row in seek.rows)
+    step = {100704: 722_999, 101166: 1_199_999}[seed]
+    assert abs(float(seek.value["track"]) / step - 1) < 0.1
+    assert infer_suite(tmp_path / "r").findings == result.findings

@@ -111,8 +111,8 @@ class Analysis:
         self._size = size_bytes
         self._at_home, self._in_flash = at_home, in_flash
         self.start_moved = start_moved
-        self._end = end
-        self.end_bytes = end_bytes
+        self._end, self.end_bytes = end, end_bytes
+        self.behind: tuple[str, Analysis] | None = None  # what shows the arm's step, if not the start
 
     @cached_property
     def seen(self) -> Coherence:

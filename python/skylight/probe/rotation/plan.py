@@ -14,6 +14,7 @@ import numpy as np
 
 from skylight.evidence import EMPTY_LOG, F64, IoBatch, IoLog
 from skylight.findings import Known
+from skylight.infer.adjacent_tracks import OPEN
 from skylight.infer.track_phases import Tracks
 from skylight.probe.drive_type.plan import SUSTAINED_REGION_BYTES
 from skylight.probe.known_state import State
@@ -74,6 +75,9 @@ last of a drive that was written whole, as much as the cache takes."""
 BEHIND_BYTES = (1 << 30, 3 << 30)
 """How far behind the start tracks are looked at as well: so many as `analysis.BEHIND_PLACES`, behind what
 test 1 wrote, and of a drive of which they are a 64th at most hardly further in."""
+STEP_BEHIND_BYTES = (2 << 30, 5 << 30)
+"""How far behind the start the arm's step is looked for where tracks at the start do not show it. Chosen: at
+two more places, where a stroke or a band ends elsewhere."""
 AROUND_BYTES = tuple(mib << 20 for mib in (-1536, -512, 512, 1536))
 """How far from the middle address tracks are looked at as well: so many as `analysis.AROUND_PLACES`, in other
 bands than the middle itself, and of a drive of which they are a 64th at most hardly further in."""
@@ -81,7 +85,7 @@ LEAST_BYTES = 1 << 30
 WRITING_S = (600.0, 1_800.0)
 """Pauses before a rotation is looked for once more. Chosen: 256 MiB of single blocks are 65,000 writes of
 10 ms, 11 min; of those that wait for bands to be cleaned a few hundred are written in the second."""
-MOST_IOS = 78_000  # by a coarse clock, with every step that only some drives need
+MOST_IOS = 148_000  # by a coarse clock, with every step that only some drives need
 
 Pairs = list[tuple[int, int]]
 
@@ -337,6 +341,8 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
             plan.scattered(name + ALONE, [float(tracks.begin[0])], alone, reads)
     if _measure_steps(plan, found, found.near):
         _measure_far(plan, found)
+        if found.neighbours is None and found.curve is not None and not plan.is_zoned:
+            _measure_steps_behind(plan, found, found.near)
 
 
 def _end_at_home(plan: Plan, found: Analysis, length: float, reads: int) -> Analysis:
@@ -427,6 +433,25 @@ def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:
             IN_TURNS, near, in_turns, TURN_READS * found.times, np.tile(edges - earlier, TURN_PAIRS), narrow
         )
     return True
+
+
+def _measure_steps_behind(plan: Plan, found: Analysis, near: Tracks) -> None:
+    """The same further on, until tracks there show the arm's step: where a stroke ends amid those that are
+    looked at, it may look like cylinders, and of high cylinders a few dozens of tracks show hardly a step.
+    Where they say how tracks are walked as well, that is worth more than a step alone."""
+    for behind in STEP_BEHIND_BYTES:
+        if plan.size < BEFORE_END_PARTS * behind:
+            return
+        seen = replace(plan.seen, logs=dict(plan.logs))
+        there = replace(plan, base=plan.base + behind, seen=seen, prefix=f"{behind >> 30}-gib-on-")
+        there.scattered("od", [there.base], NEAR_TRACKS * near.track_bytes, NEAR_TRACKS * READS_A_TRACK)
+        here = there.analysis()
+        if here.near is None or not _measure_steps(there, here, here.near) or here.neighbours is None:
+            continue
+        if here.neighbours.walk != OPEN or found.behind is None:
+            found.behind = (there.prefix, here)
+        if here.neighbours.walk != OPEN:
+            return
 
 
 def _measure_far(plan: Plan, found: Analysis) -> None:

@@ -44,7 +44,8 @@ LEAST_STROKE = 0.85
 curve that is known to a third of that."""
 MOST_THIRD = 0.08  # half the range of fits, of the third itself
 ROWS = ("turn", "first")
-SEEK_ROWS = ("same", "next-fine", "apart-fine", IN_TURNS, "from-first", "from-far", "full")
+STEP_ROWS, FAR_ROWS = ("same", "next-fine", "apart-fine", IN_TURNS), ("from-first", "from-far", "full")
+SEEK_ROWS = (*STEP_ROWS, *FAR_ROWS)
 
 _START_ELSEWHERE = (
     "Tracks behind the first addresses are larger: the start was moved,"
@@ -189,11 +190,12 @@ def _size_words(tracks: Tracks) -> str:
 
 def track_seek(found: Analysis) -> tuple[float, float] | None:
     """Arm time to the next track and its error, ns."""
-    near = found.neighbours
-    if near is None or found.same is None:
+    at = found if found.behind is None else found.behind[1]
+    near = at.neighbours
+    if near is None or at.same is None:
         return None
-    if near.pairs and found.in_turns is not None:
-        same, other = found.in_turns
+    if near.pairs and at.in_turns is not None:
+        same, other = at.in_turns
         # What ways leave open there is a range about times that scatter about one.
         ns, error = other.ns - same.ns, hypot(other.half_ns, same.half_ns, near.open_ns / sqrt(3.0))
     else:
@@ -271,11 +273,12 @@ def _seeks(found: Analysis, in_range: bool = False) -> Finding:
         "track": round(track[0]), "third": round(third_ns), "full": round(full_ns)
     }  # fmt: skip
     way = found.end_way if found.end_at_home else ""
-    return SEEK.found(value, confidence, _seek_words(found, value), SEEK_ROWS, way=way)
+    rows = SEEK_ROWS if found.behind is None else (*(found.behind[0] + row for row in STEP_ROWS), *FAR_ROWS)
+    return SEEK.found(value, confidence, _seek_words(found, value), rows, way=way)
 
 
 def _seek_words(found: Analysis, value: dict[str, int | float | bool | str]) -> str:
-    near, same = found.neighbours, found.same
+    near, same = found.neighbours if found.behind is None else found.behind[1].neighbours, found.same
     walk = "" if near is None else f"; addresses fill the platters in {near.walk}"
     if near is not None and near.switch_ns is not None:
         walk += f" with a head switch of {format_duration(near.switch_ns)}"
