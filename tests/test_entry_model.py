@@ -70,6 +70,16 @@ def test_runs_that_did_not_begin_alike_say_nothing() -> None:
     assert entry_model.fit(written(8 * QUANTUM, gap_ns=1e6, erased=False)) is None
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_size_of_which_nothing_was_written_says_nothing() -> None:
+    """Of random drive 120415 the bound ended the test before the first run of a size."""
+    splits = written(8 * QUANTUM, gap_ns=1e6)
+    before = entry_model.fit(splits)
+    splits.runs[max(splits.runs) + BLOCK] = []
+    found = entry_model.fit(splits)
+    assert found is not None and before is not None and found.best == before.best
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_what_scatters_is_unknown_or_right(seed: int) -> None:
     """Whole quanta and any bound; gaps of a tenth of a quantum to two; a scatter of up to a quantum."""

@@ -139,7 +139,8 @@ def candidates_of(quantum: int, block: int, most: int) -> I64:
 def fit(splits: Splits) -> Fit | None:
     """The fit to all runs of writes longer than a quantum; None where these are too few, or did not begin
     alike."""
-    runs = {size: each for size, each in splits.runs.items() if size > splits.quantum}
+    # A bound may end the test before the first run of a size.
+    runs = {size: each for size, each in splits.runs.items() if size > splits.quantum and each}
     if len(runs) < FEWEST_SIZES or not all(run.erased for each in runs.values() for run in each):
         return None
     sizes = np.array(sorted(runs), np.int64)
