@@ -27,7 +27,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from skylight.evidence import IoBatch, IoLog, Stop
+from skylight.evidence import I64, IoBatch, IoLog, Stop
 from skylight.probe.cleaning import band_time, half_written_band
 from skylight.probe.cleaning.half_written_band import Bools, Stretch
 from skylight.probe.cleaning.journal import front
@@ -52,6 +52,7 @@ SHIFTS = (0.0, 1 / 24, 1 / 60, 1 / 12, 1 / 17)  # of the drive, from a place: at
 BAND_SLACK, STRETCH_BANDS = 1.1, 9
 FILL, MOST_FILLED = 960 * KIB, 60 * GIB  # each in a MiB of its own, off its start
 FIRST_PIECE, ROW, ROW_NS = 32, 3, 30_000_000
+ROW_CHANCE = 0.001  # of a row among all writes, if as many are delayed as were before
 MORE_PART, LEAST_MORE_NS, MOST_MORE_NS = 0.3, 15e6, 50e6  # of what those in a row waited, beyond others
 ONE_OF = 0.1
 """Of what those in a row waited, what one band takes at least, chosen: they wait for two, or for a few more
@@ -141,19 +142,47 @@ def _place(ground: Ground, name: str, place: int, layout: Layout) -> Watched:
         first = steps.run(f"{name}-{part}-first", writes.part(0, FIRST_PIECE))
         plain_ns, done = int(np.median(first.latency_ns)), FIRST_PIECE
         if not waits:
-            rest = steps.run(
-                f"{name}-{part}-fill", writes.part(FIRST_PIECE, len(writes)),
-                until=Stop(plain_ns + ROW_NS, ROW, ROW), params={"place": place},
-            )  # fmt: skip
-            done += len(rest)
+            done, waited = _filled(ground, f"{name}-{part}-fill", writes, plain_ns, {"place": place})
             waits = done < len(writes)
-            waited = float(np.median(rest.latency_ns[-ROW:])) - plain_ns if waits else 0.0
             more_ns = told_from(waited)
         step = f"{name}-stall-{part}"
         left, stop = writes.part(done, len(writes)), Stop(plain_ns + more_ns)
         if waits and _watch(ground, step, layout, left, stop, plain_ns, seen):
             break
     return seen
+
+
+def _filled(
+    ground: Ground, name: str, writes: IoBatch, plain_ns: int, params: dict[str, int]
+) -> tuple[int, float]:
+    """Writes, behind the first piece, up to a row that waits, and by how much longer than others these took
+    (ns). Other clients that delay a tenth of all writes make rows too: these go by."""
+    done, limit_ns, seen = FIRST_PIECE, plain_ns + ROW_NS, list[IoLog]()
+    while done < len(writes):
+        until = Stop(limit_ns, ROW, ROW)
+        log = ground.steps.run(name, writes.part(done, len(writes)), until=until, params=params)
+        done += len(log)
+        seen.append(log)
+        if not until.reached(log):
+            break
+        latency_ns = IoLog.joined(seen).latency_ns
+        waited_ns, delay_ns = float(np.median(latency_ns[-ROW:])), delays_of(latency_ns[:-ROW])
+        if waited_ns > delay_ns:
+            return done, waited_ns - plain_ns
+        limit_ns = max(limit_ns, round(delay_ns))
+    return len(writes), 0.0
+
+
+def delays_of(latency_ns: I64) -> float:
+    """A latency beyond which so few of these writes are that a row of them hardly comes by chance, ns.
+
+    >>> quiet, busy = np.full(1_000, 10), np.where(np.arange(1_000) % 10, 10, 90)
+    >>> delays_of(quiet), delays_of(busy)
+    (10.0, 90.0)
+    """
+    if not len(latency_ns):
+        return 0.0
+    return float(np.quantile(latency_ns, 1 - (ROW_CHANCE / len(latency_ns)) ** (1 / ROW)))
 
 
 def told_from(waited_ns: float) -> int:
