@@ -139,20 +139,21 @@ def measure(ground: Ground, seen: Seen) -> bool:
         return False
     whole = large.period * LARGE
     stop = CacheBand(whole, large.stall_ns, least_ns=large.least_ns).stop
-    for _ in range(EXACT_TRIES):
+    for number in range(EXACT_TRIES):
         blocks = _blocks_beyond(ground, large, stop)
         if blocks >= REMAINDER:
             return True
         band = CacheBand(whole + (blocks - 1) * ground.block, large.stall_ns, least_ns=large.least_ns)
-        if (pitch := _border(ground, band, stop)) is not None:
-            band = replace(band, pitch=pitch)
-            sharing = _scan(ground, band, stop)
-            if sharing is not None:
-                _stalls(ground, band, sharing, seen)
-                return True
+        pitch = _border(ground, band, stop)
+        sharing = None if pitch is None else _scan(ground, band := replace(band, pitch=pitch), stop)
+        if sharing is not None:
+            _stalls(ground, band, sharing, seen)
+            return True
+        # Asked last, for it leaves blocks of other data bands in the cache band.
+        if number == 0:
+            seen.stalls = not _is_arm(ground, large) and (new or not _stays_full(ground, band, stop))
+        if pitch is not None or not seen.stalls:
             break
-    # Asked last, for it leaves blocks of other data bands in the cache band.
-    seen.stalls = not _is_arm(ground, large) and (new or not _stays_full(ground, band, stop))
     return seen.stalls
 
 
