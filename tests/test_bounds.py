@@ -116,6 +116,17 @@ class TestFlush:
         assert self.after(65, 238.0).fits(self.MANY) == 64, "all of a piece"
         assert self.after(65, 0.3).fits(WRITES) == Bound(1_799 * S, 1 << 40).fits(WRITES)
 
+    def test_a_flush_behind_a_long_group_waits_for_each_as_long_as_the_slowest_did(self) -> None:
+        """Of random host-aware drive 120423 one FLUSH behind 150 blocks waited ten hours of a bound of eight:
+        each block had a zone cleaned, and a write that did had taken four minutes by itself."""
+        bound = Bound(28_800 * S, 1 << 40)
+        bound.spend(log_of(WRITES.part(0, 1), [240.0]))
+        op = np.append(np.full(150, int(Op.WRITE), np.uint8), np.uint8(Op.FLUSH))
+        size = np.append(WRITES.size[:150], np.uint32(0))
+        group = IoBatch(op, WRITES.offset[:151], size)
+        assert bound.fits(group) < 100
+        assert bound.fits(IoBatch.flushed_writes(WRITES.offset, 4096)) > 0, "one at a time fits"
+
     def test_what_one_write_waited_for_is_not_what_each_waits_for(self) -> None:
         """A merge of the map, or one band."""
         assert self.after(1, 9.0).fits(WRITES) > 100

@@ -105,10 +105,15 @@ class Bound:
 
     def _flushable(self, io: IoBatch) -> int:
         """How many of the first commands leave a volatile cache no more than a FLUSH has time for: it answers
-        writes at once, and one FLUSH then waits for all of them, and for what each of them has cleaned."""
-        if self._flush_ns == 0.0:
+        writes at once, and one FLUSH then waits for all of them, and for what each of them has cleaned. One
+        that comes behind more than a queue of them may wait as long for each as the slowest did by itself."""
+        flushes = bool(np.any(io.op == int(Op.FLUSH)))
+        if self._flush_ns == 0.0 and not flushes:
             return len(io)
-        waits = self._held(io) * NEXT_MARGIN * self._flush_ns > self.left_ns
+        held = self._held(io)
+        most_ns = max(self._flush_ns, self._seen_ns(1) if flushes else 0)
+        each_ns = np.where(held > FLUSHED_TOGETHER, most_ns, self._flush_ns)
+        waits = held * NEXT_MARGIN * each_ns > self.left_ns
         late = np.flatnonzero(waits & ((io.op == int(Op.WRITE)) | (io.op == int(Op.FLUSH))))
         return int(late[0]) if len(late) else len(io)
 
