@@ -123,8 +123,8 @@ class TestFlush:
         bound.spend(log_of(WRITES.part(0, 1), [240.0]))
         op = np.append(np.full(150, int(Op.WRITE), np.uint8), np.uint8(Op.FLUSH))
         size = np.append(WRITES.size[:150], np.uint32(0))
-        group = IoBatch(op, WRITES.offset[:151], size)
-        assert bound.fits(group) < 100
+        groups = IoBatch(np.tile(op, 2), WRITES.offset[:302], np.tile(size, 2))
+        assert bound.fits(groups) < 100
         assert bound.fits(IoBatch.flushed_writes(WRITES.offset, 4096)) > 0, "one at a time fits"
 
     def test_what_one_write_waited_for_is_not_what_each_waits_for(self) -> None:

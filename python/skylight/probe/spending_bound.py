@@ -105,15 +105,16 @@ class Bound:
 
     def _flushable(self, io: IoBatch) -> int:
         """How many of the first commands leave a volatile cache no more than a FLUSH has time for: it answers
-        writes at once, and one FLUSH then waits for all of them, and for what each of them has cleaned. One
-        that comes behind more than a queue of them may wait as long for each as the slowest did by itself."""
-        flushes = bool(np.any(io.op == int(Op.FLUSH)))
+        writes at once, and one FLUSH then waits for all of them, and for what each of them has cleaned. Of
+        groups of more than a queue each may wait as long as the slowest write did by itself: such groups are
+        sent until one finds the cache full."""
+        flushes = int(np.count_nonzero(io.op == int(Op.FLUSH))) > 1
         if self._flush_ns == 0.0 and not flushes:
             return len(io)
-        held = self._held(io)
-        most_ns = max(self._flush_ns, self._seen_ns(1) if flushes else 0)
-        each_ns = np.where(held > FLUSHED_TOGETHER, most_ns, self._flush_ns)
-        waits = held * NEXT_MARGIN * each_ns > self.left_ns
+        waits = self._held(io) * NEXT_MARGIN * self._flush_ns > self.left_ns
+        if flushes:
+            group = self._unflushed_at(io.op, np.ones(len(io), np.int64), 0)
+            waits |= (group > FLUSHED_TOGETHER) & (group * NEXT_MARGIN * self._seen_ns(1) > self.left_ns)
         late = np.flatnonzero(waits & ((io.op == int(Op.WRITE)) | (io.op == int(Op.FLUSH))))
         return int(late[0]) if len(late) else len(io)
 
