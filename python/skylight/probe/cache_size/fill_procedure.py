@@ -51,10 +51,9 @@ MAP_WRITES = 2_600_000
 MOST_SMALL_S = 9_000.0
 """Device time of the writes of one quantum that come before large ones, and of those of a block. Chosen: a
 third of the bound of the test, so that a fill with large writes, twice if need be, is within it too."""
-MOST_TOLD_S = 14_000.0
+MOST_ZONED_S = 14_000.0
 """The same of each part of a fill of a drive that reports its zones. Chosen: half of the bound, for once its
-cache is full a queue of large writes may wait for a zone each, in hours.
-"""
+cache is full a queue of large writes may wait for a zone each, in hours."""
 PHASES = {"fill": 0.0, "map": 0.25, "large": 0.375, "held": 0.625, "mixed": 0.75, "held-mixed": 0.875}
 """Where fills begin, as a part of the target: where one left data, no other writes first, or looks at its
 first writes would see older ones cleaned."""
@@ -72,8 +71,8 @@ MOST_UNSEEN = 5
 which on cleaning has begun. Chosen: six hundred writes wait for no outliers, and no older data is left; a
 drive that cleans any band next takes few of those home that are looked at."""
 LONE_STOP = (16, 32)
-"""So many of so many lone writes that wait show that cleaning has begun. Chosen: other clients delay a tenth
-of all writes, and merges of a map one in some tens."""
+"""Lone writes that wait, and of how many: they show that cleaning has begun. Chosen: other clients delay a
+tenth of all writes, and merges of a map one in some tens."""
 MOST_PARTS = 200
 """Parts of a fill: slow writes that were no cleaning may have interrupted it so often."""
 
@@ -135,7 +134,7 @@ def filled(
     for number, ((size, quanta, count), pace) in enumerate(zip(parts, paces, strict=True)):
         count = min(count, steps.size // size * 3 // 4)
         if places.zone_bytes:
-            count = pace.most(count, MOST_TOLD_S)
+            count = pace.most(count, MOST_ZONED_S)
         elif number + 1 < len(parts) or not quanta:
             count = pace.most(count)
         if number == 0 and quanta:

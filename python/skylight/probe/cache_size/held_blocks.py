@@ -43,7 +43,7 @@ HELD_SHARE = 0.9
 """Of a group's blocks, those that have to be done while the read goes on. Chosen: the last ones may come with
 its end, and one in ten may be another client's delay."""
 SLOW_ROWS = 4
-"""Of a group that waits the FLUSH is slow, and the read behind it: so many of both are two groups."""
+"""Of a group that waits the FLUSH is slow, and the read behind it: four slow rows are two groups."""
 LONGER = 1.25
 """Times what a group takes to come, how long a read lasts. Chosen: reads and links vary by less."""
 
@@ -79,7 +79,7 @@ class HeldSteps(FlushedSteps):
     """As `FlushedSteps`, but blocks that would wait together come while a read is served, `group` at once."""
 
     def __init__(self, steps: Steps, read_bytes: int = AREA_BYTES, group: int = DEPTH) -> None:
-        """Over steps whose volatile cache stays on; reads are of so many bytes."""
+        """Over steps whose volatile cache stays on; `read_bytes` is the size of a read."""
         super().__init__(steps)
         self._read_bytes, self._group = read_bytes, group
         self._rng = steps.rng("held")

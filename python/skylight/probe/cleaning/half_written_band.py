@@ -251,7 +251,8 @@ class Progress:
             whole.append(first)
         elif first > last and len(whole) < 2:
             whole = []
-        return round(float(np.mean(whole or self._amid())) * self.cell) if whole or self._amid() else 0
+        cells = whole or self._amid()
+        return round(float(np.mean(cells)) * self.cell) if cells else 0
 
     def _amid(self) -> list[int]:
         """Cells of each band that was finished amid the stretch, if those are alike and what was finished
@@ -408,10 +409,10 @@ def _anew(
 ) -> None:
     """Writes the stretch again and lets most of its bands be cleaned in one pause; once more if these are
     few."""
-    bands, told = len(progress.bands), progress.band_s()
-    if bands < FEWEST_ANEW or told is None:
+    bands, timed = len(progress.bands), progress.band_s()
+    if bands < FEWEST_ANEW or timed is None:
         return
-    each_s = min(told[0], MOST_AGAINST_ONE * one_s)
+    each_s = min(timed[0], MOST_AGAINST_ONE * one_s)
     for number in range(1, ATTEMPTS_ANEW + 1):
         name = f"{HALF}{place}-anew-{number}"
         left = LEFT_ANEW[(PLACES.index(place) + len(progress.anew)) % len(LEFT_ANEW)]

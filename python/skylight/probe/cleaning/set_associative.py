@@ -44,8 +44,7 @@ MOST_BANDS = 9
 REPEATS = 3
 REMAINDER, EXACT_TRIES = 512, 2
 """Blocks that are written to a cache band full of large writes, and how often that is done where no border of
-a data band is found with what it took: one slow outlier among them names too little.
-"""
+a data band is found with what it took: one slow outlier among them names too little."""
 FEWEST_STALLS, SHORTEST_PERIOD = 3, 4  # the largest bands are filled three times; none in so few writes
 OVER_LARGE, OVER_SMALL, EXACT = "over-large", "over-small", "over-exact"
 BORDER, SCAN, ONE, SEVERAL = "border-", "scan-", "stall-one", "stall-several"

@@ -55,7 +55,7 @@ REST = 3.0
 ENOUGH = 1.1
 """Single pauses that should clean the band of a new mark. Chosen: more than the bracket of it is open."""
 MOST_RESTS, LONGER_REST, MOST_REST_S = 12, 2.0, 3600.0
-"""Rests until one does, each so many times as long as the one before, and how long all may be. Chosen: some
+"""Rests until one does, each twice as long as the one before, and how long all may be. Chosen: some
 thousand cache bands with one block are cleaned in half an hour."""
 MOST_WAITED = 1.5
 """Times a band, from which on reads waited for something else as well. Chosen: the first band that is found
@@ -74,8 +74,8 @@ class Pieces:
 
 @dataclass(slots=True)
 class ShortPauses:
-    """Trials of so many pauses; how long one pause has to be that cleans a band alone, and what a band takes
-    (s; infinite where that is not known); whether the control showed that work is kept, if it was made."""
+    """Trials of `count` pauses each; how long one pause has to be that cleans a band alone, and what a band
+    takes (s; infinite where that is not known); whether the control, if made, showed that work is kept."""
 
     count: int
     single_s: float

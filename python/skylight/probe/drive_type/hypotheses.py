@@ -119,8 +119,8 @@ def unwritten(quick: bool) -> Clue:
 def elsewhere(
     in_place: int, not_in_place: int, unclear: int, words: str, rows: tuple[str, ...], *, appended: int = 0
 ) -> Clue:
-    """Of the other parts of the addresses so many are written in place, so many not, so many unclear, and so
-    many appended to a log whatever comes between their writes."""
+    """How many of the other parts of the addresses are written in place, how many not, how many are unclear,
+    and how many are appended to a log whatever comes between their writes."""
 
     def chance(model: Model) -> float:
         lands = model.lands_elsewhere or model.lands
@@ -129,9 +129,8 @@ def elsewhere(
             share = CHOSEN["part in place"]
         at_home, away = CHOSEN["part unclear, in place"], CHOSEN["part unclear, elsewhere"]
         looks_like_neither = share * at_home + (1.0 - share) * away
-        in_log = CHOSEN["part appended, in place"] if lands == "home" else 1.0 - share
-        if model.lands_elsewhere is not None:
-            in_log = 1.0 - share
+        in_place_all_over = lands == "home" and model.lands_elsewhere is None
+        in_log = CHOSEN["part appended, in place"] if in_place_all_over else 1.0 - share
         seen = share**in_place * (1.0 - share) ** not_in_place * looks_like_neither**unclear
         return float(seen * in_log**appended)
 

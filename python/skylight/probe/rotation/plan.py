@@ -448,10 +448,10 @@ def _measure_steps_behind(plan: Plan, found: Analysis, near: Tracks) -> None:
         here = there.analysis()
         if here.near is None or not _measure_steps(there, here, here.near) or here.neighbours is None:
             continue
-        if here.neighbours.walk != OPEN or found.behind is None:
-            found.behind = (there.prefix, here)
         if here.neighbours.walk != OPEN:
+            found.behind = (there.prefix, here)
             return
+        found.behind = found.behind or (there.prefix, here)
 
 
 def _measure_far(plan: Plan, found: Analysis) -> None:

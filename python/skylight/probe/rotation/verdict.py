@@ -188,9 +188,14 @@ def _size_words(tracks: Tracks) -> str:
     return f"{format_size(round(tracks.track_bytes))} (± {100 * tracks.slope_error / tracks.slope:.2g} %)"
 
 
+def _shows_step(found: Analysis) -> Analysis:
+    """What shows the arm's step: the start, or the place further on where it was looked for."""
+    return found if found.behind is None else found.behind[1]
+
+
 def track_seek(found: Analysis) -> tuple[float, float] | None:
     """Arm time to the next track and its error, ns."""
-    at = found if found.behind is None else found.behind[1]
+    at = _shows_step(found)
     near = at.neighbours
     if near is None or at.same is None:
         return None
@@ -278,7 +283,7 @@ def _seeks(found: Analysis, in_range: bool = False) -> Finding:
 
 
 def _seek_words(found: Analysis, value: dict[str, int | float | bool | str]) -> str:
-    near, same = found.neighbours if found.behind is None else found.behind[1].neighbours, found.same
+    near, same = _shows_step(found).neighbours, found.same
     walk = "" if near is None else f"; addresses fill the platters in {near.walk}"
     if near is not None and near.switch_ns is not None:
         walk += f" with a head switch of {format_duration(near.switch_ns)}"
