@@ -284,6 +284,15 @@ def test_what_the_bound_cut_short_counts(seed: int, medium: str, tmp_path: Path)
     assert infer_suite(tmp_path / "r").findings == result.findings
 
 
+def test_writes_go_on_where_a_flush_waits_for_a_band(tmp_path: Path) -> None:
+    """A full cache in flash behind a volatile one: a FLUSH waited for 10 s, and one behind all 18,432 of the
+    sustained writes might have waited for each. The bound ended the test after 4,000 of them."""
+    result = drawn(101211, tmp_path)
+    names = [step.name for step in result.evidence[0].steps]
+    assert "sustained-flush" in names and "bound" not in names
+    assert found(result)["cache_medium"].value == "flash"
+
+
 def read_back(early_ns: int, late_ns: int, *, others_read: bool) -> ReadBack:
     """32 places of which the block written last is read so, and the one before it so."""
     late = np.tile([late_ns, early_ns], 32)

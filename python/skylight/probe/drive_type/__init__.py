@@ -88,6 +88,8 @@ from skylight.probe.known_state import State
 from skylight.probe.procedure import CutShort, ProcedureTest, Replay, Steps
 
 SUSTAINED_PIECE, LATER_PIECE, LATER = 256, 2_048, 2_048  # writes in a piece, and in one after the first 2,048
+SLOW_FLUSH_NS = 1_000_000_000
+"""From here on a FLUSH waited for more than a disk does, be it for a few retries."""
 MOST_PIECES = 96  # most are shorter where bands are cleaned all the time
 MORE_PLACES = 96
 """Chosen: with those before four times as many, which take a few seconds of a minute."""
@@ -359,7 +361,8 @@ class DriveType(ProcedureTest[Observed]):
         in_flash = seen.read_back is not None and seen.read_back.where == "flash"
         kept = in_flash or (logged and (by_fua or seen.read_back is None))
         if kept and not seen.stalled:
-            sent = replace(plan, steps=ForcedWrites(plan.steps)) if by_fua else plan
+            sent = replace(plan, cached=flushed)
+            sent = replace(sent, steps=ForcedWrites(plan.steps)) if by_fua else sent
             seen.settled = cleaning_cost.settle(sent, turning.period_ns)
 
     def _look_elsewhere(
@@ -504,12 +507,21 @@ class DriveType(ProcedureTest[Observed]):
                     seen.sustained = Sustained.of([*logs, cut.log])
                 raise
             where = where[len(logs[-1]) :]
+            if self._flush_waited(seen, wide):
+                plan.steps.run("sustained-flush", IoBatch.flushes(1))
             more = seen.sustained = Sustained.of(logs)
             goes_on = more.only_stalled(wide) and not plan.quick
             if more.enough(wide) or (more.tells and more.slow(wide) and not goes_on):
                 return
             if seen.kept is None and not more.stalled_lately and more.comes_too_late(plan.steps.left_ns()):
                 return
+
+    @staticmethod
+    def _flush_waited(seen: Observed, wide: Writes) -> bool:
+        """Whether a write and its FLUSH, or a FLUSH, waited for a band to be cleaned. Then one may wait for
+        each of the thousands of writes that a cache answered at once: longer than a test may take, were there
+        only one at the end."""
+        return int(np.concatenate([wide.latency_ns, seen.flush_ns]).max(initial=0)) >= SLOW_FLUSH_NS
 
     @staticmethod
     def _next_piece(plan: Plan, done: int, so_far: Sustained) -> int:

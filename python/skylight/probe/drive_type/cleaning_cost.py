@@ -43,6 +43,10 @@ from skylight.units import format_duration
 RUNGS_S = (4.0, 16.0, 64.0, 128.0)  # drives begin to clean after 0.2 s to two minutes without commands
 SAMPLE, CONTROLS = 64, 32
 RUNG_PLACES = 128  # twice the sample: where all of it has moved, which ones go together is not seen
+FLUSHED_TOGETHER = 16
+"""Writes before each FLUSH where a volatile cache answers them; elsewhere all, in case one is on.
+Chosen: behind a full persistent cache each may wait for a band to be cleaned, half a minute; one FLUSH behind
+all of them would take an hour, and no bound ends a command that is under way."""
 UNIT_BLOCKS = 8  # blocks of a place: one for each reading, so that none is read twice
 MOVING = 0.1  # share of the sample from which on blocks are said to move
 MOST_PLACES = 3_200  # of a trial: a minute of writes
@@ -269,12 +273,11 @@ class _Trial:
     @staticmethod
     def write(plan: Plan, name: str, units: U64, unit: int) -> U64:
         """Writes places; those that were written."""
-        writes = IoBatch.writes(units * np.uint64(unit), unit)
-        io = IoBatch(  # a FLUSH at the end, in case a volatile cache is on
-            np.append(writes.op, np.uint8(Op.FLUSH)),
-            np.append(writes.offset, np.uint64(0)),
-            np.append(writes.size, np.uint32(0)),
-        )
+        io = IoBatch.flushed_writes(units * np.uint64(unit), unit)
+        together = FLUSHED_TOGETHER if plan.cached else len(units)
+        kept = io.op == int(Op.WRITE)
+        kept[2 * together - 1 :: 2 * together] = kept[-1] = True
+        io = IoBatch(io.op[kept], io.offset[kept], io.size[kept])
         log = plan.steps.run(f"{name}-writes", io, params={"unit_bytes": unit})
         return np.asarray(log.only(Op.WRITE).offset // np.uint64(unit), np.uint64)
 

@@ -52,6 +52,8 @@ class Plan:
     zones: ZonesSeen | None = None
     """The zones with a write pointer that stand for the target; None where it has none, or no leave to write
     to them."""
+    cached: bool = False
+    """Whether a volatile cache may answer writes: it is not said to be off."""
 
     @property
     def quick(self) -> bool:
