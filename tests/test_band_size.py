@@ -494,20 +494,26 @@ def test_a_size_at_the_end_of_the_search_is_no_size(sizes: tuple[int, ...], know
     assert verdict.of_fits(fits, ()).known == known
 
 
-@pytest.mark.parametrize("side", [-1, 0, 1])
-def test_bands_that_change_near_the_middle_are_told_apart(side: int) -> None:
-    """The band of the middle address is of the stretch that it is in, wherever in the window that ends."""
+@pytest.mark.parametrize(
+    ("seed", "aside", "below", "above"),
+    [(6, -480, 85, 60), (7, 0, 85, 60), (8, 480, 85, 60), (105, -60, 63, 58)],
+)
+def test_bands_that_change_near_the_middle_are_told_apart(
+    seed: int, aside: int, below: int, above: int
+) -> None:
+    """The band of the middle address is of the stretch that it is in, wherever in the window that ends; where
+    two borders explain the bands beside them, it is that at the middle."""
     size = 1 << 40
-    rng = np.random.default_rng(7 + side)
+    rng = np.random.default_rng(seed)
     place, points = random_order.windows(size)[1]
     middle = size // 2 // MIB * MIB
-    border = middle + side * 480 * MIB
-    sizes = [(85 * MIB, border), (60 * MIB, int(points[-1]) + 2 * MIB)]
+    border = middle + aside * MIB
+    sizes = [(below * MIB, border), (above * MIB, int(points[-1]) + 2 * MIB)]
     looks = [(points, drawn(rng, points, sizes, 0.01))]
     for _ in range(2):
         fine = random_order.finer((place, points), random_order.fit(place, looks))[1]
         looks.append((fine, drawn(rng, fine, sizes, 0.01)))
-    assert random_order.fit_middle(looks, middle).size == (85 if side > 0 else 60) * MIB
+    assert random_order.fit_middle(looks, middle).size == (below if aside > 0 else above) * MIB
 
 
 def test_an_edge_that_the_fine_grid_misses_is_no_edge() -> None:

@@ -139,11 +139,13 @@ def _scores(looks: list[tuple[I64, F64]], size: int, starts: I64) -> tuple[F64, 
 
 
 def fit_middle(looks: list[tuple[I64, F64]], middle: int, zone_bytes: int = 0) -> Fit:
-    """The best cut about the middle address, where bands may change their size within the window."""
+    """The best cut about the middle address, where bands may change their size within the window. A few bands
+    beside the border fit into both grids by chance, so that two borders may explain the looks as well; then
+    it is the middle, since stretches end at round parts of drives."""
     best = fit("md", looks, zone_bytes)
     least = best.score + SURE
     points = looks[0][0]
-    for border in points[:: len(points) // BORDERS][1:]:
+    for border in (middle, *points[:: len(points) // BORDERS][1:]):
         parts = [
             [(at[keep], weight[keep]) for (at, weight), keep in zip(looks, side, strict=True)]
             for side in ([at < border for at, _ in looks], [at >= border for at, _ in looks])
@@ -152,7 +154,7 @@ def fit_middle(looks: list[tuple[I64, F64]], middle: int, zone_bytes: int = 0) -
             continue
         below, above = (fit("md", part, zone_bytes) for part in parts)
         if below.size > above.size and below.score + above.score > least:
-            least = below.score + above.score
+            least = below.score + above.score + (SURE if border == middle else 0.0)
             best = above if middle >= border else below
     return best
 
