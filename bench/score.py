@@ -322,7 +322,7 @@ def as_json(results: Sequence[Scored], *, quick: bool) -> str:
                 "conditions": None if result.conditions is None else asdict(result.conditions),
                 "out_of_reach": sorted(result.out_of_reach),
                 "plan": {account.test: account.to_json() for account in result.probed.accounts},
-                "marks": [asdict(mark) for mark in result.marks],
+                "marks": [asdict(mark) | {"why": result.why.get(mark.name)} for mark in result.marks],
             }
             for result in results
         ],
