@@ -146,12 +146,14 @@ fn limited_map(profile: &Profile) -> Option<(Slots, u64, u64)> {
     Some((slots, entries, watermarks::usable(entries, watermark)))
 }
 
-/// Sizes of the cache and of its map, for a host of which up to `sharing` writes can share an entry of a journal.
-pub(super) fn findings(profile: &Profile, sharing: u64) -> Vec<TrueFinding> {
+/// Sizes of the cache and of its map, for a host of which up to `sharing` writes can share an entry of a journal; `collected`
+/// is how many writes take a slot if that is what a volatile cache collects.
+pub(super) fn findings(profile: &Profile, sharing: u64, collected: Option<f64>) -> Vec<TrueFinding> {
     let Some(Sizes { cache, fill, raw, why }) = sizes(profile) else { return Vec::new() };
     let (mut map, mut full_map) = (None, None);
     if let Some((slots, entries, usable)) = limited_map(profile) {
         let (reach, needed) = (slots.reachable_entries(sharing), slots.needed_entries());
+        let reach = collected.map_or(reach, |writes| reach.min((slots.usable as f64 * writes) as u64));
         let far = (usable as f64 >= REACHABLE_FRACTION * reach as f64)
             .then(|| format!("slots run out at {reach} map entries at most, and {usable} may be in use"));
         let finding = TrueFinding::number(

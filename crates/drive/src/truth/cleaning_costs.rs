@@ -42,7 +42,7 @@ const COPY_IDLE_NS: f64 = 1e9;
 const MIN_MERGES: u64 = 3;
 
 /// Writes `size` bytes at each address; returns the latencies.
-fn write(drive: &mut Drive, addresses: &[u64], size: u64, depth: usize) -> Vec<u64> {
+pub(super) fn write(drive: &mut Drive, addresses: &[u64], size: u64, depth: usize) -> Vec<u64> {
     let count = addresses.len();
     let (ops, sizes) = (vec![Code::Write; count], vec![size as u32; count]);
     let (mut submit, mut complete) = (vec![0; count], vec![0; count]);
@@ -97,7 +97,7 @@ fn half(band: (u64, u64)) -> Vec<u64> {
 /// Of the conditions those that decide how many writes leave a volatile cache together, where it stays on: the first leave
 /// as soon as they come, and the next ones collect while those are written, which over a slow link are few. Ideal ones
 /// where it does not: then the host decides.
-fn collecting(conditions: &Conditions) -> Conditions {
+pub(super) fn collecting(conditions: &Conditions) -> Conditions {
     if conditions.volatile_cache.fixed() != Some(true) {
         return Conditions::default();
     }

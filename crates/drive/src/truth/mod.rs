@@ -14,6 +14,7 @@
 
 mod cache;
 mod cleaning_costs;
+mod collected_writes;
 mod drive_kind;
 mod finding;
 mod measurability;
@@ -50,7 +51,8 @@ impl Truth {
     pub fn under(profile: &Profile, conditions: &Conditions) -> Result<Self, ProfileError> {
         let drive = Drive::new(&quiet(profile), 0)?;
         let mut findings = drive_kind::findings(profile);
-        findings.extend(cache::findings(profile, measurability::sharing(conditions, profile)));
+        let collected = collected_writes::in_a_slot(profile, conditions)?;
+        findings.extend(cache::findings(profile, measurability::sharing(conditions, profile), collected));
         findings.extend(cache::bands(profile));
         if !matches!(profile.layer, Layer::Ssd(_)) {
             findings.extend(platters::findings(profile, &drive));

@@ -47,6 +47,9 @@ STALLS_SKIPPED, MOST_RUN = 4, 64
 ASKED_AGAIN = 3
 """How often an address is asked for where outliers left it open. Chosen: where a tenth of all writes are
 outliers, all of these are in one of a thousand."""
+SCAN_PIECE, SCAN_GROWTH = 256, 4
+"""Addresses that are asked in one step, or as many times those that the last step got to. Chosen: steps that
+end at a stall after a few writes, one after the other, must not each have all addresses laid out anew."""
 ASKS = 2
 """Writes of which none stalls, at an address that belongs elsewhere, or to a part that has just been emptied:
 one that was taken for full may have room for one. Chosen: stalls come at an even distance, give or take a
@@ -192,14 +195,13 @@ class CachePart:
 
     def first_held(self, addresses: U64) -> int | None:
         """The index of the first of these that belongs to it, each in a cache part of its own or in this."""
-        done = 0
+        done, piece = 0, SCAN_PIECE
         while done < len(addresses):
             self.fill()
-            until = Stop(self.found.limit_ns)
-            log = self.steps.run(
-                f"{self.name}-scan", IoBatch.writes(addresses[done:], self.size), until=until
-            )
+            asked = IoBatch.writes(addresses[done : done + piece], self.size)
+            log = self.steps.run(f"{self.name}-scan", asked, until=Stop(self.found.limit_ns))
             done += len(log)
+            piece = max(SCAN_PIECE, SCAN_GROWTH * len(log))
             if not len(log) or int(log.latency_ns[-1]) < self.found.limit_ns:
                 continue
             self._emptied()
