@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from skylight.findings import Finding, Known, Value
 from skylight.probe.cache_size import verdict
 from skylight.probe.cache_size.entry_lengths import advances, entries_of, fits
 from skylight.probe.cache_size.entry_time import CYCLES, MISSED_CYCLES, PAIRS, entry_ns
-from skylight.probe.cache_size.journal import Entries, Journal
+from skylight.probe.cache_size.journal import Entries, Journal, Rate
 from skylight.probe.journal.out_of_band_time import SETTLE_NS
 from skylight.probe.suite import SuiteOptions, run_suite
 from skylight.truth import true_findings
@@ -117,3 +118,17 @@ def test_what_fills_a_cache_is_shorter_than_a_zone(tmp_path: Path) -> None:
     found = sized(120025, tmp_path, "host-aware", draw=4)
     assert found["cache_bytes"] == pytest.approx(50_405_048_320, rel=0.1)
     assert found["cache_fill_bytes"] == pytest.approx(50_350_260_224, rel=0.03)
+
+
+def test_a_quantum_that_takes_longer_in_a_queue_than_alone_leaves_open_what_lies_before_it() -> None:
+    """101214 drawn, at four commands over a slow link: 5.9 ms for 388 KiB of flash that take 3.4 ms alone.
+    By the first 1.8 ms were 72 KiB before it, of 168 KiB there are."""
+    known = Known([Finding("journal_entry_max_bytes", 1_220_608, "B", None, 1.0, "made")])
+    alone = Journal(397_312, 3.4e6, 7e6, (), 416, None)
+    time_ns = 977_034.0, 1_797_347.0
+    both = verdict.bytes_on_flash(replace(alone, rate=Rate(5.9e6, 1e6)), known, time_ns)
+    one, other = (
+        verdict.bytes_on_flash(replace(alone, quantum_ns=ns), known, time_ns) for ns in (5.9e6, 3.4e6)
+    )
+    assert one is not None and other is not None and both == (one[0], other[1])
+    assert both[0] < 397_312 + (168 << 10) < both[1]

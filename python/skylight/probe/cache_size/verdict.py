@@ -221,19 +221,22 @@ def _out_of_band_ns(known: Known) -> Interval | None:
     return max(time_ns - TIME_TO * rotation_ns, 0.0), time_ns + TIME_TO * rotation_ns
 
 
-def _on_flash(journal: Journal, known: Known, time_ns: Interval) -> Interval | None:
+def bytes_on_flash(journal: Journal, known: Known, time_ns: Interval) -> Interval | None:
     """Bytes of an entry on flash: each of its two commands waits before the first byte, and how long is not
-    seen apart from the transfer. Where no writes wait together, the second quantum of a lone one says what a
-    quantum takes, if an entry holds as many."""
-    quantum, quantum_ns = journal.quantum, 0.0
+    seen apart from the transfer. What a quantum takes, writes that wait together say, and the second quantum
+    of a lone one, if an entry holds as many; where they do not agree, as over a slow link, either may be
+    right."""
+    quantum, quanta_ns = journal.quantum, []
+    if quantum is None:
+        return None
     if journal.rate is not None:
-        quantum_ns = journal.rate.quantum_ns
-    elif quantum is not None and (known.number("journal_entry_max_bytes") or 0.0) >= 2 * quantum:
-        quantum_ns = journal.quantum_ns
-    if quantum is None or quantum_ns <= 0:
+        quanta_ns.append(journal.rate.quantum_ns)
+    if (known.number("journal_entry_max_bytes") or 0.0) >= 2 * quantum:
+        quanta_ns.append(journal.quantum_ns)
+    if not quanta_ns or min(quanta_ns) <= 0:
         return None
     least, most = (max(each - wait, 0.0) for each, wait in zip(time_ns, FLASH_COMMAND_NS, strict=True))
-    return quantum * (1 + least / quantum_ns), quantum * (1 + most / quantum_ns)
+    return quantum * (1 + least / max(quanta_ns)), quantum * (1 + most / min(quanta_ns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -386,7 +389,9 @@ def _raw(journal: Journal, known: Known, rows: Sequence[str]) -> Finding:
         entry = quantum + data.interval[0], quantum + data.interval[1]
     elif time_ns is not None:
         entry = (
-            _on_flash(journal, known, time_ns) if on_flash else _on_disk(journal, known, time_ns, whole=whole)
+            bytes_on_flash(journal, known, time_ns)
+            if on_flash
+            else _on_disk(journal, known, time_ns, whole=whole)
         )
     if entry is None:
         return RAW.unknown(
