@@ -69,3 +69,12 @@ def test_no_stroke_is_seen_between_places_that_were_moved_themselves(tmp_path: P
     result = suite_on_drawn(100613, tmp_path / "r", only=("rotation",))
     found = {finding.name: finding for finding in result.findings}
     assert found["seek_ns"].value == UNKNOWN and "how far the arm goes" in found["seek_ns"].why
+
+
+def test_a_clock_that_ticks_with_the_platters_makes_no_second_disk(tmp_path: Path) -> None:
+    """A revolution is 7.0012 ticks of this host's clock: neighbours to both sides of a tick, a seventh of a
+    revolution apart, lay together in the addresses and were taken for blocks of another disk."""
+    result = suite_on_drawn(101175, tmp_path / "r", only=("rotation",))
+    found = {finding.name: finding.value for finding in result.findings}
+    turn_ns = found["rotation_ns"]
+    assert isinstance(turn_ns, int) and turn_ns == pytest.approx(60e9 / 8_570, rel=0.001)

@@ -17,11 +17,15 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.evidence import F64, IoLog
+from skylight.infer.host_clock import tick_ns
 from skylight.infer.track_phases import centred, phasors
 
 NEAR_BYTES = 16 << 10
 FAILS_TURNS = 0.125
 """Farther apart than this, neighbours do not follow the rotation: by chance three pairs of four are."""
+FAILS_TICKS = 1.5
+"""The same in ticks of the clock: neighbours to both sides of a tick are one apart. Where a revolution is nearly
+a whole number of ticks, blocks at some angles always are, and these lie together in the addresses."""
 FEWEST_FAILING = 20
 LEAST_RUNS_SIGMA = 5.0
 """How far below its mean, in standard deviations, the number of runs may be by chance: 3 in ten million. Of
@@ -56,7 +60,8 @@ def is_by_parts(log: IoLog, period_ns: float) -> bool:
     if not len(apart):
         return False
     middle = float(np.angle(phasors(apart).mean())) / (2 * np.pi)
-    fails = np.abs(centred(apart - middle)) > FAILS_TURNS
+    ticks_turns = FAILS_TICKS * tick_ns(log.submit_ns, log.complete_ns) / period_ns
+    fails = np.abs(centred(apart - middle)) > max(FAILS_TURNS, ticks_turns)
     failing, following = int(fails.sum()), int((~fails).sum())
     if min(failing, following) < FEWEST_FAILING:
         return False
