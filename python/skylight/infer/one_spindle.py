@@ -24,8 +24,8 @@ NEAR_BYTES = 16 << 10
 FAILS_TURNS = 0.125
 """Farther apart than this, neighbours do not follow the rotation: by chance three pairs of four are."""
 FAILS_TICKS = 1.5
-"""The same in ticks of the clock: neighbours to both sides of a tick are one apart. Where a revolution is nearly
-a whole number of ticks, blocks at some angles always are, and these lie together in the addresses."""
+"""The same in ticks of the clock: neighbours to both sides of a tick are one apart. Where a revolution is
+nearly a whole number of ticks, blocks at some angles always are, and these lie together in the addresses."""
 FEWEST_FAILING = 20
 LEAST_RUNS_SIGMA = 5.0
 """How far below its mean, in standard deviations, the number of runs may be by chance: 3 in ten million. Of
