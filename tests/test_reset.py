@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,9 +15,9 @@ from skylight.cli.app import cli
 from skylight.engines.device import DeviceEngine
 from skylight.engines.sim import SimEngine, read_profile
 from skylight.errors import TargetError
-from skylight.evidence import Evidence, IoBatch, TargetFacts
+from skylight.evidence import Evidence, IoBatch, IoLog, TargetFacts
 from skylight.findings import Finding, Known
-from skylight.probe.known_state import Means, State
+from skylight.probe.known_state import Means, Resets, State
 from skylight.probe.procedure import Replay
 from skylight.probe.session import Session
 from skylight.recording import Recording
@@ -119,6 +120,45 @@ def test_a_lazy_log_is_rewritten(tmp_path: Path) -> None:
         int(step.rows.size.sum(dtype=np.uint64)) for step in evidence.steps if "-rewrite" in step.name
     )
     assert written == 64 << 30
+
+
+class Log:
+    """A lazy log of 100 GiB, in which earlier tests left data between two places; what comes to it takes ten
+    times as long."""
+
+    target = TargetFacts("sim", "sim:log", 1 << 40, 512)
+
+    def __init__(self, older_gib: tuple[int, int]) -> None:
+        """Nothing was written."""
+        self.older, self.written = range(*older_gib), 0
+
+    def quiet(self) -> bool:
+        """It is."""
+        return True
+
+    def run(self, name: str, io: IoBatch, **_: object) -> IoLog:
+        """All of it."""
+        if "rewrite" in name:
+            self.written += int(io.size.sum(dtype=np.uint64))
+        each_ns = 10_000_000 if self.written >> 30 in self.older else 1_000_000
+        done = np.arange(1, len(io) + 1, dtype=np.uint64) * np.uint64(each_ns)
+        return IoLog.of(io, done - np.uint64(each_ns), done)
+
+
+@pytest.mark.parametrize(
+    ("older_gib", "written_gib", "state"),
+    [
+        ((20, 40), 64, State.REWRITTEN), ((36, 57), 72, State.REWRITTEN), ((46, 65), 80, State.REWRITTEN),
+        ((46, 300), 128, State.UNKNOWN), ((200, 300), 64, State.REWRITTEN),
+    ],
+)  # fmt: skip
+def test_rewriting_goes_on_until_the_data_of_earlier_tests_is_behind_it(
+    older_gib: tuple[int, int], written_gib: int, state: State
+) -> None:
+    """101232 drawn, a log of 100 GiB: the last quarter of 64 GiB came to what earlier tests had left."""
+    log = Log(older_gib)
+    assert Resets().reach(cast(Any, log), "reset", ("rewrite",), 8e6) is state
+    assert log.written == written_gib << 30
 
 
 @pytest.mark.parametrize("means", ["none", "erase"])

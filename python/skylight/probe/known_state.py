@@ -18,7 +18,7 @@ counts only if the marks looked cached before it, which is its control, so a loo
 that it succeeded; on a lazy drive it does not, and rewriting follows. Rewriting empties what the region is
 written through: the whole cache if that is one log, otherwise the cache band or the zone of that region.
 Where a part of the last quarter of the rewriting takes longer than the quickest, older data was still being
-cleaned.
+cleaned; then it goes on until as much took no longer, for as long again.
 
 Invariants: which means are left to try is kept with the first step of a reset, and everything else follows
 from logs and findings, so that a replay takes the same turns. Idle time and rewriting are bounded, on a real
@@ -98,16 +98,21 @@ journal entry a good part."""
 MOST_REWRITTEN = 64 << 30
 """Bytes rewritten by one reset. The caches of the drives that were opened up hold 20 to 40 GiB; a larger log
 is not emptied, so a test that counts on it has to see that what it wrote first is the first to go."""
+MOST_MORE = MOST_REWRITTEN
+"""Bytes that go on behind these, while some of the last quarter waited for older data. Chosen: in a log of up
+to twice as much the data of the test before ends within these, wherever it begins."""
 MOST_REWRITES = 4
 """Rewritings of a real target by one test. Chosen: with the bound on each, some hours at the very most."""
 MOST_S = {True: 31 * 86_400.0, False: 14_400.0}
 """Device time that one reset may take, by whether it is virtual: idle time, then a rewriting. Of a real
 target idle time doubles until it is beyond `LONGEST_IDLE_S`, and three times as much may follow."""
-MOST_BYTES = MOST_REWRITTEN + (1 << 20)
+MOST_BYTES = MOST_REWRITTEN + MOST_MORE + (1 << 20)
 """Bytes that one reset may write: a rewriting and its marks."""
 PARTS = ("marks", "cached", "look", "idle", "more", "rewrite", "flush")
 """What follows the name of a reset in those of its steps."""
 PIECE_WRITES = 1 << 13
+PIECES, MOST_PIECES = (each // (PIECE_WRITES * WRITE_BYTES) for each in (MOST_REWRITTEN, MOST_BYTES))
+LAST_PIECES = PIECES // 4
 LONGEST_REWRITE_NS = 3_600_000_000_000
 """Device time of one rewriting on a real target. Chosen: 64 GiB take ten minutes where nothing is cleaned."""
 SAME_PACE = 1.3
@@ -210,20 +215,26 @@ class Resets:
         return told and cleaned
 
     def _rewrite(self, steps: Steps, name: str) -> bool:
-        """Whether the region was rewritten often enough, the last quarter of it at an even pace."""
+        """Whether the region was rewritten often enough, the last quarter of it at an even pace. A log that
+        holds more may come to what another test left only then: so it goes on until that is behind it."""
         slots, virtual = REGION_BYTES // WRITE_BYTES, steps.target.kind == "sim"
         self.rewrites += 1
         if self.rewrites > MOST_REWRITES and not virtual:
             return False
         where = (np.arange(PIECE_WRITES, dtype=np.uint64) % np.uint64(slots)) * np.uint64(WRITE_BYTES)
         piece, paces_ns = IoBatch.writes(where, WRITE_BYTES), list[int]()
-        for _ in range(max(MOST_REWRITTEN // (PIECE_WRITES * WRITE_BYTES), 1)):
+        while len(paces_ns) < PIECES or (len(paces_ns) < MOST_PIECES and not _even(paces_ns)):
             log = steps.run(f"{name}-rewrite", piece, depth=REWRITE_DEPTH)
             paces_ns.append(log.span_ns)
             if len(log) < len(piece) or (sum(paces_ns) > LONGEST_REWRITE_NS and not virtual):
                 return False
         steps.run(f"{name}-flush", IoBatch.make(Op.FLUSH, [0], 0))
-        return max(paces_ns[-len(paces_ns) // 4 :]) <= SAME_PACE * min(paces_ns)
+        return _even(paces_ns)
+
+
+def _even(paces_ns: Sequence[int]) -> bool:
+    """Whether none of the last pieces took longer than the quickest of all: none of them waited for bands."""
+    return max(paces_ns[-LAST_PIECES:]) <= SAME_PACE * min(paces_ns)
 
 
 def _block(steps: Steps) -> int:
@@ -269,7 +280,7 @@ def words(
     'TRIM of the whole target'
     """
     idle = "idle time" if virtual else f"idle time of up to {format_seconds(LONGEST_IDLE_S)} each"
-    rewrite = f"{format_size(MOST_REWRITTEN)} written over and over in one place"
+    rewrite = f"{format_size(MOST_REWRITTEN)} written over and over in one place, twice that amid older data"
     rewrite += "" if virtual else f", at most {MOST_REWRITES} times a test"
     each: dict[str, str] = {
         "erase": "secure erase", "zones": "reset of all zones", "trim": "TRIM of the whole target",
