@@ -14,7 +14,9 @@ from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.drive_type import landing_by_fua
+from skylight.probe.durable_writes import with_room
 from skylight.probe.fua_writes import ForcedWrites, obeyed
+from skylight.probe.known_state import State
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, run_suite
 from skylight.recording import Recording
@@ -184,3 +186,37 @@ def test_flash_shows_by_fua_where_flush_and_stalls_do_not(said: str, tmp_path: P
     assert found == {"drive_type": "smr", "cache_medium": "flash"}
     names = {step.name for evidence in result.evidence for step in evidence.steps}
     assert (landing_by_fua.NAME in names) is (said == "ignores-flush")
+
+
+class Crowded(Target):
+    """Its persistent cache is full: each write behind the first few waits a minute, until it is emptied."""
+
+    def __init__(self, wait_s: int) -> None:
+        """Full."""
+        super().__init__("flash", 0)
+        self.wait_ns, self.resets = wait_s * 10**9, list[str]()
+
+    def reset(self, name: str) -> State:
+        """Empties it."""
+        self.resets.append(name)
+        self.wait_ns = 0
+        return State.CLEAN
+
+    def run(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None, **_: object) -> IoLog:
+        """Until it stops."""
+        took = np.where((io.op == int(Op.WRITE)) & (np.arange(len(io)) > 8), self.wait_ns, 0) + CACHED_NS
+        done = np.cumsum(took).astype(np.uint64)
+        log = IoLog.of(io, done - took.astype(np.uint64), done)
+        slow = np.flatnonzero(log.latency_ns >= (until.latency_ns if until else 1 << 60))
+        return log.rows(slice(int(slow[1]) + 1)) if len(slow) > 1 else log
+
+
+@pytest.mark.parametrize("wait_s", [0, 5, 60])
+def test_a_full_cache_is_emptied_before_it_is_seen_what_a_volatile_one_does(wait_s: int) -> None:
+    """101197 drawn: 512 rounds behind a full cache took the eight hours of the test of band size."""
+    target = Crowded(wait_s)
+    io = IoBatch.flushed_writes(np.arange(64, dtype=np.uint64) * np.uint64(1 << 20), BLOCK)
+    log = with_room(cast(Any, target), "rounds", io)
+    assert len(log) == len(io)
+    assert target.resets == (["rounds-emptied"] if wait_s == 60 else [])
+    assert int(log.latency_ns.max()) < 10**9 or wait_s == 5

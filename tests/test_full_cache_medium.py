@@ -16,16 +16,18 @@ from skylight.findings import Finding
 from skylight.infer.phase import NONE, Coherence
 from skylight.infer.priors import CHOSEN
 from skylight.infer.tail_probability import hypergeometric_tail
-from skylight.probe.drive_type import full_cache_medium
+from skylight.probe.drive_type import full_cache_medium, landing_by_fua
 from skylight.probe.drive_type.full_cache_medium import Looked, _beside
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.verdict import judge
 from skylight.probe.drive_type.write_latencies import Writes
+from skylight.probe.drive_type.writes_after_random_reads import Mixed
 from skylight.probe.suite import SuiteOptions, accounts, run_suite
 
 FULL = '[conditions]\nerase = "none"\nprior_use = "full"\nvolatile_cache = "{}"\n'
 TURNING = Coherence(period_ns=8e6, share=0.9, scatter=30.0, p_value=1e-12, confidence=1.0)
 WIDE = Writes("writes-wide", 1 << 30, True, np.array([60 * 10**9] * 9), NONE)
+MS = 10**6
 VOLATILE = pytest.mark.parametrize("volatile", ["ignores-flush", "off"])
 
 
@@ -217,6 +219,23 @@ def test_what_a_full_cache_showed_stands_where_the_bound_ends_what_came_after_it
     assert judge(crowded, "sim").drive_type != "smr"
     crowded.why_cut = "The test reached its bound of 30 min of device time before writes-sustained-11."
     assert judge(crowded, "sim").drive_type == "smr"
+
+
+@pytest.mark.parametrize("flushes", [0, 8])
+def test_writes_with_fua_show_the_medium_of_a_cache_that_plain_ones_filled(flushes: int) -> None:
+    """101197 drawn: a volatile cache that ignores FLUSH took more blocks than 1,893 slots behind it, and no
+    write to an emptied drive showed more than that reads waited for minutes."""
+    rng, count = np.random.default_rng(1), 192
+    seen = Observed(reads_ns=np.array([14 * MS] * 64), reads=TURNING, wide=WIDE, emptied=True)
+    seen.crowded_ns, seen.flush_ns = np.array([200_000 * MS, 282_000 * MS]), np.full(flushes, MS)
+    assert landing_by_fua.is_open(seen, "sim") is (flushes > 0)
+    assert judge(seen, "sim").cache_medium != "flash"
+    reads_ns = np.round(rng.uniform(4, 16, count) * MS).astype(np.int64)
+    writes_ns = np.round(rng.uniform(1.5, 1.6, count) * MS).astype(np.int64)
+    done_ns = np.cumsum(reads_ns + writes_ns).astype(np.uint64)
+    seen.forced = Mixed(landing_by_fua.NAME, reads_ns, writes_ns, done_ns, TURNING)
+    verdict = judge(seen, "sim")
+    assert (verdict.drive_type, verdict.cache_medium) == ("smr", "flash")
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from skylight.evidence import IoBatch, IoLog
 from skylight.probe.cleaning import half_written_band
 from skylight.probe.cleaning.band_time import BEGUN, Round
 from skylight.probe.cleaning.half_written_band import Span
@@ -239,3 +240,38 @@ def test_pieces_that_each_go_home_for_themselves_are_no_band(work_s: float, know
         seen.halves[place] = progress_of([0, 20, 0, 20, 0, 20], [work_s] * 6, 80)
     found = _band(seen, ())
     assert found.known == known, found.why
+
+
+class Delayed:
+    """A target with a flash cache; other clients delay a share of reads by two revolutions, in other cells
+    each time, and some cells are at home already."""
+
+    size, block_bytes = 1 << 40, 4096
+
+    def __init__(self, delayed: float, home: float) -> None:
+        """Draws the cells."""
+        self.rng, self.delayed, self.home = np.random.default_rng(1), delayed, home
+
+    def run(self, name: str, io: IoBatch, **_: object) -> IoLog:
+        """Each look takes what a block in flash takes, or a revolution."""
+        del name
+        at_home = np.arange(len(io)) < self.home * len(io)
+        took = np.where(at_home, 8_000_000, 500_000) + 16_000_000 * (self.rng.random(len(io)) < self.delayed)
+        done = np.cumsum(took).astype(np.uint64)
+        return IoLog.of(io, done - took.astype(np.uint64), done)
+
+
+@pytest.mark.parametrize(
+    ("delayed", "home", "fits", "noisy"),
+    [(0.02, 0.0, True, False), (0.15, 0.0, True, True), (0.02, 0.3, False, False)],
+)
+def test_new_cells_that_look_home_once_show_that_others_use_a_drive_with_a_flash_cache(
+    delayed: float, home: float, fits: bool, noisy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """101197 drawn: none of 24 looks before was late, one in ten of these was, and no stretch was watched."""
+    for name in ("clear", "write", "_watch"):
+        monkeypatch.setattr(half_written_band, name, lambda *_: None)
+    ground = Ground(cast(Any, Delayed(delayed, home)), True, False, 8e6, bytes_a_second=(2e8,))
+    found, later = half_written_band._place(ground, 1, 40.0, 5.0, {})
+    assert (found is not None) is fits
+    assert later.noisy is noisy

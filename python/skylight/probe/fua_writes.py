@@ -40,6 +40,7 @@ from skylight.probe.durable_writes import (
     elsewhere,
     longer_on_average,
     mostly_longer,
+    with_room,
 )
 from skylight.probe.procedure import Steps
 
@@ -161,7 +162,7 @@ def _paired(steps: Steps, name: str, count: int, size: int) -> Pairs:
     if size > block:
         wrote = are_writes(io.op)
         io = IoBatch(io.op, io.offset, np.where(wrote, np.uint32(min(size, pitch)), io.size))
-    return Pairs.of(steps.run(name, io))
+    return Pairs.of(with_room(steps, name, io))
 
 
 class ForcedWrites(StandIn):

@@ -282,9 +282,14 @@ class DriveType(ProcedureTest[Observed]):
             self._writes(plan, seen, flushed=flushed)
 
     def _force(self, plan: Plan, seen: Observed) -> None:
-        """Writes with FUA where what plain ones show is a volatile cache alone."""
+        """Writes with FUA where what plain ones show is a volatile cache alone. Where they filled the
+        persistent cache once more, that is emptied first: each would wait for bands to be cleaned."""
         turning = rotation(seen)
         if turning is None or not landing_by_fua.is_open(seen, plan.steps.target.kind):
+            return
+        if len(seen.crowded_ns) and (
+            plan.steps.reset("emptied", rotation_ns=turning.period_ns) is State.UNKNOWN
+        ):
             return
         forced = landing_by_fua.forced(plan, turning.period_ns)
         if forced is not None:
@@ -354,7 +359,8 @@ class DriveType(ProcedureTest[Observed]):
             self._look_elsewhere(plan, seen, begins, turning, flushed=flushed or bool(seen.flushed_narrow))
         if plan.quick:
             return
-        by_fua = seen.forced is not None and land(seen, plan.steps.target.kind).where == "unknown"
+        is_open = land(seen, plan.steps.target.kind).where in landing_by_fua.OPEN
+        by_fua = seen.forced is not None and is_open
         logged = where.logged or any(in_log(writes, turning) for writes in seen.elsewhere)
         logged = logged or any(mixed.logged for mixed in seen.mixed_elsewhere.values())
         # Behind a cache that FLUSH does not empty, what leaves that looks as if it moved.

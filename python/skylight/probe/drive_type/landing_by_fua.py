@@ -3,7 +3,8 @@
 A write with FUA waits for the medium where that is obeyed (`skylight.probe.fua_writes`), so with a random
 read before each it shows what plain writes show without a volatile cache: an advance from one to the next is
 a log on a platter, and a wait for neither the arm nor an angle is flash. Asked only of a drive whose other
-signs leave it open.
+signs leave it open, or which of these two it is: a volatile cache takes more writes than a small persistent
+cache behind it has room for, so that waits for bands are all that plain ones show.
 
 Invariant: what other signs show stands; writes in place are not looked for here, reading back shows these.
 
@@ -16,7 +17,7 @@ from dataclasses import replace
 
 from skylight.infer.priors import CHOSEN
 from skylight.probe import fua_writes
-from skylight.probe.drive_type.landing import Landing, land, rotation
+from skylight.probe.drive_type.landing import Landing, Where, land, rotation
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.plan import Plan
 from skylight.probe.drive_type.write_latencies import slow_flush
@@ -24,6 +25,8 @@ from skylight.probe.fua_writes import ForcedWrites
 from skylight.units import format_duration
 
 NAME = "writes-after-reads-forced"
+OPEN: tuple[Where, ...] = ("unknown", "either")
+"""What other signs say where these are asked."""
 
 
 def is_open(seen: Observed, kind: str) -> bool:
@@ -31,7 +34,7 @@ def is_open(seen: Observed, kind: str) -> bool:
     behind it. Zones have to be filled before they are written to out of order, so these are not asked."""
     if seen.zoned or rotation(seen) is None or not len(seen.flush_ns) or slow_flush(seen.flush_ns):
         return False
-    return land(seen, kind).where == "unknown"
+    return land(seen, kind).where in OPEN
 
 
 def forced(plan: Plan, rotation_ns: float) -> Plan | None:
@@ -44,7 +47,7 @@ def forced(plan: Plan, rotation_ns: float) -> Plan | None:
 def landed(seen: Observed, kind: str) -> Landing:
     """Where writes to a target of this kind were seen to land, by those with FUA where else it is open."""
     found, mixed, turning = land(seen, kind), seen.forced, rotation(seen)
-    if found.where != "unknown" or mixed is None or turning is None:
+    if found.where not in OPEN or mixed is None or turning is None:
         return found
     start = (
         f"On a disk that follows a rotation of {format_duration(turning.period_ns)} plain writes end in a"

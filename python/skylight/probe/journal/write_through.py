@@ -36,6 +36,7 @@ from skylight.probe.durable_writes import (
     rounds,
     settled,
     with_flushes,
+    with_room,
 )
 from skylight.probe.fua_writes import FASTEST_TURN_NS, ForcedWrites
 from skylight.probe.journal.entry_space import LEAST_TURN
@@ -81,7 +82,7 @@ def volatile(
     if anywhere:
         steps.quiet()  # a FLUSH would wait for what was written before
     io = rounds(places.written, places.read, block)
-    seen = Rounds.of(steps.run(IN_ROUNDS, io))
+    seen = Rounds.of(with_room(steps, IN_ROUNDS, io) if anywhere else steps.run(IN_ROUNDS, io))
     empty_ns = float(np.percentile(seen.second_ns, MOST)) if len(seen.second_ns) else 0.0
     rotation_ns = steps.known.number("rotation_ns")
     in_flash = anywhere and steps.known.word("cache_medium") == "flash"
@@ -91,7 +92,7 @@ def volatile(
     if seen.coarse and rotation_ns is not None and not on_platter:
         at = np.resize(places.written, COARSE_ROUNDS)
         io = rounds(at, elsewhere(steps, IN_MORE_ROUNDS, COARSE_ROUNDS, block), block)
-        if Rounds.of(steps.run(IN_MORE_ROUNDS, io)).wrote_out_on_average(rotation_ns):
+        if Rounds.of(with_room(steps, IN_MORE_ROUNDS, io)).wrote_out_on_average(rotation_ns):
             return "partly" if in_flash else "flushed", empty_ns
     if on_platter and rotation_ns is not None and len(seen.write_ns):
         write_ns = float(np.median(seen.write_ns))
