@@ -315,6 +315,9 @@ class Replay(StepNames):
         yield SettingsReport(cache, ahead)
 
 
+LARGEST_FLASH_BYTES = 64 << 30
+"""The largest persistent cache in flash. Chosen: twice the 32 GB of the hybrid disks with the most of it."""
+
 MEDIUM_TAKEN = medium_taken()
 """How sure it is that a persistent cache of unknown medium is on the platters, by the priors of test 1."""
 
@@ -381,10 +384,12 @@ class ProcedureTest(ABC, Generic[Seen]):
         return Cost()
 
     @staticmethod
-    def bytes_of_cache(facts: TargetFacts) -> int:
-        """The most that is written to fill a cache of an eighth of the drive twice: caches are a tenth of a
-        drive at most, and a fill that is checked, or one for the ends of another grid, is a second one."""
-        return min(2 * ((8 << 30) + facts.size_bytes // 8), 1 << 40)
+    def bytes_of_cache(facts: TargetFacts, fills: int = 2) -> int:
+        """The most that is written to fill a cache of an eighth of the drive so often: one on platters is a
+        tenth at most, one in flash may be half of a small drive, and a fill that is checked, or one for the
+        ends of another grid, is a second one."""
+        flash = min(LARGEST_FLASH_BYTES, facts.size_bytes // 2)
+        return min(fills * ((8 << 30) + max(facts.size_bytes // 8, flash)), 1 << 40)
 
     def estimate(self, facts: TargetFacts, *, writes: bool = True) -> Cost:
         """An upper estimate of what the procedure costs, with or without leave to write."""

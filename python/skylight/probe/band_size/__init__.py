@@ -60,8 +60,9 @@ class BandSize(ProcedureTest[Seen]):
     begin = Seen
 
     def cost(self, facts: TargetFacts) -> Cost:
-        """At most this; a lazy drive with one journal is filled twice."""
-        return Cost(USUAL_IOS, MOST_S, self.bytes_of_cache(facts), LIKELY_S)
+        """At most this; a lazy drive with one journal is filled twice, and once more where edges were
+        misread."""
+        return Cost(USUAL_IOS, MOST_S, self.bytes_of_cache(facts, 3), LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Finds out the kind of cache of a shingled drive and then its bands; the target is erased before."""

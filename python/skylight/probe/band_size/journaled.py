@@ -49,6 +49,7 @@ START_SLACK, SLACK_GROWTH = 1.1, 1.1  # the start of cleaning is known to 20 %
 USUAL_BAND_NS = 0.5e9
 LEAST_WEIGHT = 3.0  # of a band's own block, all copies together
 MOST_CLEANED = 0.75  # share of the nine bands that is waited for: a reading may be an outlier
+LEAST_CLEANED = 0.3  # three of the nine: no reading of two is an outlier so often
 
 FILL_SHARE, LEAST_FILL, MOST_FILL = 256, 64 << 10, 8 << 20
 FILL_DECOYS, MOST_FILL_WRITES = 16, 2_000_000
@@ -59,6 +60,9 @@ quarter more than the cache holds."""
 FULL_BANDS = 2.0
 """Bands that each large decoy waits for at least where the cache was full before. Chosen: what waits for none
 takes less than one, and a place that holds a single block costs a band."""
+LONG_WAIT_NS, SLOWEST_BYTES_A_SECOND = 1_000_000_000, 4e6
+"""The same where it is not known how long a band takes: as long as no write takes for its place and its data.
+Chosen: a third of what the slowest disks write at their inner diameter."""
 LONGEST_PUSH_S = 7_200.0
 """Chosen: a quarter of what a test may take, for a band is looked for twice or more."""
 MOST_PUSHED = 512  # writes between two looks whether older data has gone
@@ -203,7 +207,7 @@ class Round:
         steps.run(f"{name}-grid", IoBatch.writes(rest, BLOCK), depth=DEPTH)
         steps.run(f"{name}-decoys", IoBatch.writes(decoys[count:], size), depth=DEPTH)
         if filler is not None:
-            if not filler.fill() or not (state is State.NEW or self._pushed_out(filler, before)):
+            if not (self._is_full if state is State.NEW else self._pushed_out)(filler, before):
                 return None
         else:
             steps.run(f"{name}-last", IoBatch.writes(self._firsts + 2 * BLOCK, BLOCK))
@@ -229,19 +233,35 @@ class Round:
         """Pauses until the bands were cleaned."""
         return left_alone(self._steps, self._name, len(self._firsts), lambda: self._cleaned(before))
 
-    def _pushed_out(self, filler: Filler, before: Fresh) -> bool:
-        """Fills a cache that held something before, which goes first, until the bands were cleaned."""
+    def _is_full(self, filler: Filler, before: Fresh) -> bool:
+        """Fills a cache that was empty until some of the bands were cleaned, or writes go on to wait: other
+        clients make a row of them slow now and then."""
         for _ in range(MOST_PUSHES):
-            if self._cleaned(before):
+            if not filler.fill():
+                return False
+            if self._share_cleaned(before) >= LEAST_CLEANED or filler.more(PUSH_WRITES):
                 return True
-            filler.more(PUSH_WRITES)
+        return False
+
+    def _pushed_out(self, filler: Filler, before: Fresh) -> bool:
+        """Fills a cache that held something before, which goes first, until the bands were cleaned. Where the
+        next writes do not wait, other clients made those slow at which it stopped, and it goes on."""
+        is_full = filler.fill()
+        for _ in range(MOST_PUSHES):
+            if not is_full or self._cleaned(before):
+                return is_full
+            is_full = filler.more(PUSH_WRITES) or filler.fill()
         return False
 
     def _cleaned(self, before: Fresh) -> bool:
         """Whether most of the bands were cleaned."""
+        return self._share_cleaned(before) >= MOST_CLEANED
+
+    def _share_cleaned(self, before: Fresh) -> float:
+        """The share of the bands that were cleaned."""
         # Each twice, because what a reading varies by grows with the seek before it.
         twice = cleaned_or_cached.read(self._steps, f"{self._name}-check", np.repeat(self._firsts, 2))
-        return bool(np.mean(before.weights(twice[1::2]) > 0) >= MOST_CLEANED)
+        return float(np.mean(before.weights(twice[1::2]) > 0))
 
 
 def times_ns(steps: Steps) -> tuple[float | None, float]:
@@ -299,7 +319,7 @@ class Filler:
             low, high = region.points.min() - self._size, region.points.max() + MIB
             taken |= (where >= low) & (where < high)
         self._where = where[~taken]
-        self._usual_ns = 0.0
+        self._usual_ns = self._slow_ns = 0.0
         self._is_full = False
         self._next = FILL_DECOYS
 
@@ -309,24 +329,29 @@ class Filler:
             f"{self._name}-large-decoys", IoBatch.writes(self._where[:FILL_DECOYS], self._size)
         )
         self._usual_ns = float(np.median(log.latency_ns))
+        self._slow_ns = SLOW * self._usual_ns
         band_ns = self._steps.known.part("cleaning_band_ns", "one_block")
-        self._is_full = band_ns is not None and self._usual_ns >= FULL_BANDS * band_ns
+        waits_ns = LONG_WAIT_NS + self._size * 1e9 / SLOWEST_BYTES_A_SECOND
+        self._is_full = self._usual_ns >= (
+            waits_ns if band_ns is None else min(waits_ns, FULL_BANDS * band_ns)
+        )
 
     def fill(self) -> bool:
         """Whether it stalled; it does already where the large decoys waited for older data to be cleaned."""
         if self._is_full:
             return True
-        until = Stop(int(SLOW * self._usual_ns), STOPPED, STOPPED)
+        until = Stop(int(self._slow_ns), STOPPED, STOPPED)
         io = IoBatch.writes(self._where[self._next :], self._size)
         log = self._steps.run(f"{self._name}-fill", io, until=until)
         self._next += len(log)
         return until.reached(log)
 
-    def more(self, count: int) -> None:
-        """Writes so much more, whether it stalls or not."""
+    def more(self, count: int) -> bool:
+        """Writes so much more, whether it stalls or not; whether most of it did, or nothing is left."""
         where = self._where[self._next : self._next + count]
-        self._steps.run(f"{self._name}-fill", IoBatch.writes(where, self._size))
+        log = self._steps.run(f"{self._name}-fill", IoBatch.writes(where, self._size))
         self._next += len(where)
+        return self._is_full or not len(log) or float(np.median(log.latency_ns)) > self._slow_ns
 
     def push(self, cleaned: Callable[[], bool], each_s: float) -> None:
         """Fills a cache that may hold older data, which goes first, until what was written first is

@@ -34,7 +34,14 @@ from skylight.probe.cleaning import (
 from skylight.probe.cleaning.figures import draw
 from skylight.probe.cleaning.findings import FINDINGS
 from skylight.probe.cleaning.verdict import Seen, first_band, idle_apart, idle_time, judge
-from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_shingled, no_surer_than_medium
+from skylight.probe.procedure import (
+    LARGEST_FLASH_BYTES,
+    ProcedureTest,
+    Replay,
+    Steps,
+    is_shingled,
+    no_surer_than_medium,
+)
 
 IOS, MOST_S, LIKELY_S, WRITTEN = 120_000, 28_800.0, 900.0, 10 << 30
 LAZY_SHARE = 5  # a lazy drive's cache, a tenth of it at most, is filled twice
@@ -64,10 +71,11 @@ class CleaningTest(ProcedureTest[Seen]):
 
     def cost(self, facts: TargetFacts) -> Cost:
         """At most this: a drive that waits two minutes before it cleans, or a lazy one of which the cache is
-        filled twice, a fifth of the drive in all."""
+        filled twice, a fifth of the drive in all, or a cache in flash, which may be half of a small drive."""
         if facts.size_bytes < trials.LEAST_TARGET_BYTES:
             return Cost()
-        filled = min(2 * journal.MOST_FILLED, facts.size_bytes // LAZY_SHARE)
+        flash = 2 * min(LARGEST_FLASH_BYTES, facts.size_bytes // 2)
+        filled = min(2 * journal.MOST_FILLED, max(facts.size_bytes // LAZY_SHARE, flash))
         return Cost(IOS, MOST_S, WRITTEN + filled, LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:

@@ -338,7 +338,10 @@ def _filled(
             return True
         if not filler.fill():
             return False
-        more = filler.more
+
+        def more(count: int) -> None:
+            if not filler.more(count):  # other clients made those slow at which it stopped
+                filler.fill()
     elif kind == "zones":
         zone = logged(steps, 0, steps.size, "clean")
         if zone is None:
