@@ -241,6 +241,43 @@ def test_a_map_is_full_whatever_is_cleaned_for_it_where_rewriting_passed_through
     assert not ended or abs(deep[-1].writes - 20_000) <= 2 * DEPTH
 
 
+class Ordered(Packing):
+    """A map of 9,000 entries is full first, and then the band with the lowest address is cleaned for each
+    write: neither one of the first writes nor of the newest. It cannot be erased."""
+
+    def __init__(self, older: bool) -> None:
+        super().__init__(0)
+        self.older, self.written = older, np.empty(0, np.uint64)
+
+    def reset(self, _: str) -> State:
+        self.written = self.written[:0]
+        return State.REWRITTEN
+
+    def run(self, name: str, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
+        if io.op[0] == int(Op.READ):
+            gone = max(len(self.written) - 9_000, 0) if not self.older else 0
+            self._home = np.sort(self.written)[:gone]
+            return Looked.run(self, name, io)
+        log = super().run(name, io, depth=depth, until=until)
+        self.written = np.concatenate([self.written, log.offset])
+        return log
+
+    def entries_ns(self, at: I64) -> I64:
+        return np.where(at >= 9_000, 500_000_000, 20_000_000)
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_bands_that_are_cleaned_in_an_order_of_their_own_are_seen(
+    older: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """101232 drawn: a fill went on for five hours: neither its first writes nor its newest went home."""
+    monkeypatch.setattr("skylight.probe.cache_size.fill_procedure.MOST_PARTS", 60)
+    drive = Ordered(older)
+    (deep,) = filled(cast(Steps, drive), Places(drive.size), "map", ((4096, 0, 60_000),))
+    assert not deep.ended and deep.slow
+    assert deep.scattered is not older
+
+
 def test_a_map_that_was_full_from_the_first_block_on_leaves_the_raw_size_unknown() -> None:
     """Of drive 100343 drawn no writes were counted, and the raw size of none was divided by their number."""
     slow = replace(fill("map", 0, 0), places=0)

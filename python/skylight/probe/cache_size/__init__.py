@@ -26,7 +26,7 @@ from skylight.probe.cache_size import count_cache_parts, journal, verdict
 from skylight.probe.cache_size.count_cache_parts import CacheParts
 from skylight.probe.cache_size.figures import draw
 from skylight.probe.cache_size.findings import FINDINGS
-from skylight.probe.cache_size.journal import Journal
+from skylight.probe.cache_size.journal import FILLS, Journal
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.durable_writes import FlushedSteps, volatile
 from skylight.probe.fua_writes import ForcedWrites
@@ -92,8 +92,8 @@ class CacheSize(ProcedureTest[Seen]):
     begin = Seen
 
     def cost(self, facts: TargetFacts) -> Cost:
-        """At most this: a cache of a tenth of the drive, filled twice."""
-        return Cost(MOST_IOS, MOST_S, self.bytes_of_cache(facts), LIKELY_S)
+        """At most this: a cache filled twice, and once more to tell its two limits apart."""
+        return Cost(MOST_IOS, MOST_S, self.bytes_of_cache(facts, FILLS), LIKELY_S)
 
     def procedure(self, steps: Steps, seen: Seen) -> None:
         """Finds out the kind of cache of a shingled drive and then its size, each from a known state."""

@@ -40,6 +40,11 @@ ASKED, SOME_GONE, MOST_OF_ASKED = 8, 2, 6
 """Looks at the first and at the newest writes of a fill, how many of them at home are no misread ones, and
 how many are no neighbours of older data that went home. Chosen: where a tenth of all went home, as many of
 eight did by chance once in fifty thousand times."""
+SCATTERED, SCATTERED_AFTER = 6, 1 / 8
+"""Of the looks at writes all over a fill, those at home that are no misread ones, and the part of all writes
+that has to have waited before it is looked. Chosen: where each that waited took another one home, an eighth
+of all is home, and 6 of 40 are as likely as not, more so the longer it goes on; where one look in thirty is
+misread, 6 are once in two hundred times."""
 ASIDE = 0.5
 """Where writes begin that belong to no fill, as a part of the target."""
 SLOWEST_TURN_NS = 60e9 / 3_600
@@ -103,6 +108,9 @@ class Fill:
     newest: bool = False
     """Whether the newest writes were cleaned, while it is not known whether older data was left: with that,
     and not with these writes alone, the map was full."""
+    scattered: bool = False
+    """Whether any of the writes were cleaned, neither the first nor the newest before others, while it is not
+    known whether older data was left."""
 
     @property
     def earliest(self) -> int:
@@ -211,6 +219,15 @@ class Check:
         )
         self.newest_first = newest_gone and not first_gone and not emptied
         return first_gone or (newest_gone and emptied)
+
+    def scattered(self, size: int, done: int, waited: int) -> bool:
+        """Whether writes all over those that were made are home, once so many of them waited, and older data
+        may be left: then bands are cleaned in an order of their own, and the first to go are never seen."""
+        if self.state is not State.REWRITTEN or self.zone_bytes or waited < SCATTERED_AFTER * done:
+            return False
+        where = self.places.where(done, size)[np.linspace(1, done - 1, STAYED, dtype=np.int64)]
+        looked = _home(self.steps, f"{self.name}-scattered", where, size)
+        return int(np.count_nonzero(looked)) >= SCATTERED
 
     def most_stayed(self, fills: list[Fill]) -> bool:
         """Whether cleaning had only just begun: of the earlier writes hardly more are home than were written

@@ -197,7 +197,7 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
     logs: list[IoLog] = []
     at, count = between
     slow_after: int | None = None
-    unseen = 0
+    unseen, scattered = 0, False
     while at < count and len(logs) < MOST_PARTS:
         io = check.places.writes(at, count - at, size)
         log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
@@ -240,8 +240,10 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
             took_ns = _took_ns(IoLog.joined(logs), ended.writes)
             ended = replace(ended, slow_after=slow_after, group=_group(steps), took_ns=took_ns)
             return ended if begun else replace(ended, ended=False, newest=True, slow=True)
+        if scattered := check.scattered(size, at, at - between[0] - slow_after):
+            break
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
-    return replace(unended, slow=len(logs) >= MOST_PARTS or unseen > 0)
+    return replace(unended, slow=len(logs) >= MOST_PARTS or unseen > 0, scattered=scattered)
 
 
 def _took_ns(log: IoLog, writes: int) -> int:

@@ -63,7 +63,7 @@ from skylight.probe.durable_writes import FlushedSteps
 from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.journal.quantum_steps import StepBounds
 from skylight.probe.known_state import State
-from skylight.probe.procedure import Steps, bisected
+from skylight.probe.procedure import ProcedureTest, Steps, bisected
 
 LONE_WRITES = 24
 LARGEST_QUANTUM = 16 << 20
@@ -84,8 +84,8 @@ Chosen: the map then has entries for more lone blocks than a part of the blocks 
 MIXED_PART = 3 / 4
 """Of the blocks that ended a fill, those that leave room to lone ones. Chosen: a lone block takes a
 revolution or more, so few are to be needed, and still enough to be counted to a few per cent."""
-MOST_OF_TARGET = 1 / 4
-"""Of the target, what fills of its cache may write: the bound of the test."""
+FILLS = 3
+"""How often the cache may be filled: the bound of the test."""
 MOST_HELD_AFTER, MOST_HELD = 500_000, 800_000
 HELD_AFTER_S, HELD_S = 2_000.0, 4_000.0
 """Blocks that used up the places, behind which others are held back, and how many of these there are at
@@ -267,7 +267,10 @@ class Quanta:
 
 
 def measured(steps: Steps) -> Journal:
-    """Runs all of it; the drive is cleaned before each part."""
+    """Runs all of it; the drive is cleaned before each part. Where older data may be left and bands are
+    cleaned in an order of their own, larger writes come next: they use up the places before the map, and for
+    want of places drives clean the oldest. How many these are says whether rewriting twice leaves blocks
+    nothing older."""
     places_of = Places(steps.size, told_bytes(steps, "told-zones"))
     if places_of.zone_bytes:
         # What is written is out of order in any zone: from here on none is filled ahead of its writes.
@@ -285,33 +288,25 @@ def measured(steps: Steps) -> Journal:
     large = (largest * quantum, largest, MOST_WRITES)
     fills = filled(steps, places_of, "fill", ((quantum, 1, SMALL_WRITES), large))
     writes = sum(fill.writes for fill in fills)
-    deep = _map_fill(steps, places_of, quantum, quantum_ns, fills)
-    if deep is None or _too_few(deep, writes):
+    larger = list[Fill]()
+    if fills and fills[-1].scattered and largest > 1:
+        larger = filled(steps, places_of, "large", (large,))
+        deep = _map_fill(steps, places_of, quantum, quantum_ns, larger, rewritings=2)
+        places, in_map = limits(larger, deep or [], quantum, flushed=flushed)
+        alone = in_map
+    elif (deep := _map_fill(steps, places_of, quantum, quantum_ns, fills)) is None or _too_few(deep, writes):
         places, in_map, larger = _by_larger(steps, places_of, fills, quantum, large)
         alone = lone_writes(fills)
-        fills += larger + (deep or [])
-        return Journal(
-            quantum,
-            quantum_ns,
-            lone.median_ns,
-            tuple(fills),
-            places,
-            in_map,
-            rate,
-            lone_entries,
-            largest,
-            alone,
-        )
-    places, in_map = limits(fills, deep, quantum, flushed=flushed)
-    alone = in_map
-    if places is None and in_map is not None:
-        larger = filled(steps, places_of, "large", (large,)) if largest > 1 else []
-        if larger:
-            places, in_map = limits_by_larger(larger, deep, quantum, in_map, flushed=flushed)
-        if not (larger and larger[-1].ended) and not share_places(deep[-1], quantum, flushed=flushed):
-            in_map = None
-        fills += larger
-    fills += deep
+    else:
+        places, in_map = limits(fills, deep, quantum, flushed=flushed)
+        alone = in_map
+        if places is None and in_map is not None:
+            larger = filled(steps, places_of, "large", (large,)) if largest > 1 else []
+            if larger:
+                places, in_map = limits_by_larger(larger, deep, quantum, in_map, flushed=flushed)
+            if not (larger and larger[-1].ended) and not share_places(deep[-1], quantum, flushed=flushed):
+                in_map = None
+    fills += larger + (deep or [])
     return Journal(
         quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, largest, alone
     )
@@ -367,7 +362,7 @@ def _leaves_places(steps: Steps, places: Places, seen: Journal, blocks: Fill, na
     half, size = blocks.writes // 2, seen.largest * seen.quantum
     most = math.ceil(most_left(half / blocks.writes, seen.places, lone=False) / seen.largest) + DEPTH
     written = sum(fill.size * (fill.writes + fill.beyond) for fill in seen.fills)
-    if seen.largest == 1 or written + most * size > MOST_OF_TARGET * steps.size:
+    if seen.largest == 1 or written + most * size > ProcedureTest.bytes_of_cache(steps.target, FILLS):
         return None
     paces = [
         pace_of(steps, places, name, BLOCK, 0, few),
@@ -384,19 +379,26 @@ def _too_few(blocks: Sequence[Fill], writes: int) -> bool:
 
 
 def _map_fill(
-    steps: Steps, places: Places, quantum: int, quantum_ns: float, fills: Sequence[Fill]
+    steps: Steps,
+    places: Places,
+    quantum: int,
+    quantum_ns: float,
+    fills: Sequence[Fill],
+    rewritings: int = 1,
 ) -> list[Fill] | None:
     """A fill with blocks that share entries: those that wait together; of a host-aware drive, where a waiting
     write has an entry of its own, those that leave the volatile cache together; `fills` are those with whole
     quanta. None where there is no such cache, or no two blocks that wait are done together: then the fill
-    would be another one with lone writes."""
+    would be another one with lone writes. A drive that can only be rewritten is so as often before it."""
     flushed, alone = isinstance(steps, FlushedSteps), sum(fill.writes for fill in fills)
     if not places.zone_bytes:
         pace = pace_of(steps, places, "map", BLOCK, 0, max(alone // PACED_PART, 2 * DEPTH))
         if not flushed and pace.writes_an_entry < SHARED:
             return None
         used = sum(fill.places for fill in fills)
-        emptied = bool(fills) and fills[-1].ended and is_emptied(used, quantum)
+        emptied = bool(fills) and fills[-1].ended and is_emptied(used, quantum, rewritings)
+        for number in range(1, rewritings):
+            steps.reset(f"map-erase-{number}-before")
         deep = filled(steps, places, "map", ((BLOCK, 0, MAP_WRITES),), paces=[pace], emptied=emptied)
         if flushed and deep and steps.known.word("cache_medium") == "disk":
             least_ns = _least_ns(steps, quantum, quantum_ns)

@@ -36,14 +36,14 @@ def told_apart(fills: Sequence[Fill], larger: Sequence[Fill]) -> tuple[int | Non
     return (None if in_larger >= (1 - SAME) * writes else places), writes
 
 
-def is_emptied(places: int, quantum: int) -> bool:
-    """Whether rewriting passes through all places of a cache, `places` of which were in use when it began to
-    clean: then what another host wrote is home.
+def is_emptied(places: int, quantum: int, times: int = 1) -> bool:
+    """Whether rewriting, so many times in a row, passes through all places of a cache, `places` of which were
+    in use when it began to clean: then what another host wrote is home.
 
-    >>> is_emptied(46_000, 280 << 10), is_emptied(460_000, 280 << 10)
-    (True, False)
+    >>> is_emptied(46_000, 280 << 10), is_emptied(460_000, 280 << 10), is_emptied(360_000, 280 << 10, 2)
+    (True, False, True)
     """
-    return places * quantum <= LOWEST_WATERMARK * MOST_REWRITTEN
+    return places * quantum <= LOWEST_WATERMARK * times * MOST_REWRITTEN
 
 
 def lone_writes(fills: Sequence[Fill]) -> int | None:
