@@ -14,7 +14,7 @@ from skylight.engines.sim_under_conditions import DRAWN, conditions_text, engine
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.findings import Finding, Known
 from skylight.probe.drive_type import landing_by_fua
-from skylight.probe.durable_writes import with_room
+from skylight.probe.durable_writes import volatile, with_room
 from skylight.probe.fua_writes import ForcedWrites, obeyed
 from skylight.probe.known_state import State
 from skylight.probe.session import Session
@@ -220,3 +220,25 @@ def test_a_full_cache_is_emptied_before_it_is_seen_what_a_volatile_one_does(wait
     assert len(log) == len(io)
     assert target.resets == (["rounds-emptied"] if wait_s == 60 else [])
     assert int(log.latency_ns.max()) < 10**9 or wait_s == 5
+
+
+@pytest.mark.parametrize(("slow", "said"), [((), "off"), ((0,), "off"), ((0, 1), "off"), ((0, 1, 2), "on")])
+def test_one_flush_that_other_clients_delay_is_no_volatile_cache(slow: tuple[int, ...], said: str) -> None:
+    """102010 drawn: a FLUSH behind a burst met another client, and was taken for one that wrote it out."""
+
+    class Delayed(Target):
+        bursts = 0
+
+        @staticmethod
+        def quiet() -> bool:
+            return True
+
+        def run(self, name: str, io: IoBatch, **options: Any) -> IoLog:
+            log = super().run(name, io, **options)
+            if name != "burst":
+                return log
+            late = np.where((io.op == int(Op.FLUSH)) & (self.bursts in slow), 80_000_000, 0).astype(np.uint64)
+            self.bursts += 1
+            return IoLog.of(io, log.submit_ns, log.complete_ns + late)
+
+    assert volatile(cast(Any, Delayed("flash", 0)), reported=False) == said

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from skylight.evidence import IoBatch, IoLog
-from skylight.probe.cleaning import half_written_band
+from skylight.evidence import IoBatch, IoLog, SettingsReport
+from skylight.findings import Finding, Known
+from skylight.probe.cleaning import half_written_band, trials
 from skylight.probe.cleaning.band_time import BEGUN, Round
 from skylight.probe.cleaning.half_written_band import Span
 from skylight.probe.cleaning.idle_time_correction import fit
@@ -18,6 +20,7 @@ from skylight.probe.cleaning.trials import (
     Trial,
 )
 from skylight.probe.cleaning.verdict import Seen, _band
+from skylight.probe.known_state import State
 
 
 def progress_of(went_home: list[int], work_s: list[float], cells: int) -> half_written_band.Progress:
@@ -275,3 +278,29 @@ def test_new_cells_that_look_home_once_show_that_others_use_a_drive_with_a_flash
     found, later = half_written_band._place(ground, 1, 40.0, 5.0, {})
     assert (found is not None) is fits
     assert later.noisy is noisy
+
+
+@pytest.mark.parametrize(
+    ("late", "noisy"),
+    [((0, 0, 0), False), ((2, 0, 0), True), ((0, 2, 1), True), ((1, 1, 0), False), ((1, 1, 1), True)],
+)
+def test_other_clients_are_seen_by_more_looks_where_few_of_the_first_are_late(
+    late: tuple[int, ...], noisy: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """102010 drawn: a tenth of accesses waits for other clients, and none of 24 looks did, so half-written
+    bands seemed to take four times as long as others."""
+    left = list(late)
+
+    def run(name: str, io: IoBatch, **_: object) -> IoLog:
+        took = np.full(len(io), 8_000_000, np.uint64)
+        if name.startswith(trials.BASELINE):
+            took[1 : 1 + 2 * left.pop(0) : 2] += np.uint64(8_000_000)
+        done = np.cumsum(took)
+        return IoLog.of(io, done - took, done)
+
+    known = Known([Finding("rotation_ns", 8e6, "ns", None, 1.0, "")])
+    monkeypatch.setattr(trials, "volatile", lambda *_, **__: "off")
+    steps = SimpleNamespace(run=run, known=known, size=1 << 40, block_bytes=4096)
+    steps.reset, steps.rng = lambda _: State.CLEAN, lambda name: np.random.default_rng(len(name))
+    ground = trials.begin(cast(Any, steps), SettingsReport(False, False))
+    assert ground.noisy is noisy
