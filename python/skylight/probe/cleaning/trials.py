@@ -4,9 +4,9 @@ A trial writes a mark (three blocks of one band), reads an anchor elsewhere, lea
 while, reads the anchor again and then looks whether the mark's blocks are at their native place
 (`skylight.infer.cached_or_native`). The drive had begun to clean if most are, or if the anchor was *late*:
 the unit of cleaning in progress has to end first. Left alone for less than its idle time it still has its
-heads at the anchor, and answers within a revolution. In flash, where delayed looks at cached blocks pass for
-looks at blocks at home, a mark that alone of all was clean has to be so again, and so have marks that were
-after some pauses and not after others as long.
+heads at the anchor, and answers within a revolution. A mark that alone of all was clean has to be so again,
+and so have marks that were after some pauses and not after others as long: in flash delayed looks at cached
+blocks pass for looks at blocks at home, and on a disk a write of a mark may have found the cache full.
 
 Each trial marks another place of the same band, for which all marks of earlier trials go with it. Only a late
 anchor can mislead (a slow outlier), so it has to be seen again before it counts. A unit that is about to end
@@ -83,7 +83,7 @@ and how often each is made."""
 AGAIN, MOST_AGAIN = 6, 5
 """Trials of a pause a bracket's width beyond one that may have shown cleaning by chance, and how many of them
 have to show it: beyond the shortest of which anchors were late, once controls were in time or showed from
-what latency on one counts, and beyond the longest after which marks in flash seemed clean, where one alone of
+what latency on one counts, and beyond the longest after which marks seemed clean, where one alone of
 all was, or not all were from the shortest such pause on. A drive that cleans then shows it each time, but for
 an end of a unit. Of one a fifth of whose accesses wait for other clients, five of six are late once in 600
 times."""
@@ -409,12 +409,15 @@ class Search:
             pause_s *= STEP
 
     def _only_strays(self) -> bool:
-        """Whether marks in flash were cleaned after some pauses and not after others as long, or one alone of
-        all was, and most are not after such a pause again: delayed looks at cached blocks passed for looks at
-        blocks at home. Then these count no more."""
+        """Whether marks were cleaned after some pauses and not after others as long, or one alone of all was,
+        and most are not after such a pause again. Then these count no more. In flash, delayed looks at cached
+        blocks passed for looks at blocks at home. On a disk, one of the writes of a mark found the cache full
+        and waited for its cleaning, which brought home what was written of the mark before it."""
         cleaned, high_s = [trial for trial in self.seen if trial.cleaned], bracket(self.seen)[1]
-        agree = all(trial.begun for trial in self.seen if trial.pause_s >= high_s)
-        if not self.ground.flash or not cleaned or (agree and len(cleaned) > 1):
+        beyond = [trial.begun for trial in self.seen if trial.pause_s >= high_s]
+        # A late read beside it is no second sign in flash: looks there are delayed by what delays reads.
+        signs = len(cleaned) if self.ground.flash else sum(beyond)
+        if not cleaned or (all(beyond) and signs > 1):
             return False
         if self._begins_again(CLOSE_ENOUGH * max(trial.pause_s for trial in cleaned)):
             return False
