@@ -100,7 +100,7 @@ class CleaningTest(ProcedureTest[Seen]):
                 self._bands(search, idle_s, seen)
             elif quantum is not None and quantum >= ground.block:
                 journal.measure(ground, int(quantum), seen.waits)
-            elif steps.known.word("cache_location") == "many":
+            elif steps.known.word("cache_location") in ("many", None):
                 zone_log_stalls.measure(ground, seen.zones)
 
     def _bands(self, search: trials.Search, idle_s: float, seen: Seen) -> None:

@@ -17,6 +17,9 @@ another data band waits, and so does the next, while the first cache band stays 
 zone begins each log in another free band: where no data band is found to share the first, stalls that the arm
 may take there are no cleaning.
 
+A filling that stalls before its last write shows how full the cache band was before; it does not count, and
+the next is as much longer.
+
 Invariant: a stall that names n is seen twice, so that no slow outlier does.
 Source: Skylight (FAST '15), section 3.1 (data band a to cache band a mod n) and 4.5.
 """
@@ -26,8 +29,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from skylight.evidence import U64, IoBatch, Op, Stop
+from skylight.evidence import I64, U64, IoBatch, Op, Stop
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe.band_size import cache_parts
 from skylight.probe.cleaning.trials import INSIDE, KIB, Ground, joined, writes_ns
@@ -41,7 +45,11 @@ cleaned in the time of a few revolutions, which other delays take as well."""
 SCAN_PIECE, LARGEST_SCAN = 4096, 400_000
 STALL_PART = 0.6
 MOST_BANDS = 9
-REPEATS = 3
+REPEATS, MORE_REPEATS = 3, 3
+"""How often the stall of a full cache band is timed, and how many fillings more there may be that did not end
+with it, for it was not known how full the cache band was before."""
+MOST_PIECES = 64
+"""Writes that are waited for until a cache band is empty, which may hold blocks of hundreds of data bands."""
 REMAINDER, EXACT_TRIES = 512, 2
 """Blocks that are written to a cache band full of large writes, and how often that is done where no border of
 a data band is found with what it took: one slow outlier among them names too little."""
@@ -103,10 +111,9 @@ class Seen:
 
     @property
     def measured(self) -> bool:
-        """Whether the stalls that are needed were measured and were stalls: the data bands share it."""
-        if self.band is None or not self.one_ns or (self.bands > 1 and not self.several_ns):
-            return False
-        return min(self.one_ns + self.several_ns) >= STALL_PART * self.band.stall_ns
+        """Whether the stalls that are needed were measured: the data bands share it."""
+        needed = [self.one_ns] if self.bands < 2 else [self.one_ns, self.several_ns]
+        return self.band is not None and all(len(stalls_ns) >= REPEATS for stalls_ns in needed)
 
     @property
     def scatter(self) -> float:
@@ -216,11 +223,16 @@ def _border(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
 
 def _emptied(ground: Ground, name: str, every: int, at: U64, stop: Stop) -> int:
     """Has the cache band empty, or nearly so: bytes in it. Without an erase, writes go on until one finds it
-    full, and then it holds that one."""
-    if ground.steps.erase(f"{name}-erase"):
+    full, and further until one finds room: where it held blocks of very many data bands, a drive may clean
+    some of them for each write, and write that home too. Then it holds the last that waited, and that one."""
+    steps = ground.steps
+    if steps.erase(f"{name}-erase"):
         return 0
-    ground.steps.run(f"{name}-empty", ground.writes(np.resize(at, every + 2), LARGE), until=stop)
-    return LARGE
+    steps.run(f"{name}-empty", ground.writes(np.resize(at, every + 2), LARGE), until=stop)
+    for _ in range(MOST_PIECES):
+        if writes_ns(steps.run(f"{name}-empty-next", ground.writes(at[:1], LARGE)))[-1] < stop.latency_ns:
+            break
+    return 2 * LARGE
 
 
 def _over_and_over(count: int) -> U64:
@@ -264,21 +276,45 @@ def _scan(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
 
 def _stalls(ground: Ground, band: CacheBand, sharing: int, seen: Seen) -> None:
     """Fills a cache band with blocks of one data band, then of several, and one block more, some times."""
-    steps, pitch = ground.steps, band.pitch
-    several = sharers(steps.size, pitch, sharing)
-    params = {"sharing": sharing, "usable": band.usable_bytes, "bands": len(several), "pitch": pitch}
+    several = sharers(ground.steps.size, band.pitch, sharing)
     for name, chosen, stalls_ns in ((ONE, several[:1], seen.one_ns), (SEVERAL, several, seen.several_ns)):
         if len(chosen) == 0 or (name == SEVERAL and len(several) < 2):
             return
-        at = np.array(chosen, np.uint64) * np.uint64(pitch) + np.uint64(INSIDE)
-        used = _emptied(ground, name, band.usable_bytes // LARGE, at, band.stop)
-        for repeat in range(1, REPEATS + 1):
-            used = used if repeat == 1 else ground.block
-            writes = joined(_refill(ground, band, used, at), ground.writes(at[:1]))
-            waits = writes_ns(steps.run(f"{name}-{repeat}", writes, params=params))
-            seen.band, seen.sharing, seen.bands = band, sharing, len(several)
+        seen.band, seen.sharing, seen.bands = band, sharing, len(several)
+        at = np.array(chosen, np.uint64) * np.uint64(band.pitch) + np.uint64(INSIDE)
+        _timed(ground, name, at, stalls_ns, seen)
+
+
+def _timed(ground: Ground, name: str, at: U64, stalls_ns: list[float], seen: Seen) -> None:
+    """The stalls of a cache band that is filled at these places. A write that waited before the last found it
+    full too early: what was written from then on is in it now. So it is where other clients delayed the
+    write that seemed to find it full at first."""
+    band = seen.band
+    assert band is not None, "it was found"
+    params = {"sharing": seen.sharing, "usable": band.usable_bytes, "bands": seen.bands, "pitch": band.pitch}
+    used: int | None = None
+    for repeat in range(1, REPEATS + MORE_REPEATS + 1):
+        if used is None:
+            used = _emptied(ground, name, band.usable_bytes // LARGE, at, band.stop)
+        writes = joined(_refill(ground, band, used, at), ground.writes(at[:1]))
+        log = ground.steps.run(f"{name}-{repeat}", writes, params=params)
+        waits = writes_ns(log)
+        used = used_of(waits, log.only(Op.WRITE).size, band.stop.latency_ns)
+        if waits[-1] >= band.stop.latency_ns:
             stalls_ns.append(float(waits[-1]))
             seen.usual_ns.append(float(np.median(waits[:-1])))
+        if len(stalls_ns) == REPEATS:
+            return
+
+
+def used_of(waits_ns: I64, sizes: NDArray[np.uint32], stall_ns: float) -> int | None:
+    """Bytes in a cache band behind writes the last of which that waited found it full; None if none did.
+
+    >>> used_of(np.array([1, 9, 1, 9, 1]), np.full(5, 4096, np.uint32), 5)
+    8192
+    """
+    stalls = np.flatnonzero(waits_ns >= stall_ns)
+    return int(sizes[stalls[-1] :].sum(dtype=np.uint64)) if len(stalls) else None
 
 
 def sharers(size: int, band: int, sharing: int) -> list[int]:

@@ -327,8 +327,8 @@ def _waits(waits: journal.Seen, rows: Sequence[str]) -> Finding:
 def _zones(places: list[zone_log_stalls.Place], rows: Sequence[str]) -> Finding:
     """Bands that a lazy drive with free bands everywhere cleaned while a write waited."""
     one_ns = float(np.mean([seen.one_ns for seen in places]))
-    half_ns = float(np.mean([np.median(seen.half_ns) for seen in places]))
-    ratios = [float(np.median(seen.half_ns)) / seen.one_ns for seen in places]
+    half_ns = float(np.mean([seen.usual_half_ns for seen in places]))
+    ratios = [seen.usual_half_ns / seen.one_ns for seen in places]
     apart = math.hypot(float(np.std(ratios) / np.mean(ratios)), MODEL_ERROR)
     confidence = chance_within(BAND_WITHIN, apart)
     why = (

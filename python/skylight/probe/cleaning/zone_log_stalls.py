@@ -5,14 +5,22 @@ block to be cleaned, and if that gave no log back, for its own band too; so the 
 waits for the one band that makes a log empty. At three places the first log is given single blocks of a few
 bands, and then one block over and over, which is dead as soon as the next comes. Every other 64 KiB of some
 bands follows, and then more data until writes wait, for the bands with one block first, then for those that
-are half written. Only writes that others follow without a wait are used.
+are half written. Only writes that others follow without a wait are used: these found room in a log that was
+given back. The smallest log takes what a few of them write, so what waits sooner than that, but not at once,
+was delayed by something else: other clients delay writes by as much as a band of a few MiB takes.
 
 Where a zone held something before, that is cleaned first: such stalls bring none of all this home, and do not
-count. Where a volatile cache stays on, a FLUSH follows each write.
+count. Each block of a log may lie in another band, so there may be as many as the zone has bands: until the
+first single block is home, looks are few. Older data in the half-written bands has some of these cleaned
+before others: cells go home in any order. Where a volatile cache stays on, a FLUSH follows each write.
+
+What a write takes that finds room is known beforehand, by those of the block that is written over and over:
+in a zone that held much before, the first writes of the others may all wait.
 
 Nothing says where a zone ends, and a zone that ends amid all this does not tell. Then it is done again a
 little further on, closer together if the first time showed how much a band is: what is written between two
-waits that gave a log back.
+waits that gave a log back. What a place showed says how long a wait is at the others. If none waits in a
+whole attempt, the free bands take more than all of it, or there are none, and no more are made.
 
 Invariant: a stall counts only if looks find what it cleaned at home; a zone that ends amid all this is not
 used.
@@ -27,10 +35,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from skylight.evidence import I64, IoBatch, IoLog, Stop
+from skylight.evidence import I64, U64, IoBatch, IoLog, Stop
 from skylight.probe.cleaning import band_time, half_written_band
 from skylight.probe.cleaning.half_written_band import Bools, Stretch
-from skylight.probe.cleaning.journal import front
 from skylight.probe.cleaning.trials import (
     GIB,
     INSIDE,
@@ -44,20 +51,34 @@ from skylight.probe.cleaning.trials import (
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.journal.write_through import WriteThrough
 
-MARKS = 6
+MARKS, FEW_HOME, MOST_MARKED = 6, 1, 4
 OVER, OVER_WRITES = 256 * KIB, 1060  # 265 MiB: more than a log
 STRETCH, CELL = 2 * GIB, 2 * MIB
 SMALL_BAND, SMALL_CELL = 16 * MIB, MIB
 SHIFTS = (0.0, 1 / 24, 1 / 60, 1 / 12, 1 / 17)  # of the drive, from a place: attempts at it
 BAND_SLACK, STRETCH_BANDS = 1.1, 9
 FILL, MOST_FILLED = 960 * KIB, 60 * GIB  # each in a MiB of its own, off its start
-FIRST_PIECE, ROW, ROW_NS = 32, 3, 30_000_000
+FEWEST_WRITES, ROW, ROW_NS = 32, 3, 30_000_000
+PLAIN_OF = 9  # writes that found room, of which the median is known well enough
 ROW_CHANCE = 0.001  # of a row among all writes, if as many are delayed as were before
 MORE_PART, LEAST_MORE_NS, MOST_MORE_NS = 0.3, 15e6, 50e6  # of what those in a row waited, beyond others
+ONE_PART, BAND_PART, LONGEST_DELAY_NS = 0.3, 0.6, 1e9
+"""Of what a band took at one place, what writes wait for one at another, at least: tracks pass up to 2.5
+times as fast there; and from where on a wait is one for a band and no delay, or where no band was seen."""
 ONE_OF = 0.1
 """Of what those in a row waited, what one band takes at least, chosen: they wait for two, or for a few more
 of older data. Other clients and outliers delay writes by more than `MOST_MORE_NS`, but hardly by seconds."""
-LATER_STALLS, LARGEST_STOPS = 9, 120
+LATER_STALLS, BEFORE_STALLS, LARGEST_STOPS = 9, 27, 120
+OLDER_EACH, OLDER_AHEAD = 3, 16
+"""While no single block is home, after how many waits it is looked whether one is: each brings home one at
+most, and there are twice as many; and at how many cells."""
+MOST_OLDER_NS = 10_800_000_000_000
+"""How long older data may be cleaned in all attempts, a third of what the test may take. Chosen: a zone of a
+thousand bands, each of which takes two waits of 5 s."""
+AT_ONCE_OF = 40
+"""Waits, most of which come at once while older data is cleaned; else the single blocks lie elsewhere."""
+NEAR = 3
+"""Cells beside one at home that are looked at again. Chosen: delays hide three in a row once in 125."""
 LEAST_RUN = 3 * MIB  # written between a stall and the next where a log was given back
 LOOKED_AHEAD = 400
 SOUND = (0.95, 1.5)  # half a band more to read, of a whole one that is read and written
@@ -115,62 +136,90 @@ def measure(ground: Ground, places: dict[int, Place]) -> None:
         return
     if ground.flushed:
         ground = replace(ground, steps=WriteThrough(ground.steps, empties=True), flushed=False)
-    band: int | None = None
+    band, one_ns, older_ns = None, 0.0, 0
     for place in half_written_band.PLACES:
         for attempt in range(len(SHIFTS)):
             name = f"{ZONE}{place}-{attempt + 1}"
             ground.steps.reset(f"{name}-erase", slow=False)  # what is older is cleaned first, and not counted
             layout = Layout.at(ground.steps.size, place, attempt, band if attempt else None)
-            seen = _place(ground, name, place, layout)
+            seen = _place(ground, name, place, layout, one_ns, older_ns)
+            older_ns = seen.older_ns
             found = seen.place()
             if found is not None and found.sound:
-                places[place] = found
+                places[place], band, one_ns = found, seen.band, found.one_ns
                 break
+            if not seen.waits or older_ns > MOST_OLDER_NS:
+                return
             band = band or seen.band
         else:
             return  # the time for a band is the mean of all three
 
 
-def _place(ground: Ground, name: str, place: int, layout: Layout) -> Watched:
-    """One attempt: writes until some wait in a row, then watched ones until enough was seen."""
-    steps, seen, waits, more_ns = ground.steps, Watched(), False, 0
-    over = np.full(OVER_WRITES, layout.over, np.uint64)
-    steps.run(f"{name}-marks", joined(ground.marks(layout.marks), IoBatch.writes(over, OVER)))
+def _place(ground: Ground, name: str, place: int, layout: Layout, one_ns: float, older_ns: int) -> Watched:
+    """One attempt: writes until some wait in a row, then watched ones until enough was seen. Of a band that
+    takes `one_ns` elsewhere, if that is known; older data was cleaned for `older_ns` before."""
+    steps, more_ns, params = ground.steps, 0, {"place": place}
+    seen = Watched(older_ns=older_ns, gone=np.zeros(len(layout.stretch.blocks), np.bool_))
+    over_ns = _marked(ground, name, layout, seen)
     for part, writes in enumerate(layout.parts(steps.size, ground.block, ground.copies), 1):
-        if len(writes) <= FIRST_PIECE:
+        if len(writes) <= FEWEST_WRITES:
             break
-        first = steps.run(f"{name}-{part}-first", writes.part(0, FIRST_PIECE))
-        plain_ns, done = int(np.median(first.latency_ns)), FIRST_PIECE
-        if not waits:
-            done, waited = _filled(ground, f"{name}-{part}-fill", writes, plain_ns, {"place": place})
-            waits = done < len(writes)
-            more_ns = told_from(waited)
+        passing_ns = (float(np.median(writes.size)) - OVER) * 1e9 / float(np.mean(ground.bytes_a_second))
+        plain_ns, done = round(max(over_ns + passing_ns, 0.0)), 0
+        if not seen.waits:
+            log, seen.waits = _filled(ground, f"{name}-{part}-fill", writes, plain_ns, one_ns, params)
+            plain_ns, done = usual(log, plain_ns, plain_ns + ROW_NS), len(log)
+            waited_ns = float(np.median(log.latency_ns[-ROW:])) - plain_ns
+            more_ns = max(told_from(waited_ns), round(ONE_PART * one_ns))
         step = f"{name}-stall-{part}"
         left, stop = writes.part(done, len(writes)), Stop(plain_ns + more_ns)
-        if waits and _watch(ground, step, layout, left, stop, plain_ns, seen):
+        if seen.waits and _watch(ground, step, layout, left, stop, plain_ns, seen):
             break
     return seen
 
 
+def _marked(ground: Ground, name: str, layout: Layout, seen: Watched) -> float:
+    """Writes the marks, and the block that is written over and over, and how long that takes where it finds
+    room, ns. In a zone without a free band it waits for older data to be cleaned, and then for the marks:
+    these are written again where more than a few of them are home."""
+    over = np.full(OVER_WRITES, layout.over, np.uint64)
+    writes = joined(ground.marks(layout.marks), IoBatch.writes(over, OVER))
+    for number in range(1, MOST_MARKED + 1):
+        log = ground.steps.run(f"{name}-marks", writes)
+        home = ground.home(ground.steps.run(f"{name}-marks-look", ground.looks(layout.marks)))
+        if np.count_nonzero(home) <= FEW_HOME or seen.older_ns > MOST_OLDER_NS or number == MOST_MARKED:
+            break
+        seen.older_ns += log.span_ns
+    return float(np.median(log.latency_ns[log.size == OVER]))
+
+
+def usual(log: IoLog, plain_ns: int, limit_ns: int) -> int:
+    """What a write takes that finds room, ns: the median of those of these that took less than a limit, or
+    what is known if they are few."""
+    found_room = log.latency_ns[log.latency_ns < limit_ns]
+    return int(np.median(found_room)) if len(found_room) >= PLAIN_OF else plain_ns
+
+
 def _filled(
-    ground: Ground, name: str, writes: IoBatch, plain_ns: int, params: dict[str, int]
-) -> tuple[int, float]:
-    """Writes, behind the first piece, up to a row that waits, and by how much longer than others these took
-    (ns). Other clients that delay a tenth of all writes make rows too: these go by."""
-    done, limit_ns, seen = FIRST_PIECE, plain_ns + ROW_NS, list[IoLog]()
+    ground: Ground, name: str, writes: IoBatch, plain_ns: int, one_ns: float, params: dict[str, int]
+) -> tuple[IoLog, bool]:
+    """Writes up to a row that waits, and whether there was one. Other clients that delay a tenth of all
+    writes make rows too: these go by. Writes that wait one by one for a band are no such delays."""
+    done, limit_ns, seen = 0, plain_ns + max(ROW_NS, round(ONE_PART * one_ns)), list[IoLog]()
+    longest_ns = plain_ns + (BAND_PART * one_ns or LONGEST_DELAY_NS)
     while done < len(writes):
         until = Stop(limit_ns, ROW, ROW)
-        log = ground.steps.run(name, writes.part(done, len(writes)), until=until, params=params)
-        done += len(log)
-        seen.append(log)
-        if not until.reached(log):
+        seen.append(ground.steps.run(name, writes.part(done, len(writes)), until=until, params=params))
+        done += len(seen[-1])
+        if not until.reached(seen[-1]):
             break
         latency_ns = IoLog.joined(seen).latency_ns
-        waited_ns, delay_ns = float(np.median(latency_ns[-ROW:])), delays_of(latency_ns[:-ROW])
-        if waited_ns > delay_ns:
-            return done, waited_ns - plain_ns
+        before_ns = latency_ns[:-ROW]
+        delay_ns = delays_of(before_ns[before_ns < longest_ns])
+        if float(np.median(latency_ns[-ROW:])) > delay_ns:
+            return IoLog.joined(seen), True
         limit_ns = max(limit_ns, round(delay_ns))
-    return len(writes), 0.0
+    return IoLog.joined(seen), False
 
 
 def delays_of(latency_ns: I64) -> float:
@@ -203,40 +252,74 @@ def _marks_home(ground: Ground, name: str, marks: Bools, layout: Layout) -> Bool
     return look_again(marks, 0 if ground.flash else MORE_LOOKS, again, flash=ground.flash)
 
 
+def _near_home(ground: Ground, name: str, home: Bools, blocks: U64) -> Bools:
+    """Which of the cells are home, those beside one looked at again as marks are: a band goes home as a
+    whole, and what delayed looks hid of it would pass for the next that is cleaned."""
+    for _ in range(0 if ground.flash else MORE_LOOKS):
+        close = np.convolve(home, np.ones(2 * NEAR + 1), "same") if len(home) > 2 * NEAR else home
+        near = np.flatnonzero((close > 0) & ~home)
+        if len(near):
+            home[near] = ground.home(ground.steps.run(name, ground.looks(blocks[near])))
+    return home
+
+
 def _watch(
     ground: Ground, name: str, layout: Layout, writes: IoBatch, stop: Stop, plain_ns: int, seen: Watched
 ) -> bool:
     """Lets writes wait one after the other, and looks after each what was cleaned; whether that is enough."""
-    steps, done = ground.steps, 0
-    for number in range(1, LARGEST_STOPS + 1):
-        ahead = layout.stretch.blocks[seen.gone :]
-        if seen.later >= LATER_STALLS or len(ahead) == 0:
+    steps, done, number = ground.steps, 0, 0
+    while seen.stops < LARGEST_STOPS and seen.older_ns <= MOST_OLDER_NS:
+        number, older = number + 1, seen.home <= 0
+        if seen.enough:
             return True
         step = f"{name}-{number}"
         log = steps.run(step, writes.part(done, len(writes)), until=stop, params={"plain_ns": plain_ns})
-        done += len(log)
+        done, plain_ns = done + len(log), usual(log, plain_ns, stop.latency_ns)
         if not stop.reached(log):
             seen.end(log)
             return False
-        here = ahead[ahead < log.offset[-1]][:LOOKED_AHEAD]  # what is not written yet lies at home
-        looked = steps.run(f"{step}-look", ground.looks(np.concatenate([layout.marks, here])))
+        if older and seen.elsewhere:
+            return True
+        if older and number % OLDER_EACH != 1:
+            seen.pass_by(log, plain_ns)
+            continue
+        # What is not written yet lies at home.
+        here = np.flatnonzero(~seen.gone & (layout.stretch.blocks < log.offset[-1]))
+        here = here[: OLDER_AHEAD if older else LOOKED_AHEAD]
+        looks = ground.looks(np.concatenate([layout.marks, layout.stretch.blocks[here]]))
+        looked = steps.run(f"{step}-look", looks)
         home = ground.home(looked)
         home[:MARKS] = _marks_home(ground, f"{step}-look", home[:MARKS], layout)
-        seen.add(log, home, plain_ns)
+        home[MARKS:] = _near_home(ground, f"{step}-near", home[MARKS:], layout.stretch.blocks[here])
+        seen.add(log, home, plain_ns, looked.span_ns)
+        seen.gone[here[together(home[MARKS:])]] = True
     return True
+
+
+def together(home: Bools) -> Bools:
+    """Cells at home next to another: a band has several, and one alone may be misread.
+
+    >>> together(np.array([True, False, True, True, False])).tolist()
+    [False, False, True, True, False]
+    """
+    beside = np.zeros_like(home)
+    beside[1:] |= home[:-1]
+    beside[:-1] |= home[1:]
+    return np.asarray(home & beside, np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
 class Stall:
     """A write that waited: how long (ns), marks that are home after it, cells that went home, bytes written
-    in all up to it, and whether anything was seen to be cleaned: one cell is too few to say so. What only
-    ends the writes of a part did not wait."""
+    in all up to it, whether anything was seen to be cleaned: one cell is too few to say so, and whether it
+    was the first write. What only ends the writes of a part did not wait."""
 
     more_ns: float
     home: int
     cells: int
     written: int
     cleaned: bool
+    at_once: bool = False
     waited: bool = True
 
 
@@ -248,10 +331,15 @@ class Place:
     half_ns: tuple[float, ...]
 
     @property
+    def usual_half_ns(self) -> float:
+        """The median, ns, or the lower of two: other clients of the disk only lengthen a wait."""
+        return float(np.quantile(self.half_ns, 0.5, method="lower"))
+
+    @property
     def sound(self) -> bool:
         """Whether a half-written band took about as long as one with a block, or longer."""
         low, high = SOUND
-        return low <= float(np.median(self.half_ns)) / self.one_ns <= high
+        return low <= self.usual_half_ns / self.one_ns <= high
 
 
 @dataclass(slots=True)
@@ -261,15 +349,47 @@ class Watched:
     stalls: list[Stall] = field(default_factory=list)
     written: int = 0
     home: int = -1
+    waits: bool = False
+    """Whether writes waited in a row."""
+    stops: int = 0
+    """Stalls since the first of the marks was home."""
+    older_ns: int = 0
+    """How long the writes and looks before that took."""
+    gone: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
+    """Which cells went home."""
 
-    def add(self, log: IoLog, home: Bools, plain_ns: int) -> None:
-        """Writes up to one that waited, and which of the marks and the next cells are home after it."""
+    def add(self, log: IoLog, home: Bools, plain_ns: int, looked_ns: int = 0) -> None:
+        """Writes up to one that waited, and which of the marks and the next cells are home after it, which
+        took so long to see."""
         self.written += int(log.size.sum(dtype=np.uint64))
-        marks, cells = int(np.count_nonzero(home[:MARKS])), front(home[MARKS:])
+        marks = int(np.count_nonzero(home[:MARKS]))
+        cells = int(np.count_nonzero(together(home[MARKS:])))
         if len(log):
-            more_ns, cleaned = float(log.latency_ns[-1]) - plain_ns, bool(cells) or marks > self.home
-            self.stalls.append(Stall(more_ns, marks, cells, self.written, cleaned))
+            # Of marks that were home before all that was watched it is not known what brought them there.
+            more = 0 < marks < MARKS if self.home < 0 else marks > self.home
+            self._stall(log, marks, cells, plain_ns, cleaned=more or bool(cells))
+        if self.home > 0:
+            self.stops += 1
+        else:
+            self.older_ns += log.span_ns + looked_ns
         self.home = max(self.home, marks)
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether waits no longer come at once, as they do while older data is cleaned, and no mark is home:
+        these are in another zone."""
+        last = self.stalls[-AT_ONCE_OF:]
+        return len(last) == AT_ONCE_OF and 2 * sum(stall.at_once for stall in last) < AT_ONCE_OF
+
+    def pass_by(self, log: IoLog, plain_ns: int) -> None:
+        """Writes up to one that waited, behind which no look was made."""
+        self.written += int(log.size.sum(dtype=np.uint64))
+        self.older_ns += log.span_ns
+        self._stall(log, max(self.home, 0), 0, plain_ns, cleaned=False)
+
+    def _stall(self, log: IoLog, marks: int, cells: int, plain_ns: int, *, cleaned: bool) -> None:
+        more_ns = float(log.latency_ns[-1]) - plain_ns
+        self.stalls.append(Stall(more_ns, marks, cells, self.written, cleaned, len(log) == 1))
 
     def end(self, log: IoLog) -> None:
         """Writes of which none waited, up to the end of a part."""
@@ -278,9 +398,24 @@ class Watched:
             self.stalls.append(Stall(0.0, 0, 0, self.written, cleaned=False, waited=False))
 
     @property
+    def _for_room(self) -> list[Stall]:
+        """Those that waited for a log, and the end of a part. What they find cleaned that a look behind the
+        one before did not show was cleaned then."""
+        found: list[Stall] = []
+        for stall in self.stalls:
+            before = found[-1] if found else None
+            at_once = stall.at_once or not stall.waited
+            if before is None or at_once or stall.written - before.written >= LEAST_RUN:
+                found.append(stall)
+            elif stall.cleaned:
+                cells, home = before.cells + stall.cells, max(before.home, stall.home)
+                found[-1] = replace(before, home=home, cells=cells, cleaned=True)
+        return found
+
+    @property
     def _runs(self) -> list[int]:
         """Bytes written between two stalls, where a log was given back."""
-        runs = [after.written - stall.written for stall, after in pairwise(self.stalls) if after.waited]
+        runs = [after.written - stall.written for stall, after in pairwise(self._for_room) if after.waited]
         return [run for run in runs if run >= LEAST_RUN]
 
     @property
@@ -289,19 +424,17 @@ class Watched:
         return round(float(np.median(self._runs))) if self._runs else None
 
     @property
-    def gone(self) -> int:
-        """Cells that went home."""
-        return sum(stall.cells for stall in self.stalls)
-
-    @property
-    def later(self) -> int:
-        """Stalls for which cells went home."""
-        return sum(stall.cells > 0 for stall in self.stalls)
+    def enough(self) -> bool:
+        """Whether no more is to be learned: of the waits for half-written bands behind the single blocks
+        there were enough, and before these several times as many, or all cells are home."""
+        later = sum(stall.cells > 0 and stall.home == MARKS for stall in self.stalls)
+        before = sum(stall.cells > 0 and stall.home < MARKS for stall in self.stalls)
+        return later >= LATER_STALLS or before >= BEFORE_STALLS or bool(self.gone.all())
 
     def place(self) -> Place | None:
         """The times for a band, from the stalls after which writes went on without one for long."""
         one_ns, half_ns = 0.0, list[float]()
-        for stall, after in pairwise(self.stalls):
+        for stall, after in pairwise(self._for_room):
             if after.written - stall.written < LEAST_RUN or not stall.cleaned:
                 continue
             if stall.home == MARKS and not stall.cells and not one_ns:
