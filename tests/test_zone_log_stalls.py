@@ -11,7 +11,8 @@ import pytest
 
 from one_test import suite_on_drawn
 from skylight.evidence import IoBatch, IoLog, Stop
-from skylight.probe.cleaning import zone_log_stalls
+from skylight.findings import Finding, Known
+from skylight.probe.cleaning import _may_have_free_bands, zone_log_stalls
 from skylight.probe.cleaning.trials import Ground
 
 
@@ -27,6 +28,18 @@ def waits(*stalls: tuple[int, float, int, int]) -> zone_log_stalls.Watched:
         home[: zone_log_stalls.MARKS] = np.arange(zone_log_stalls.MARKS) < marks
         seen.add(IoLog.of(writes, submit, submit + took), home, 10**7)
     return seen
+
+
+@pytest.mark.parametrize(
+    ("location", "flash", "may"),
+    [("many", False, True), (None, False, True), (None, True, False), ("od", False, False)],
+)
+def test_free_bands_are_looked_for_where_nothing_says_where_the_cache_is(
+    location: str | None, flash: bool, may: bool
+) -> None:
+    """Of 101233 the place of the cache was not known, and its zones have five free bands each."""
+    known = Known([] if location is None else [Finding("cache_location", location, None, None, 1.0, "")])
+    assert _may_have_free_bands(known, Ground(cast(Any, None), flash, False, 1e7)) is may
 
 
 class TestFreeBands:

@@ -20,7 +20,7 @@ import math
 from collections.abc import Sequence
 
 from skylight.evidence import Evidence, TargetFacts
-from skylight.findings import Finding
+from skylight.findings import Finding, Known
 from skylight.probe import Axis, Cost, Figure
 from skylight.probe.cleaning import (
     band_time,
@@ -50,6 +50,13 @@ SURE_START = 0.9
 """How sure the idle time has to be for no more to be done: that of a bracket that late reads show."""
 REST_IDLES = 10.0
 """Idle times after which the one band of the trials should be clean, where it cannot be erased."""
+
+
+def _may_have_free_bands(known: Known, ground: trials.Ground) -> bool:
+    """Whether zones of the drive may have free bands as logs. Where it is not known where the cache is,
+    writes that wait for a band of a zone show it; a cache in flash is none of these."""
+    location = known.word("cache_location")
+    return location == "many" or (location is None and not ground.flash)
 
 
 class CleaningTest(ProcedureTest[Seen]):
@@ -100,7 +107,7 @@ class CleaningTest(ProcedureTest[Seen]):
                 self._bands(search, idle_s, seen)
             elif quantum is not None and quantum >= ground.block:
                 journal.measure(ground, int(quantum), seen.waits)
-            elif steps.known.word("cache_location") in ("many", None):
+            elif _may_have_free_bands(steps.known, ground):
                 zone_log_stalls.measure(ground, seen.zones)
 
     def _bands(self, search: trials.Search, idle_s: float, seen: Seen) -> None:
