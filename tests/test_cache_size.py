@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -481,3 +481,29 @@ def test_a_cache_without_a_quantum_or_a_known_place_may_be_zones(
     seen = Seen(begun=True)
     CacheSize._measure(cast(Steps, steps), seen)
     assert conclude(seen, of, ())[0].known == known
+
+
+@pytest.mark.parametrize(("inside", "delayed"), [(True, ()), (True, (0,)), (False, ()), (True, (1,))])
+def test_one_delayed_write_does_not_put_an_address_outside_its_zone(
+    inside: bool, delayed: tuple[int, ...]
+) -> None:
+    """Of random drive 101188 the zone was found half as long as it is, and the cache twice as large."""
+
+    class Part:
+        found, full, puts = SimpleNamespace(limit_ns=50), False, 0
+
+        def refill(self) -> bool:
+            self.full = True
+            return True
+
+        def asked_ns(self, address: int) -> int:
+            del address
+            waits, self.full = self.full, self.full and not inside
+            return 90 if waits and inside else 10
+
+        def put(self, count: int) -> SimpleNamespace:
+            self.puts += count
+            late = self.full or self.puts - 1 in delayed
+            return SimpleNamespace(latency_ns=[90 if late else 10])
+
+    assert count_cache_parts._is_within(cast(Any, Part()), 0) is inside

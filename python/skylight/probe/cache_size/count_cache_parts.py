@@ -33,6 +33,10 @@ PARTS = (2, 3)  # of a count that are asked for: a scan that passes by a band tw
 TIMES_WITHIN = 2
 """How often an address in a zone has to stall after the write that made it a candidate. Chosen: of delays of
 a tenth of all writes one in a hundred passes."""
+TIMES_OUTSIDE, MOST_ROUNDS_WITHIN = 2, 6
+"""How often the zone has to be full still, for an address to be in another: that shows in one write, which
+other clients may delay; and how often it is filled for that at most, where delays pass for its being full.
+Chosen: as above."""
 BOUND_ROUNDS, BOUND_ENOUGH = 5, 3
 """Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
 of a tenth of all writes, three of five do in one case of a hundred."""
@@ -122,20 +126,22 @@ def _first_within(cache_part: CachePart, addresses: list[int]) -> int | None:
 
 
 def _is_within(cache_part: CachePart, address: int) -> bool | None:
-    """Whether writes to an address stall whenever the cache part is full, and empty it; None where it was not
+    """Whether writes to an address stall when the cache part is full, and empty it; None where it was not
     seen full. Another zone may be full of what was written in search of this one's end."""
-    limit_ns = cache_part.found.limit_ns
-    for _ in range(TIMES_WITHIN):
+    limit_ns, inside, outside = cache_part.found.limit_ns, 0, 0
+    for _ in range(MOST_ROUNDS_WITHIN):
         if not cache_part.refill():
-            return None
+            continue
         stalled = cache_part.asked_ns(address) >= limit_ns
         if stalled and not _emptied(cache_part, address):
             return None
         if int(cache_part.put(1).latency_ns[0]) >= limit_ns:
-            return False
-        if not stalled:
-            return None
-    return True
+            outside += 1
+        elif stalled:
+            inside += 1
+        if inside == TIMES_WITHIN or outside == TIMES_OUTSIDE:
+            return inside == TIMES_WITHIN
+    return None
 
 
 def _emptied(cache_part: CachePart, address: int) -> bool:
