@@ -533,6 +533,8 @@ def test_delays_that_line_up_are_shorter_than_a_band_takes(band_ns: int, period:
     """Of drive 99484 drawn seven writes at one distance waited 40 ms, where a band takes 263."""
     found = cache_parts.logged(cast(Steps, _Lined(band_ns)), 0, 2 << 30, "md")
     assert (None if found is None else found.period) == period
+    if found is not None:  # beyond the last piece come those between, and nothing behind the end
+        assert sorted(found.offset(np.arange(4096))) == list(range(0, 2 << 30, 512 << 10))
 
 
 @pytest.mark.parametrize(("least_ns", "period"), [(100 * MS, None), (0.0, 24)])

@@ -260,20 +260,20 @@ def logged(
     `told` asks, none of them for less than `least_ns` or than a band takes to clean: other clients delay many
     writes, some of which line up.
 
-    Nothing is written twice, since logs without live data are given back."""
+    Nothing is written twice, since logs without live data are given back: what is asked of it beyond the last
+    piece goes to those between."""
     least_ns = max(least_ns, least_stall_ns(steps.known))
+    pieces = (end - base) // (DENSITY * ZONE_BYTES)
 
-    def offset(
-        index: I64,
-    ) -> I64:
-        return base + index * (DENSITY * ZONE_BYTES)
+    def offset(index: I64) -> I64:
+        return base + index % pieces * (DENSITY * ZONE_BYTES) + index // pieces % DENSITY * ZONE_BYTES
 
     logs = []
     written = 0
     while written < MOST_ZONE_WRITES:
         piece = max(FIRST_PIECE, int(PIECE_GROWTH * written))
         index = np.arange(written, written + piece, dtype=np.int64)
-        index = index[offset(index) + ZONE_BYTES <= end]
+        index = index[index < pieces]
         if len(index) == 0:
             return None
         logs.append(steps.run(name, IoBatch.writes(offset(index), ZONE_BYTES)).latency_ns)
