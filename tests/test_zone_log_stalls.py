@@ -159,7 +159,28 @@ def test_rows_of_delays_are_not_taken_for_a_zone_without_free_bands(tmp_path: Pa
     assert isinstance(found.value, dict)
     assert found.value["one_block"] == pytest.approx(1.199e9, rel=0.1)
     assert found.value["half"] == pytest.approx(1.510e9, rel=0.1)
-    names = [step.name for step in result.evidence[-1].steps]
-    assert any(name.startswith("lazy-zone-") and name.endswith("-fill-2") for name in names), (
-        "a row of delays went by"
-    )
+
+
+def test_a_row_of_delays_does_not_end_a_fill(rng: np.random.Generator) -> None:
+    """A tenth of all writes is delayed by up to 66 ms, three of them in a row; then writes wait for bands."""
+    took_ns = np.full(1_503, 10_000_000)
+    delayed = rng.choice(500, 50, replace=False)
+    took_ns[delayed] += rng.integers(30_000_000, 66_000_000, 50)
+    took_ns[500:503] += 40_000_000
+    took_ns[1_500:] = 2_000_000_000
+    steps: list[int] = []
+
+    def run(name: str, io: IoBatch, *, until: Stop, **_: object) -> IoLog:
+        del name
+        took = took_ns[sum(steps) :][: len(io)]
+        slow = np.convolve(took >= until.latency_ns, np.ones(until.within), "valid")
+        ends = np.flatnonzero(slow >= until.count)
+        took = took[: int(ends[0]) + until.within if len(ends) else len(took)].astype(np.uint64)
+        steps.append(len(took))
+        done = np.cumsum(took)
+        return IoLog.of(io.part(0, len(took)), done - took, done)
+
+    ground = Ground(cast(Any, SimpleNamespace(run=run)), flash=False, flushed=False, rotation_ns=8e6)
+    writes = IoBatch.writes(np.arange(len(took_ns)) << 20, 1 << 20)
+    log, waits = zone_log_stalls._filled(ground, "fill", writes, 10_000_000, 0.0, {})
+    assert waits and len(log) == len(took_ns) and len(steps) > 1
