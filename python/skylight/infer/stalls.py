@@ -165,12 +165,12 @@ def periodic(
     >>> found = periodic(latency)
     >>> (found.first, found.period, found.count)
     (20, 13, 7)
-    >>> periodic(np.full(100, 10)) is None
-    True
+    >>> periodic(np.full(100, 10)) is None, periodic(np.zeros(100, np.int64)) is None
+    (True, True)
     """
     if len(latency_ns) < 2 * fewest:
         return None
-    limit_ns = max(SLOW * float(np.median(latency_ns)), least_ns)
+    limit_ns = _least_limit_ns(latency_ns, least_ns)
     while len(slow := np.flatnonzero(latency_ns >= limit_ns)) >= fewest:
         if 2 * len(slow) <= len(latency_ns):
             found = _row(latency_ns, slow, fewest, shortest, whole=whole)
@@ -178,6 +178,13 @@ def periodic(
                 return found
         limit_ns *= 2
     return None
+
+
+def _least_limit_ns(latency_ns: I64, least_ns: float) -> float:
+    """From where on a latency may be slow, ns. Never nothing, though by a coarse clock most may take no time:
+    it is doubled until few are left."""
+    usual_ns = float(np.median(latency_ns)) if len(latency_ns) else 0.0
+    return max(SLOW * usual_ns, least_ns, 1.0)
 
 
 def _by_accident(slow: I64, hits: int, count: int, whole: bool) -> float:
@@ -262,10 +269,10 @@ def refills(latency_ns: I64, *, least_ns: float = 0.0) -> Stalls | None:
     >>> runs = [[90] * (1 + number % 3) + [10] * 31 for number in range(10)]
     >>> refills(np.concatenate(runs)).period
     32
-    >>> refills(np.full(330, 10)) is None
-    True
+    >>> refills(np.full(330, 10)) is None, refills(np.zeros(330, np.int64)) is None
+    (True, True)
     """
-    limit_ns = max(SLOW * float(np.median(latency_ns)), least_ns) if len(latency_ns) else 0.0
+    limit_ns = _least_limit_ns(latency_ns, least_ns)
     while len(slow := np.flatnonzero(latency_ns >= limit_ns)) > FEWEST_REFILLS:
         ends = np.flatnonzero(np.diff(slow) > 1)  # the last stall of each run but of the last
         between = slow[ends + 1] - slow[ends]
