@@ -150,13 +150,6 @@ class IoBatch:
         sizes[0::2] = size
         return IoBatch(op, offset, sizes)
 
-    @staticmethod
-    def flushes(count: int) -> IoBatch:
-        """FLUSHes alone."""
-        return IoBatch(
-            np.full(count, int(Op.FLUSH), np.uint8), np.zeros(count, np.uint64), np.zeros(count, np.uint32)
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class IoLog:

@@ -84,7 +84,7 @@ fn copy(profile: &Profile) -> Profile {
 }
 
 /// Addresses at equal distances, each in the middle of its share of the drive.
-fn spread(capacity: u64, count: u64) -> impl Iterator<Item = u64> {
+pub(super) fn spread(capacity: u64, count: u64) -> impl Iterator<Item = u64> {
     (0..count).map(move |index| (2 * index + 1) * (capacity / (2 * count)))
 }
 

@@ -8,7 +8,7 @@
 use skylight_disk::Direction;
 use skylight_layer::{Medium, Purpose};
 
-use super::cleaning_costs::{collecting, write};
+use super::cleaning_costs::{collecting, spread, write};
 use super::quiet;
 use super::watermarks::usable_slots;
 use crate::drive::Drive;
@@ -30,8 +30,7 @@ pub(super) fn in_a_slot(profile: &Profile, conditions: &Conditions) -> Result<Op
     let writes = WRITES.min(usable_slots(keys) / 2).max(1);
     let blocks = profile.capacity.get() / BLOCK;
     // Far apart, so that none continues another.
-    let addresses: Vec<u64> =
-        (0..writes).map(|index| (2 * index + 1) * (blocks / (2 * writes)) * BLOCK).collect();
+    let addresses: Vec<u64> = spread(blocks, writes).map(|block| block * BLOCK).collect();
     write(&mut drive, &addresses, BLOCK, 1);
     let written = [Medium::Platter, Medium::Flash]
         .map(|medium| drive.counters().account(Purpose::Cache, Direction::Write, medium).sectors);

@@ -221,7 +221,7 @@ class Check:
         return first_gone or (newest_gone and emptied)
 
     def scattered(self, size: int, done: int, waited: int) -> bool:
-        """Whether writes all over those that were made are home, once so many of them waited, and older data
+        """Whether writes all over those that were made are home, once enough of them waited, and older data
         may be left: then bands are cleaned in an order of their own, and the first to go are never seen."""
         if self.state is not State.REWRITTEN or self.zone_bytes or waited < SCATTERED_AFTER * done:
             return False

@@ -37,7 +37,7 @@ def told_apart(fills: Sequence[Fill], larger: Sequence[Fill]) -> tuple[int | Non
 
 
 def is_emptied(places: int, quantum: int, times: int = 1) -> bool:
-    """Whether rewriting, so many times in a row, passes through all places of a cache, `places` of which were
+    """Whether rewriting, `times` times in a row, passes through all places of a cache, `places` of which were
     in use when it began to clean: then what another host wrote is home.
 
     >>> is_emptied(46_000, 280 << 10), is_emptied(460_000, 280 << 10), is_emptied(360_000, 280 << 10, 2)

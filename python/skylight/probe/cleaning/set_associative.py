@@ -282,15 +282,13 @@ def _stalls(ground: Ground, band: CacheBand, sharing: int, seen: Seen) -> None:
             return
         seen.band, seen.sharing, seen.bands = band, sharing, len(several)
         at = np.array(chosen, np.uint64) * np.uint64(band.pitch) + np.uint64(INSIDE)
-        _timed(ground, name, at, stalls_ns, seen)
+        _timed(ground, band, name, at, stalls_ns, seen)
 
 
-def _timed(ground: Ground, name: str, at: U64, stalls_ns: list[float], seen: Seen) -> None:
+def _timed(ground: Ground, band: CacheBand, name: str, at: U64, stalls_ns: list[float], seen: Seen) -> None:
     """The stalls of a cache band that is filled at these places. A write that waited before the last found it
     full too early: what was written from then on is in it now. So it is where other clients delayed the
     write that seemed to find it full at first."""
-    band = seen.band
-    assert band is not None, "it was found"
     params = {"sharing": seen.sharing, "usable": band.usable_bytes, "bands": seen.bands, "pitch": band.pitch}
     used: int | None = None
     for repeat in range(1, REPEATS + MORE_REPEATS + 1):

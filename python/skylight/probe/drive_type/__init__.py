@@ -514,7 +514,7 @@ class DriveType(ProcedureTest[Observed]):
                 raise
             where = where[len(logs[-1]) :]
             if self._flush_waited(seen, wide):
-                plan.steps.run("sustained-flush", IoBatch.flushes(1))
+                plan.steps.run("sustained-flush", IoBatch.make(Op.FLUSH, [0], 0))
             more = seen.sustained = Sustained.of(logs)
             goes_on = more.only_stalled(wide) and not plan.quick
             if more.enough(wide) or (more.tells and more.slow(wide) and not goes_on):

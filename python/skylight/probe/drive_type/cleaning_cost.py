@@ -38,12 +38,13 @@ from skylight.evidence import U64, IoBatch, IoLog, Op
 from skylight.infer.blocks_moved import Moved, moved_between
 from skylight.infer.tail_probability import few_runs, hypergeometric_tail
 from skylight.probe.drive_type.plan import Plan
+from skylight.probe.durable_writes import with_flushes
 from skylight.units import format_duration
 
 RUNGS_S = (4.0, 16.0, 64.0, 128.0)  # drives begin to clean after 0.2 s to two minutes without commands
 SAMPLE, CONTROLS = 64, 32
 RUNG_PLACES = 128  # twice the sample: where all of it has moved, which ones go together is not seen
-FLUSHED_TOGETHER = 16
+WRITES_A_FLUSH = 16
 """Writes before each FLUSH where a volatile cache answers them; elsewhere all, in case one is on.
 Chosen: behind a full persistent cache each may wait for a band to be cleaned, half a minute; one FLUSH behind
 all of them would take an hour, and no bound ends a command that is under way."""
@@ -273,11 +274,8 @@ class _Trial:
     @staticmethod
     def write(plan: Plan, name: str, units: U64, unit: int) -> U64:
         """Writes places; those that were written."""
-        io = IoBatch.flushed_writes(units * np.uint64(unit), unit)
-        together = FLUSHED_TOGETHER if plan.cached else len(units)
-        kept = io.op == int(Op.WRITE)
-        kept[2 * together - 1 :: 2 * together] = kept[-1] = True
-        io = IoBatch(io.op[kept], io.offset[kept], io.size[kept])
+        writes = IoBatch.writes(units * np.uint64(unit), unit)
+        io = with_flushes(writes, WRITES_A_FLUSH if plan.cached else len(units))
         log = plan.steps.run(f"{name}-writes", io, params={"unit_bytes": unit})
         return np.asarray(log.only(Op.WRITE).offset // np.uint64(unit), np.uint64)
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, JsonScalar, Stop
+from skylight.evidence import EMPTY_LOG, U64, IoBatch, IoLog, JsonScalar, Op, Stop
 from skylight.infer.host_clock import tick_ns
 from skylight.infer.stalls import slow_ones
 from skylight.probe.fua_writes import ForcedWrites
@@ -404,7 +404,7 @@ def find_out_of_band(bench: Bench, quantum: int) -> None:
     """The first entry, written and read in many phases of arrival; on flash the overhead alone."""
     steps = bench.steps
     if bench.flash:
-        bench.seen.flushes = steps.run("flushes", IoBatch.flushes(FLUSHES))
+        bench.seen.flushes = steps.run("flushes", IoBatch.make(Op.FLUSH, np.zeros(FLUSHES), 0))
         return
     if bench.rotation_ns is None:
         return
