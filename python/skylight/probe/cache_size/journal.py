@@ -141,6 +141,8 @@ class Journal:
     """Quanta of the largest writes that are one entry for sure."""
     alone: int | None = None
     """Writes after which a fill of lone places and one of blocks both ended, whichever limit that was."""
+    quantum_error_ns: float = 0.0
+    """The standard error of `quantum_ns`."""
 
     @property
     def open_part(self) -> float:
@@ -280,7 +282,7 @@ def measured(steps: Steps) -> Journal:
     if quantum is None:
         return Journal(None, 0.0, 0.0, (), None, None)
     lone, two = quanta.lone(BLOCK), quanta.lone(2 * quantum)
-    quantum_ns = two.median_ns - lone.median_ns
+    quantum_ns, error_ns = two.median_ns - lone.median_ns, float(np.hypot(two.error_ns, lone.error_ns))
     rate = _rate(steps, places_of.aside, quantum)
     lone_entries = _entries(steps, places_of.aside, quantum)
     largest = _largest(steps, quanta, quantum, places_of.zone_bytes)
@@ -308,8 +310,9 @@ def measured(steps: Steps) -> Journal:
                 in_map = None
     fills += larger + (deep or [])
     return Journal(
-        quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, largest, alone
-    )
+        quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, largest, alone,
+        error_ns,
+    )  # fmt: skip
 
 
 def with_mixed_fill(steps: Steps, seen: Journal) -> Journal:

@@ -53,6 +53,7 @@ WIDEST, LEAST_APART = (
     0.09,
     0.03,
 )  # of what lone writes put on the medium: more is no answer, less is not known
+AGREE_ERRORS = 4.0  # standard errors, of two dozen writes, within which two paces of a quantum are one
 FLASH_COMMAND_NS = (500_000.0, 40_000.0)  # from the least and the most of two waits: each 20 to 500 µs
 
 Interval = tuple[float, float]
@@ -224,15 +225,17 @@ def _out_of_band_ns(known: Known) -> Interval | None:
 def bytes_on_flash(journal: Journal, known: Known, time_ns: Interval) -> Interval | None:
     """Bytes of an entry on flash: each of its two commands waits before the first byte, and how long is not
     seen apart from the transfer. What a quantum takes, writes that wait together say, and the second quantum
-    of a lone one, if an entry holds as many; where they do not agree, as over a slow link, either may be
-    right."""
+    of a lone one, if an entry holds as many; where they do not agree within the error of the lone ones, which
+    are few, as over a slow link, either may be right."""
     quantum, quanta_ns = journal.quantum, []
     if quantum is None:
         return None
     if journal.rate is not None:
         quanta_ns.append(journal.rate.quantum_ns)
     if (known.number("journal_entry_max_bytes") or 0.0) >= 2 * quantum:
-        quanta_ns.append(journal.quantum_ns)
+        apart_ns = [abs(each - journal.quantum_ns) for each in quanta_ns]
+        if not apart_ns or apart_ns[0] > AGREE_ERRORS * journal.quantum_error_ns:
+            quanta_ns.append(journal.quantum_ns)
     if not quanta_ns or min(quanta_ns) <= 0:
         return None
     least, most = (max(each - wait, 0.0) for each, wait in zip(time_ns, FLASH_COMMAND_NS, strict=True))
