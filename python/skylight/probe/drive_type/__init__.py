@@ -58,6 +58,7 @@ from skylight.probe.drive_type.plan import (
     FLUSHED_BURST,
     FLUSHES,
     IO_BYTES,
+    LEAST_HELD,
     MIXED_PIECE,
     NARROW_BYTES,
     PLACES,
@@ -82,7 +83,7 @@ from skylight.probe.drive_type.write_latencies import (
     slow_flush,
     took_too_long,
 )
-from skylight.probe.drive_type.writes_after_random_reads import MORE_PAIRS, PAIRS, Mixed
+from skylight.probe.drive_type.writes_after_random_reads import MORE_PAIRS, PAIRS, STALL_NS, Mixed
 from skylight.probe.fua_writes import ForcedWrites
 from skylight.probe.known_state import State
 from skylight.probe.procedure import CutShort, ProcedureTest, Replay, Steps
@@ -236,6 +237,8 @@ class DriveType(ProcedureTest[Observed]):
                 self._narrow(plan, seen.flushed_narrow, turning, FLUSHED_NARROW, flushed=True)
                 if not plan.quick and turning is not None:
                     self._doubt_flushed(plan, seen, turning, log)
+        elif plan.held:
+            seen.few = True  # what would doubt them fills the cache once more
         elif plan.quick:
             if (mixed is None or not mixed.outlasts) and turning is not None:
                 self._outlast(plan, seen, wide, turning)
@@ -278,8 +281,18 @@ class DriveType(ProcedureTest[Observed]):
         if land(seen, plan.steps.target.kind).where != "either":
             return
         if plan.steps.reset("emptied", rotation_ns=turning.period_ns) is not State.UNKNOWN:
+            held = self._held(seen.wide) if not flushed else 0
             seen.write_anew()
-            self._writes(plan, seen, flushed=flushed)
+            self._writes(replace(plan, held=held), seen, flushed=flushed)
+
+    @staticmethod
+    def _held(wide: Writes | None) -> int:
+        """How many writes a cache took that was full before all were done; 0 where it took all, or so few
+        that a part of them shows nothing."""
+        if wide is None or not np.any(wide.latency_ns >= STALL_NS):
+            return 0
+        held = int(np.argmax(wide.latency_ns >= STALL_NS))
+        return held if held >= LEAST_HELD else 0
 
     def _force(self, plan: Plan, seen: Observed) -> None:
         """Writes with FUA where what plain ones show is a volatile cache alone. Where they filled the
@@ -437,12 +450,12 @@ class DriveType(ProcedureTest[Observed]):
         be cleaned, if that takes too long."""
         params = plan.params(plan.region(NARROW_BYTES[-1]), flushed=flushed)
         name = name or ("writes-after-reads-flushed" if flushed else "writes-after-reads")
-        io = plan.pairs("writes-after-reads", PAIRS, flushed=flushed, begin=begin)
+        io = plan.pairs("writes-after-reads", plan.at_most(PAIRS), flushed=flushed, begin=begin)
         log = plan.until_crowded(name, io, params, share)
         mixed = mixed_of(name, log, turning, flushed=flushed)
         if len(log) < len(io) and not plan.quick:
             return cls._mix_on(plan, mixed, log, io, flushed=flushed, share=share)
-        if mixed.doubtful and not plan.quick:
+        if mixed.doubtful and not plan.quick and not plan.held:
             io = plan.pairs("writes-after-more-reads", MORE_PAIRS, flushed=flushed, begin=begin)
             more = plan.until_crowded(f"{name}-more", io, params, share)
             return mixed_of(name, IoLog.joined([log, more]), turning, flushed=flushed)

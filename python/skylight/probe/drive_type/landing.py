@@ -220,6 +220,8 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
         slow = slow_flush(seen.flush_ns)
         if slow and mixed is not None and mixed.flushed and mixed.level:
             return _flushed_flash(mixed)
+        if not slow and seen.few and mixed is not None and mixed.level:
+            return _said_off(wide, mixed, turning.confidence * (1 - turning.p_value))
         if not slow and seen.read_back is not None:
             return _read_back(seen, wide, turning, seen.read_back)
         if wide.flushed and not slow:

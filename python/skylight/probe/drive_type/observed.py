@@ -64,6 +64,8 @@ class Observed:
     """Writes with FUA, each behind a random read, where they wait for the medium and plain ones do not."""
     emptied: bool = False
     """Whether writes waited so, the cache was then emptied, and everything else here was written after."""
+    few: bool = False
+    """Whether that cache holds so little that no more was written than shows where it is."""
     why_cut: str = ""
     """Why the evidence ends before the procedure does, as a sentence."""
     full: Observed | None = None

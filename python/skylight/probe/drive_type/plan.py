@@ -41,6 +41,8 @@ SINCE_CROWDED = 128
 # Commands after a stall between looks at whether they take too long: a few stalls more, not minutes of them;
 # whole pairs, with a FLUSH or without.
 MIXED_PIECE = 18
+# Writes alone, with reads between them, and with FLUSHes: together they leave a part of a small cache empty.
+STEPS_OF_FEW, LEAST_HELD = 4, 128
 DECISIVE = Stop(TELLING_NS)  # a quick answer has no time to wait for eight
 
 
@@ -54,6 +56,9 @@ class Plan:
     to them."""
     cached: bool = False
     """Whether a volatile cache may answer writes: it is not said to be off."""
+    held: int = 0
+    """How many small writes filled the cache, where so few did that each step has to do with a part of them;
+    0 where it holds enough for all, or nothing is known of it."""
 
     @property
     def quick(self) -> bool:
@@ -68,7 +73,11 @@ class Plan:
     @property
     def wide_writes(self) -> int:
         """How many writes spread over the wide region."""
-        return WIDE_WRITES // 2 if self.quick else WIDE_WRITES
+        return self.at_most(WIDE_WRITES // 2 if self.quick else WIDE_WRITES)
+
+    def at_most(self, count: int) -> int:
+        """So many writes of a step, or its part of those that fit the cache."""
+        return min(count, self.held // STEPS_OF_FEW) if self.held else count
 
     @property
     def reach(self) -> int:
@@ -150,7 +159,8 @@ class Plan:
         """A few bursts of scattered writes, each ended by a FLUSH, and by another that finds nothing to do;
         several, because one may be an outlier. In a quick answer with a read between the two: fio, which
         times a FLUSH by what is beside it, needs another run for two in a row."""
-        where = self.scattered("flush", region, FLUSHES * FLUSHED_BURST).reshape(FLUSHES, -1)
+        burst = max(self.at_most(FLUSHES * FLUSHED_BURST) // FLUSHES, 1)
+        where = self.scattered("flush", region, FLUSHES * burst).reshape(FLUSHES, -1)
         ends = (Op.FLUSH, Op.READ, Op.FLUSH) if self.quick else (Op.FLUSH, Op.FLUSH)
         behind = np.zeros((FLUSHES, len(ends)), np.uint64)
         if self.quick:
