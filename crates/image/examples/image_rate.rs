@@ -84,6 +84,7 @@ fn journaled() -> Journaled {
             map_update: PbaExtent::default(),
         },
         whole_bands_bypass: true,
+        bands_for_one_command: 100,
     })
 }
 

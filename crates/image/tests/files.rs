@@ -352,6 +352,7 @@ fn a_drive_of_26_tb_opens_at_once_when_little_is_cached() {
             map_merge: home,
             cleaning,
             whole_bands_bypass: true,
+            bands_for_one_command: 100,
         }))
     };
     let bytes = Image::bytes_needed(layer().as_ref(), &CACHED);

@@ -38,7 +38,7 @@ pub use fully_associative::ZoneUse;
 pub use fully_associative::{FullyAssociative, FullyAssociativeSpec};
 pub use journaled::{Journaled, JournaledSpec};
 pub use plan::{
-    CacheUse, Idle, Layer, Lba48, MapChange, Medium, Pba48, Piece, Plan, Purpose, Queue, Source, Step,
+    CacheUse, Idle, Layer, Lba48, MapChange, Medium, Pba48, Piece, Plan, Purpose, Queue, Room, Source, Step,
 };
 pub use raw_shingled::{Swd, SwdSpec};
 pub use restore::{CachedExtent, MediaUse, Misplaced, Recovered};

@@ -425,9 +425,9 @@ pub trait Layer: Send {
         0
     }
 
-    /// How many sectors of writes to the group of a host sector ([`Layer::location_group`]) find room without cleaning, on a
-    /// layer that empties a whole part of its cache for a write that finds none; `None` on others.
-    fn room(&self, _address: skylight_disk::Lba) -> Option<skylight_disk::Sectors> {
+    /// How much the group of a host sector ([`Layer::location_group`]) takes before a host would wait for longer than it has
+    /// patience, on a layer that cleans for a write that finds no room; `None` on others.
+    fn room(&self, _address: skylight_disk::Lba) -> Option<Room> {
         None
     }
 
@@ -501,4 +501,13 @@ pub struct CacheUse {
     pub map_limit: Option<u64>,
     /// Whether cleaning has begun and not ended; commands may come between its steps.
     pub cleaning: bool,
+}
+
+/// What the persistent cache takes ([`Layer::room`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Sectors of writes.
+    pub sectors: skylight_disk::Sectors,
+    /// Writes, whatever their size.
+    pub writes: u64,
 }

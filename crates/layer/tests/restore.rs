@@ -8,8 +8,8 @@ use skylight_disk::{Direction, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
     Bands, CachedExtent, Command, CommandId, FullyAssociative, FullyAssociativeSpec, Journaled,
-    JournaledSpec, Layer, MapChange, Medium, Op, Plan, Purpose, Queue, Recovered, SetAssociative,
-    SetAssociativeSpec, Source, Step, StretchSpec,
+    JournaledSpec, Layer, MapChange, Medium, Op, Plan, Queue, Recovered, SetAssociative, SetAssociativeSpec,
+    Source, Step, StretchSpec,
 };
 
 const CAPACITY: u64 = 1024;
@@ -67,6 +67,7 @@ fn journaled(order: CleaningOrder) -> Journaled {
         map_merge: PbaExtent::default(),
         cleaning: CleaningSpec { order, idle_after: Some(Nanos(1)), staging, map_update: home },
         whole_bands_bypass: true,
+        bands_for_one_command: 2,
     })
 }
 
@@ -89,12 +90,8 @@ impl Said {
     fn follow(&mut self, plan: &Plan) {
         for step in plan.steps() {
             match *step {
-                Step::Access {
-                    direction: Direction::Write,
-                    extent,
-                    purpose: Purpose::Cache | Purpose::Host,
-                    ..
-                } => {
+                // As an image counts them: what goes to its place takes no room in the cache.
+                Step::Access { direction: Direction::Write, extent, source: Source::ToCache, .. } => {
                     (self.access, self.before) = (extent, self.taken);
                     self.taken += extent.len.get();
                 }

@@ -213,6 +213,7 @@ fn journaled(order: CleaningOrder) -> Drive {
             map_update: PbaExtent::new(map.start, Sectors(8)),
         },
         whole_bands_bypass: true,
+        bands_for_one_command: 2,
     };
     Drive { layer: Box::new(Journaled::new(spec)), units, bands: bands_of(capacity), unit: 160 }
 }

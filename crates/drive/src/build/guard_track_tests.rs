@@ -26,8 +26,9 @@ struct Placement {
 impl Placement {
     fn of(profile: &Profile) -> Self {
         let Layer::Journaled(keys) = &profile.layer else { panic!("{:?}", profile.layer) };
-        let (geometry, tracks) = geometry::build(profile, &mechanics(profile)).expect("tracks");
-        let spec = layers::journaled(profile, keys, &tracks).expect("a layer");
+        let mechanics = mechanics(profile);
+        let (geometry, tracks) = geometry::build(profile, &mechanics).expect("tracks");
+        let spec = layers::journaled(profile, keys, &mechanics, &tracks).expect("a layer");
         let home = PbaExtent::new(spec.map_merge.start, spec.map_merge.len.max(spec.cleaning.map_update.len));
         let cache =
             PbaExtent::new(spec.journal.region.start, spec.journal.region.len + spec.cleaning.staging.len);

@@ -41,7 +41,9 @@ pub(super) fn build(
             let spec = fully_associative(profile, keys, tracks)?;
             Ok(Box::new(FullyAssociative::new(spec)))
         }
-        profile::Layer::Journaled(keys) => Ok(Box::new(Journaled::new(journaled(profile, keys, tracks)?))),
+        profile::Layer::Journaled(keys) => {
+            Ok(Box::new(Journaled::new(journaled(profile, keys, mechanics, tracks)?)))
+        }
         profile::Layer::Zoned(keys) => {
             Ok(Box::new(ZonedLayer::new(zoned(profile, keys, mechanics, tracks)?)))
         }
@@ -153,21 +155,27 @@ fn set_associative(
         cache_medium,
         cache_start,
         usable,
-        bands_for_one_write: bands_for_one_write(profile, mechanics, band, tracks),
+        bands_for_one_write: within_patience(2, profile, mechanics, band, tracks),
         idle_after: idle_after(keys.cleaning, keys.idle),
     })
 }
 
-/// How many data bands a drive reads and writes back while a host waits for a write. Those of a cache band lie all over the
-/// disk, so they have the tracks of the disk on average.
-fn bands_for_one_write(profile: &Profile, mechanics: &Mechanics, band: Sectors, tracks: &Tracks) -> u64 {
+/// How many bands a drive cleans while a host waits for a command, going over each `times` times. They lie all over the disk,
+/// so they have the tracks of the disk on average.
+fn within_patience(
+    times: u64,
+    profile: &Profile,
+    mechanics: &Mechanics,
+    band: Sectors,
+    tracks: &Tracks,
+) -> u64 {
     let count: u64 = tracks.runs.iter().map(|run| run.pieces(run.track)).sum();
     let mean = (tracks.sectors / count.max(1)).max(1);
     let step = profile.geometry.track_skew.nanos().max(profile.geometry.head_skew.nanos());
     let track = mechanics.rotation.revolution() + step;
     // Two revolutions to get there, and to wait for the band to begin.
     let once = (band.get().div_ceil(mean) + 2) * track.get();
-    (PATIENCE.get() / (2 * once)).max(1)
+    (PATIENCE.get() / (times * once)).max(1)
 }
 
 fn fully_associative(
@@ -193,6 +201,7 @@ fn fully_associative(
 pub(super) fn journaled(
     profile: &Profile,
     keys: &profile::Journaled,
+    mechanics: &Mechanics,
     tracks: &Tracks,
 ) -> Result<JournaledSpec, ProfileError> {
     let largest_band = keys.bands.iter().map(|run| run.band).max().unwrap_or_default();
@@ -244,6 +253,8 @@ pub(super) fn journaled(
             map_update: PbaExtent::new(map_home.start, map_update),
         },
         whole_bands_bypass: keys.whole_bands_bypass,
+        // It reads a band, stages it and writes it.
+        bands_for_one_command: within_patience(3, profile, mechanics, staged, tracks),
     })
 }
 

@@ -64,8 +64,9 @@ pub(crate) fn journal_region(
     profile: &Profile,
     keys: &profile::Journaled,
 ) -> Result<PbaExtent, ProfileError> {
-    let (_, tracks) = geometry::build(profile, &mechanics(profile))?;
-    Ok(layers::journaled(profile, keys, &tracks)?.journal.region)
+    let mechanics = mechanics(profile);
+    let (_, tracks) = geometry::build(profile, &mechanics)?;
+    Ok(layers::journaled(profile, keys, &mechanics, &tracks)?.journal.region)
 }
 
 /// The recording zones of a profile, from the outer diameter inwards, with the tracks of each surface.

@@ -53,7 +53,8 @@ pub enum Layer {
     /// bands that take the writes to its other bands and become the new locations of merged bands.
     FullyAssociative(FullyAssociative),
     /// The layer of the two Seagate drives of the Skylight paper (sections 4.3 to 4.6): a journal that packs
-    /// writes into entries, an extent map, and bands at fixed locations that are cleaned one by one.
+    /// writes into entries, an extent map, and bands at fixed locations that are cleaned one by one. Where as many bands
+    /// as are cleaned while a host waits for a write, three minutes, make no room for it, it goes home with its own band.
     Journaled(Box<Journaled>),
     /// Zones with write pointers, after the standards ZBC and ZAC: host-managed, where the host must write each zone
     /// in order, or host-aware, where it may write anywhere.

@@ -73,6 +73,7 @@ fn journaled(cache_medium: Medium, order: CleaningOrder, out_of_band: u64, gap: 
         map_merge: home,
         cleaning: CleaningSpec { order, idle_after: Some(Nanos(1)), staging, map_update: home },
         whole_bands_bypass: true,
+        bands_for_one_command: 2,
     }))
 }
 

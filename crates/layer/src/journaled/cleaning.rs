@@ -90,6 +90,39 @@ impl Journaled {
         true
     }
 
+    /// Writes host data to its native location, with the rest of its bands.
+    pub(super) fn write_home(&mut self, extent: LbaExtent, plan: &mut Plan) {
+        let mut rest = extent;
+        while !rest.is_empty() {
+            let band = self.spec.bands.of(rest.start);
+            let end = rest.end().min(band.lba.end());
+            self.write_band_with(&band, LbaExtent::new(rest.start, end - rest.start), plan);
+            rest = LbaExtent::new(end, rest.end() - end);
+        }
+    }
+
+    /// Cleans a band with host data for a part of it, in one go. The drive stages one band at a time, so another one that is
+    /// half done starts over.
+    fn write_band_with(&mut self, band: &Band, host: LbaExtent, plan: &mut Plan) {
+        self.clean_for_unmap(band.lba, plan);
+        self.cleaning = None;
+        let at = |lba: Lba| band.native.start + (lba - band.lba.start);
+        let merged = |from: Lba, to: Lba, plan: &mut Plan| {
+            if from < to {
+                let part = PbaExtent::new(at(from), to - from);
+                plan.write(Medium::Platter, part, Purpose::CleanWrite, Source::Merged(from.into()));
+            }
+        };
+        plan.read(Medium::Platter, band.native, Purpose::CleanRead);
+        self.gather(band.lba, band.lba.start, plan);
+        self.stage(band, plan);
+        merged(band.lba.start, host.start, plan);
+        let part = PbaExtent::new(at(host.start), host.len);
+        plan.write(Medium::Platter, part, Purpose::Host, Source::Host(host.start.into()));
+        merged(host.end(), band.lba.end(), plan);
+        self.commit(band, plan);
+    }
+
     /// The cleaning already started, if it can continue.
     fn continued(&self) -> Option<Cleaning> {
         self.cleaning.filter(|cleaning| self.unsplittable_extent(cleaning.band).is_none())
@@ -110,8 +143,7 @@ impl Journaled {
                 Some(Phase::Stage)
             }
             Phase::Stage => {
-                let staged = PbaExtent::new(self.spec.cleaning.staging.start, band.native.len);
-                plan.write(self.spec.cache_medium, staged, Purpose::CleanStage, Source::Internal);
+                self.stage(band, plan);
                 Some(Phase::Write)
             }
             Phase::Write => {
@@ -119,13 +151,24 @@ impl Journaled {
                 Some(Phase::Commit)
             }
             Phase::Commit => {
-                plan.write(platter, self.spec.cleaning.map_update, Purpose::MapUpdate, Source::Internal);
-                self.unmap_band(band);
-                self.journal.drop_oldest_in(band.lba);
-                plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
+                self.commit(band, plan);
                 None
             }
         }
+    }
+
+    /// Writes the merged band to the cache.
+    fn stage(&self, band: &Band, plan: &mut Plan) {
+        let staged = PbaExtent::new(self.spec.cleaning.staging.start, band.native.len);
+        plan.write(self.spec.cache_medium, staged, Purpose::CleanStage, Source::Internal);
+    }
+
+    /// Updates the map: the band is at its native location.
+    fn commit(&mut self, band: &Band, plan: &mut Plan) {
+        plan.write(Medium::Platter, self.spec.cleaning.map_update, Purpose::MapUpdate, Source::Internal);
+        self.unmap_band(band);
+        self.journal.drop_oldest_in(band.lba);
+        plan.push(Step::Commit(MapChange::Native { lba: band.lba }));
     }
 
     /// Cancels the cleaning of a band that changes: the data that was read is stale.

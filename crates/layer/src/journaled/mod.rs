@@ -31,7 +31,7 @@ use crate::bands::{Band, Bands};
 use crate::extent_map::ENTRY_MAX_SECTORS;
 use crate::extent_map::ExtentMap;
 use crate::plan::{
-    CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step,
+    CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Room, Source, Step,
     are_writes_of_one_length,
 };
 use crate::restore::{MediaUse, Misplaced, Recovered};
@@ -60,6 +60,8 @@ pub struct JournaledSpec {
     pub cleaning: CleaningSpec,
     /// Whether waiting writes that cover a whole band go directly to its native location.
     pub whole_bands_bypass: bool,
+    /// How many bands it cleans before a write; if that frees no place, the write goes home with its own band.
+    pub bands_for_one_command: u64,
 }
 
 /// See the module documentation.
@@ -101,10 +103,16 @@ impl Journaled {
             taken += 1;
         }
         let writes = || waiting[..taken].iter().filter(|command| command.op == Op::Write);
-        if data.get() <= self.spec.journal.entry_max.get() {
-            self.entry(writes().map(|command| command.extent), data, plan);
-        } else {
-            writes().for_each(|command| self.write_in_parts(command.extent, plan));
+        let mut bands = self.spec.bands_for_one_command;
+        if data.get() > self.spec.journal.entry_max.get() {
+            writes().for_each(|command| self.write_in_parts(command.extent, &mut bands, plan));
+        } else if !self.entry(writes().map(|command| command.extent), data, &mut bands, plan) {
+            // The others wait, so that each makes a host wait for its own band only.
+            if let Some(first) = writes().next() {
+                self.write_home(first.extent, plan);
+                plan.complete(first.id);
+            }
+            return;
         }
         for command in writes() {
             plan.complete(command.id);
@@ -112,19 +120,32 @@ impl Journaled {
     }
 
     /// Splits a write that is longer than an entry.
-    fn write_in_parts(&mut self, extent: LbaExtent, plan: &mut Plan) {
+    fn write_in_parts(&mut self, extent: LbaExtent, bands: &mut u64, plan: &mut Plan) {
         let mut rest = extent;
         while !rest.is_empty() {
-            let here = rest.len.min(self.spec.journal.entry_max);
-            self.entry(std::iter::once(LbaExtent::new(rest.start, here)), here, plan);
-            rest = LbaExtent::new(rest.start + here, rest.len - here);
+            let len = rest.len.min(self.spec.journal.entry_max);
+            let here = LbaExtent::new(rest.start, len);
+            if !self.entry(std::iter::once(here), len, bands, plan) {
+                // The rest too, in one go: no band is written twice.
+                return self.write_home(rest, plan);
+            }
+            rest = LbaExtent::new(rest.start + len, rest.len - len);
         }
     }
 
-    /// Writes one journal entry with these extents, after cleaning if necessary.
-    fn entry(&mut self, extents: impl Iterator<Item = LbaExtent> + Clone, data: Sectors, plan: &mut Plan) {
+    /// Writes one journal entry with these extents, after cleaning at most so many `bands`, of which those cleaned are
+    /// subtracted; `false` if it finds no place by then.
+    fn entry(
+        &mut self,
+        extents: impl Iterator<Item = LbaExtent> + Clone,
+        data: Sectors,
+        bands: &mut u64,
+        plan: &mut Plan,
+    ) -> bool {
         let quanta = self.spec.journal.quanta(data);
-        self.clean_for(quanta, extents.clone(), plan);
+        if !self.clean_for(quanta, extents.clone(), bands, plan) {
+            return false;
+        }
         self.entries += 1;
         if self.spec.map_merge_every.is_some_and(|every| self.entries.is_multiple_of(every)) {
             plan.write(Medium::Platter, self.spec.map_merge, Purpose::MapMerge, Source::Internal);
@@ -146,11 +167,18 @@ impl Journaled {
             plan.push(Step::Commit(MapChange::Cached { lba, pba: pba.into() }));
             pba += lba.len;
         }
+        true
     }
 
-    /// Blocking cleaning: cleans bands until the entry has slots and map entries. Only the oldest writes free
-    /// slots, so if slots are short the order is FIFO, whatever the order in idle time.
-    fn clean_for(&mut self, quanta: u64, extents: impl Iterator<Item = LbaExtent> + Clone, plan: &mut Plan) {
+    /// Blocking cleaning: cleans at most so many `bands` until the entry has slots and map entries; whether it has. Only the
+    /// oldest writes free slots, so if slots are short the order is FIFO, whatever the order in idle time.
+    fn clean_for(
+        &mut self,
+        quanta: u64,
+        extents: impl Iterator<Item = LbaExtent> + Clone,
+        bands: &mut u64,
+        plan: &mut Plan,
+    ) -> bool {
         let least = extents.clone().map(entries_of).sum::<u64>();
         loop {
             let has_slots = |journal: &Journal| journal.slots_used() + quanta <= self.spec.journal.slots;
@@ -164,10 +192,17 @@ impl Journaled {
             // it matters.
             let entries = !self.lacks_entries(2 * least)
                 || !self.lacks_entries(least) && !self.lacks_entries(self.most_entries(extents.clone()));
-            let order = if slots { self.spec.cleaning.order } else { CleaningOrder::Fifo };
-            if (slots && entries) || !self.clean_band(order, oldest.filter(|_| !slots), plan) {
-                return;
+            if slots && entries {
+                return true;
             }
+            let Some(left) = bands.checked_sub(1) else {
+                return false;
+            };
+            let order = if slots { self.spec.cleaning.order } else { CleaningOrder::Fifo };
+            if !self.clean_band(order, oldest.filter(|_| !slots), plan) {
+                return true;
+            }
+            *bands = left;
         }
     }
 
@@ -369,6 +404,18 @@ impl Layer for Journaled {
             Some(mapped) if mapped.lba.start == extent.start => (self.spec.cache_medium, mapped.pba),
             _ => (Medium::Platter, self.spec.bands.native(extent.start)),
         }
+    }
+
+    /// What is free, and what is freed within the patience of a host: a band frees a map entry or more, and a slot has the
+    /// writes of as many bands as fit an entry.
+    fn room(&self, _address: Lba) -> Option<Room> {
+        let Self { spec, journal, map, .. } = self;
+        let bands = spec.bands_for_one_command;
+        let more = bands / spec.journal.entry_writes.max(1) as u64;
+        let slots = (spec.journal.slots.saturating_sub(journal.slots_used())).saturating_add(more);
+        let entries = |limit: u64| limit.saturating_sub(map.entries()).saturating_add(bands);
+        let sectors = Sectors(slots.saturating_mul(spec.journal.quantum.get()));
+        Some(Room { sectors, writes: spec.map_limit.map_or(u64::MAX, entries) })
     }
 
     fn all_go_to_log(&self, commands: &[Command]) -> bool {

@@ -24,7 +24,9 @@ use skylight_command::{Command, Failure, Op};
 use skylight_disk::{BLOCK_SECTORS, Divisor, Lba, LbaExtent, Nanos, Pba, PbaExtent, Sectors};
 
 use crate::extent_map::ExtentMap;
-use crate::plan::{CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::plan::{
+    CacheUse, Idle, Layer, MapChange, Medium, Piece, Plan, Purpose, Queue, Room, Source, Step,
+};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 
@@ -253,9 +255,11 @@ impl Layer for SetAssociative {
         self.cache_band_divisor.div_rem(band).1 as u32
     }
 
-    fn room(&self, address: Lba) -> Option<Sectors> {
+    // What has no room without cleaning has none: a part of the cache is emptied as a whole.
+    fn room(&self, address: Lba) -> Option<Room> {
         let written = self.cache_bands[self.location_group(address) as usize].written;
-        Some(Sectors(self.spec.usable.get().saturating_sub(written.into())))
+        let sectors = Sectors(self.spec.usable.get().saturating_sub(written.into()));
+        Some(Room { sectors, writes: u64::MAX })
     }
 
     #[inline]

@@ -121,6 +121,7 @@ fn small() -> JournaledSpec {
             map_update: extent(920, 1),
         },
         whole_bands_bypass: true,
+        bands_for_one_command: 100,
     }
 }
 

@@ -78,6 +78,7 @@ impl Shape {
                 map_update: update,
             },
             whole_bands_bypass: stream.below(2) == 0,
+            bands_for_one_command: 1 + stream.below(5),
         };
         Self { spec, stretches, media_sectors: platters.max(staging.end().get()) }
     }

@@ -1,12 +1,12 @@
 //! What the shadow asks of a cleaning: the right band at the right time, with all that is newest of it, staged and then
 //! rewritten in place.
 
-use skylight_disk::PbaExtent;
+use skylight_disk::{Direction, Lba, LbaExtent, PbaExtent, Sectors};
 use skylight_layer::journaled::CleaningOrder;
 use skylight_layer::{Medium, Op, Purpose, Step};
 
 use super::{Journal, NativeBand, Taken, parts_of_entry};
-use crate::common::truth::{NOBODY, Spot};
+use crate::common::truth::{NOBODY, Spot, written};
 
 /// A band between its read and its commit.
 pub(super) struct Cleaning {
@@ -15,8 +15,35 @@ pub(super) struct Cleaning {
     native: Vec<u64>,
     /// What was staged, sector by sector.
     merged: Option<Vec<u64>>,
-    pub(super) written: bool,
+    sectors: u64,
+    /// How many of its sectors are written, from the start.
+    written: u64,
     pub(super) updated: bool,
+    /// What of it a host writes; none in the cleaning of what is in the cache.
+    host: Option<LbaExtent>,
+}
+
+impl Cleaning {
+    pub(super) fn is_written(&self) -> bool {
+        self.written == self.sectors
+    }
+
+    pub(super) fn goes_home(&self) -> bool {
+        self.host.is_some()
+    }
+
+    pub(super) fn is_of_host(&self, sector: Lba) -> bool {
+        self.host.is_some_and(|host| host.start <= sector && sector < host.end())
+    }
+}
+
+/// Whether a host's data is written amid the rewriting of the band that was just read.
+fn goes_home(later: &[Step]) -> bool {
+    let purposes = later.iter().filter_map(|step| match *step {
+        Step::Access { purpose, direction: Direction::Write, .. } => Some(purpose),
+        _ => None,
+    });
+    purposes.take_while(|&purpose| purpose != Purpose::MapUpdate).any(|purpose| purpose == Purpose::Host)
 }
 
 impl Journal {
@@ -29,12 +56,28 @@ impl Journal {
             Step::Access { extent, purpose: Purpose::Cache, .. } => Some((index, extent)),
             _ => None,
         });
-        let Some((index, extent)) = entry else {
-            assert!(self.lacks_entries(1), "cleaning though there is room");
-            return Some(false);
+        let is = |step: &Step, of: Purpose| matches!(*step, Step::Access { purpose, .. } if purpose == of);
+        // No map is updated behind a write that bypasses the cache.
+        let home = later.iter().position(|step| is(step, Purpose::Host));
+        let home = home.filter(|&home| later[home..].iter().any(|step| is(step, Purpose::MapUpdate)));
+        let goes_home = home.is_some_and(|home| entry.is_none_or(|(index, _)| home < index));
+        let quantum = self.shape.spec.journal.quantum.get();
+        let (quanta, writes) = match entry {
+            _ if goes_home && taken.cleaned < self.shape.spec.bands_for_one_command => {
+                // The entry that found no place: the next part of a long write, or of the writes that wait.
+                let data: u64 = taken.group.iter().map(|write| write.extent.len.get()).sum();
+                let left = data - taken.placed_sectors;
+                let most = self.shape.spec.journal.entry_max.get();
+                (left.min(most).div_ceil(quantum), taken.group.len() as u64)
+            }
+            Some((index, extent)) if !goes_home => {
+                (extent.len.get() / quantum, parts_of_entry(&later[index + 1..]).len() as u64)
+            }
+            _ => {
+                assert!(self.lacks_entries(1), "cleaning though there is room");
+                return Some(false);
+            }
         };
-        let quanta = extent.len.get() / self.shape.spec.journal.quantum.get();
-        let writes = parts_of_entry(&later[index + 1..]).len() as u64;
         let slots_short = self.lacks_slots(quanta);
         assert!(slots_short || self.lacks_entries(2 * writes), "cleaning though there is room");
         Some(slots_short)
@@ -51,20 +94,54 @@ impl Journal {
             taken.unordered -= 1;
             return self.gather(medium, extent);
         }
-        let slots_short = self.check_blocking(taken, later);
-        let half_done = self.cleaning.is_some() && !self.lacks_entries(1);
-        assert!(!half_done, "a band is begun while another one is half done");
         assert_eq!(medium, Medium::Platter, "bands are on the platters");
         let band = self.band_at(extent);
-        let order = match slots_short {
-            Some(true) => CleaningOrder::Fifo,
-            _ => self.shape.spec.cleaning.order,
-        };
-        self.check_order(order, band);
+        let host = goes_home(later).then(|| self.check_going_home(taken, band));
+        if host.is_none() {
+            let slots_short = self.check_blocking(taken, later);
+            let half_done = self.cleaning.is_some() && !self.lacks_entries(1);
+            assert!(!half_done, "a band is begun while another one is half done");
+            let order = match slots_short {
+                Some(true) => CleaningOrder::Fifo,
+                _ => self.shape.spec.cleaning.order,
+            };
+            self.check_order(order, band);
+        }
         let native = extent.start.get()..extent.end().get();
         let native = native.map(|pba| self.truth.content(Spot { medium, pba })).collect();
         self.cleanings += 1;
-        self.cleaning = Some(Cleaning { band, native, merged: None, written: false, updated: false });
+        let sectors = extent.len.get();
+        self.cleaning =
+            Some(Cleaning { band, native, merged: None, sectors, written: 0, updated: false, host });
+    }
+
+    /// A write goes home with the band that it is in once as many others were cleaned as a host waits for. Returns what of
+    /// the band it writes.
+    fn check_going_home(&self, taken: &mut Taken, band: usize) -> LbaExtent {
+        let write = taken.writes.get(taken.placed).expect("a write that goes home").extent;
+        let start = write.start + Sectors(taken.placed_sectors);
+        assert_eq!(self.band_of[start.get() as usize] as usize, band, "a write goes home with its own band");
+        let patience = self.shape.spec.bands_for_one_command;
+        assert!(taken.went_home || taken.cleaned >= patience, "{} bands were cleaned before", taken.cleaned);
+        taken.went_home = true;
+        let end = write.end().min(self.bands[band].lba.end());
+        LbaExtent::new(start, end - start)
+    }
+
+    /// A host's data amid the rewriting of its band.
+    pub(super) fn host_part(&mut self, taken: &mut Taken, medium: Medium, extent: PbaExtent) {
+        let cleaning = self.cleaning.as_mut().expect("a band to rewrite");
+        let host = cleaning.host.expect("a write that goes home");
+        let NativeBand { lba, native } = self.bands[cleaning.band];
+        assert!(cleaning.merged.is_some(), "a band is staged before it is rewritten");
+        assert_eq!(host.start - lba.start, Sectors(cleaning.written), "a band is rewritten in order");
+        let expected = PbaExtent::new(native.start + Sectors(cleaning.written), host.len);
+        assert_eq!((medium, extent), (Medium::Platter, expected), "host data at its place");
+        cleaning.written += host.len.get();
+        let number = self.place(taken, host);
+        for sector in host.start.get()..host.end().get() {
+            self.truth.rewrite(sector, written(number, sector));
+        }
     }
 
     /// The band is that whose turn it is, or the first of an extent whose middle that is, if the map has no room
@@ -144,19 +221,29 @@ impl Journal {
 
     /// A band is rewritten in place with what was staged, which is still there and still the last write.
     pub(super) fn clean_write(&mut self, taken: &Taken, medium: Medium, extent: PbaExtent, later: &[Step]) {
-        self.check_blocking(taken, later);
+        if !self.cleaning.as_ref().is_some_and(Cleaning::goes_home) {
+            self.check_blocking(taken, later);
+        }
         let cleaning = self.cleaning.as_mut().expect("a band to rewrite");
         let NativeBand { lba, native } = self.bands[cleaning.band];
-        assert_eq!((medium, extent), (Medium::Platter, native), "a band is rewritten whole, in place");
+        let start = native.start + Sectors(cleaning.written);
+        assert_eq!(
+            (medium, extent.start),
+            (Medium::Platter, start),
+            "a band is rewritten in order, in place"
+        );
+        let whole = cleaning.host.is_some() || extent == native;
+        assert!(whole && extent.end() <= native.end(), "a band is rewritten whole");
         let merged = cleaning.merged.as_ref().expect("a band is staged before it is rewritten");
         let staging = self.shape.spec.cleaning.staging.start.get();
-        for (k, &content) in merged.iter().enumerate() {
+        let here = cleaning.written as usize..(cleaning.written + extent.len.get()) as usize;
+        for (k, &content) in merged.iter().enumerate().take(here.end).skip(here.start) {
             let sector = lba.start.get() + k as u64;
             let staged = Spot { medium: self.shape.spec.cache_medium, pba: staging + k as u64 };
             assert_eq!(self.truth.content(staged), content, "the staged copy of {sector} is gone");
             assert_eq!(content, self.truth.last(sector), "sector {sector} is rewritten with old data");
             self.truth.rewrite(sector, content);
         }
-        assert!(!std::mem::replace(&mut cleaning.written, true), "a band is rewritten twice");
+        cleaning.written = here.end as u64;
     }
 }

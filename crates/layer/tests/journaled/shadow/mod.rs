@@ -68,6 +68,11 @@ struct Taken {
     entries: usize,
     bypassed: Option<usize>,
     trimmed: bool,
+    /// The oldest writes that wait and fit one entry.
+    group: Vec<Command>,
+    /// Bands cleaned, and whether a write went home with one.
+    cleaned: u64,
+    went_home: bool,
 }
 
 pub struct Journal {
@@ -153,6 +158,10 @@ impl Journal {
         }
         assert_eq!(waiting[..taken.writes.len()], taken.writes, "writes leave the queue oldest first");
         let data = sectors(&taken.writes);
+        if taken.went_home {
+            assert_eq!(taken.writes.len(), 1, "a write goes home alone");
+            return;
+        }
         if data > max {
             assert_eq!((taken.writes.len(), taken.entries as u64), (1, data.div_ceil(max)), "a long write");
             return;
@@ -166,6 +175,23 @@ impl Journal {
             let full = taken.writes.len() == most || data + more.extent.len.get() > max;
             assert!(bypasses || full, "{more:?} would have fitted");
         }
+    }
+
+    /// The oldest writes that wait and share an entry, if it finds a place.
+    fn group(&self, waiting: &[Command]) -> Vec<Command> {
+        let journal = &self.shape.spec.journal;
+        let (mut group, mut data) = (Vec::new(), 0);
+        for (index, &write) in waiting.iter().enumerate().filter(|(_, command)| command.op == Op::Write) {
+            data += write.extent.len.get();
+            let run = waiting[index..].iter().take_while(|command| command.op == Op::Write).count();
+            let bypasses = self.shape.spec.whole_bands_bypass && self.covers_band(&waiting[index..][..run]);
+            let full = group.len() == journal.entry_writes || data > journal.entry_max.get();
+            if !group.is_empty() && (full || bypasses) {
+                break;
+            }
+            group.push(write);
+        }
+        group
     }
 
     /// Whether writes begin with all of a band, in order.
@@ -228,6 +254,9 @@ impl Journal {
         let spec = &self.shape.spec;
         let cache = spec.cache_medium;
         match purpose {
+            Purpose::Host if self.cleaning.as_ref().is_some_and(Cleaning::goes_home) => {
+                self.host_part(taken, medium, extent);
+            }
             Purpose::Host => self.bypass(taken, medium, extent),
             Purpose::Cache => self.entry(taken, medium, extent, later),
             Purpose::OutOfBand => {
@@ -246,7 +275,7 @@ impl Journal {
                 assert_eq!((medium, extent), (Medium::Platter, spec.cleaning.map_update), "an update");
                 self.junk(medium, extent);
                 let cleaning = self.cleaning.as_mut().expect("an update of the map for a band");
-                assert!(cleaning.written, "the map is updated before the band is rewritten");
+                assert!(cleaning.is_written(), "the map is updated before the band is rewritten");
                 cleaning.updated = true;
             }
             Purpose::CleanRead => panic!("cleaning writes {extent:?} as if it read"),
@@ -425,8 +454,14 @@ impl Journal {
     fn commit_native(&mut self, taken: &mut Taken, lba: LbaExtent) {
         if let Some(cleaning) = self.cleaning.take_if(|cleaning| cleaning.updated) {
             assert_eq!(lba, self.bands[cleaning.band].lba, "the band that was rewritten");
+            taken.cleaned += u64::from(!cleaning.goes_home());
             for sector in lba.start.get()..lba.end().get() {
-                self.truth.move_to(sector, self.truth.native(sector));
+                let native = self.truth.native(sector);
+                if cleaning.is_of_host(Lba(sector)) {
+                    self.truth.commit_write(sector, self.truth.content(native), native);
+                } else {
+                    self.truth.move_to(sector, native);
+                }
             }
             return;
         }
@@ -467,6 +502,7 @@ impl Shadow for Journal {
         taken.read_to = command.extent.start.get();
         let ids = Self::completed(&mut taken, queue.waiting, plan);
         assert!(!ids.is_empty(), "a plan completes a command at least");
+        taken.group = self.group(queue.waiting);
         self.follow(&mut taken, plan, pieces);
         assert_eq!((taken.placed, taken.placed_sectors), (taken.writes.len(), 0), "all of a write is placed");
         match command.op {
