@@ -17,8 +17,10 @@ use skylight_layer::{Layer, Room};
 /// See the module documentation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwedCleaning {
-    /// The cached writes of each part that has any: a write counts where it begins.
-    cached: BTreeMap<u32, Cached>,
+    /// The cached writes of part 0, which is all of a cache without parts, and of each other one that has any. A write
+    /// counts where it begins.
+    first: Cached,
+    others: BTreeMap<u32, Cached>,
     /// A part that lacks room for them.
     owing: Option<u32>,
 }
@@ -48,10 +50,15 @@ impl OwedCleaning {
         self.owing.is_some()
     }
 
+    #[inline]
+    fn part(&mut self, part: u32) -> &mut Cached {
+        if part == 0 { &mut self.first } else { self.others.entry(part).or_default() }
+    }
+
     /// A write is cached.
     pub(crate) fn accepted(&mut self, extent: LbaExtent, layer: &dyn Layer) {
         let part = layer.location_group(extent.start);
-        let cached = self.cached.entry(part).or_default();
+        let cached = self.part(part);
         cached.sectors += space(extent);
         cached.writes += 1;
         if !cached.fits(layer.room(extent.start)) {
@@ -62,13 +69,12 @@ impl OwedCleaning {
     /// A cached write has left.
     pub(crate) fn destaged(&mut self, extent: LbaExtent, layer: &dyn Layer) {
         let part = layer.location_group(extent.start);
-        let cached = self.cached.entry(part).or_default();
+        let cached = self.part(part);
         cached.sectors = cached.sectors - space(extent);
         cached.writes -= 1;
         let left = *cached;
-        // A cache of one part keeps it: writes that come and go allocate nothing.
-        if left.writes == 0 && self.cached.len() > 1 {
-            self.cached.remove(&part);
+        if left.writes == 0 && part > 0 {
+            self.others.remove(&part);
         }
         if self.owing == Some(part) && left.fits(layer.room(extent.start)) {
             self.owing = None;
