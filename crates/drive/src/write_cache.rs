@@ -27,7 +27,7 @@ use skylight_command::{Command, CommandId, Op};
 use skylight_disk::{Lba, LbaExtent, Pba, Sectors, Time};
 use skylight_layer::{ExtentMap, Layer, MAX_ADDRESS, Plan, ZoneLayout};
 
-use crate::cached_writes_by_zone::{ZoneWrites, no_writes};
+use crate::cached_writes_by_zone::{Writes, ZoneWrites};
 use crate::media_timing::Media;
 use crate::owed_cleaning::OwedCleaning;
 use crate::planted_bugs::{Planted, Plants};
@@ -82,18 +82,17 @@ struct Runs {
 }
 
 impl Runs {
-    /// Begins a run with a write; returns its number.
-    fn begin(&mut self) -> u32 {
+    /// Adds a write to the run that it continues, of which some writes are left, or begins one; returns its number.
+    fn take(&mut self, continued: Option<u32>) -> u32 {
+        if let Some(run) = continued {
+            if let Some(left) = self.left.get_mut(run.wrapping_sub(self.first) as usize) {
+                *left += 1;
+            }
+            return run;
+        }
         self.left.push_back(1);
         self.count += 1;
         self.first.wrapping_add(self.left.len() as u32 - 1)
-    }
-
-    /// Adds a write to a run of which some writes are left.
-    fn join(&mut self, run: u32) {
-        if let Some(left) = self.left.get_mut(run.wrapping_sub(self.first) as usize) {
-            *left += 1;
-        }
     }
 
     /// Removes a write of a run.
@@ -249,9 +248,14 @@ impl WriteCache {
     /// The run of the newest write, or of the newest one of its zone, if a write continues that.
     #[inline]
     fn continued_run(&self, extent: LbaExtent) -> Option<u32> {
+        self.run_of_newest(extent).or_else(|| self.zones.as_ref()?.continued_run(extent))
+    }
+
+    /// The run of the newest write, if a write continues that.
+    #[inline]
+    fn run_of_newest(&self, extent: LbaExtent) -> Option<u32> {
         let newest = self.dirty().last().filter(|newest| newest.extent.end() == extent.start);
-        let in_zone = || self.zones.as_ref()?.continued_run(extent);
-        newest.and_then(|_| self.run_of.last().copied()).or_else(in_zone)
+        newest.and_then(|_| self.run_of.last().copied())
     }
 
     /// Accepts a write that completes at `at`; returns its number in the cache.
@@ -262,17 +266,12 @@ impl WriteCache {
         let id = CommandId(self.next_id);
         self.next_id = self.next_id.wrapping_add(1);
         self.buffered += extent.len;
-        let run = match self.continued_run(extent) {
-            Some(run) => {
-                self.runs.join(run);
-                run
-            }
-            None => self.runs.begin(),
-        };
         let write = Command::new(id, Op::Write, extent);
-        if let Some(zones) = &mut self.zones {
-            zones.accept(write, run);
-        }
+        let continued = self.run_of_newest(extent);
+        let run = match &mut self.zones {
+            Some(zones) => zones.accept(write, |in_zone| self.runs.take(continued.or(in_zone))),
+            None => self.runs.take(continued),
+        };
         // A gap of one sector keeps the map from merging adjacent writes.
         if (self.end + extent.len).get() >= MAX_ADDRESS.get() {
             self.end = Pba(0);
@@ -382,7 +381,7 @@ impl WriteCache {
     /// The writes to the zone in which the write at index `next` begins, oldest first; none on a drive without zones.
     pub(crate) fn of_zone_of(&self, next: usize) -> impl Iterator<Item = Command> {
         let start = self.dirty()[next].extent.start;
-        self.zones.as_ref().map_or_else(no_writes, |zones| zones.of_zone(start))
+        self.zones.as_ref().map_or(Writes::NONE, |zones| zones.of_zone(start))
     }
 
     /// Marks writes that will be on a medium at `at`.

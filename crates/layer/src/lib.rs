@@ -7,6 +7,7 @@
 //! * [`bands`]: how the host's address space lies in bands on the platters.
 //! * [`raw_shingled`]: the raw shingled disk, which has no translation.
 //! * [`hbuffer`]: an ordinary block device of a drive with zones.
+//! * [`zone_set`]: a set of zones.
 //! * [`conventional`], [`set_associative`], [`fully_associative`], [`journaled`], [`zoned`]: the layers.
 //!
 //! Invariants: no clock, no file, no thread, no hash order, no randomness; the same commands give the same
@@ -23,6 +24,7 @@ pub mod plan;
 pub mod raw_shingled;
 pub mod restore;
 pub mod set_associative;
+pub mod zone_set;
 pub mod zoned;
 
 pub use bands::{Bands, StretchSpec};
@@ -43,6 +45,7 @@ pub use plan::{
 pub use raw_shingled::{Swd, SwdSpec};
 pub use restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 pub use set_associative::{SetAssociative, SetAssociativeSpec};
+pub use zone_set::ZoneSet;
 pub use zoned::{ZonedLayer, ZonedSpec};
 
 // What the trait speaks of.

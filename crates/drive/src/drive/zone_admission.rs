@@ -38,10 +38,19 @@ impl Drive {
         time: Time,
         host: &mut impl Observer,
     ) -> (Time, Result<(), Failure>) {
-        if command.op != Op::Write || self.layer.zoned().is_none() {
+        if command.op != Op::Write {
             return (time, Ok(()));
         }
-        let prepared = self.prepare(command, time, host);
+        self.plan.clear();
+        let Some(zoned) = self.layer.zoned() else { return (time, Ok(())) };
+        let preparation = zoned.prepare(command, time, &mut self.plan);
+        if let Preparation::Time(busy) = preparation
+            && self.plan.steps().is_empty()
+        {
+            let admitted = zoned.admit(command);
+            return (if admitted.is_ok() { time + busy } else { time }, admitted);
+        }
+        let prepared = self.prepare(command, (time, preparation), host);
         let admitted = prepared.and_then(|time| match self.layer.zoned() {
             Some(zoned) => zoned.admit(command).map(|()| time),
             None => Ok(time),
@@ -49,14 +58,17 @@ impl Drive {
         (admitted.unwrap_or(time), admitted.map(|_| ()))
     }
 
-    /// Does what the layer needs before it takes on a write: destages what is cached of a zone that is closed, and the steps
-    /// of opening another one. Returns the end.
-    fn prepare(&mut self, command: &Command, time: Time, host: &mut impl Observer) -> Result<Time, Failure> {
+    /// Does what the layer needs before it takes on a write, which it has said: destages what is cached of a zone that is closed,
+    /// and the steps of opening another one. Returns the end.
+    fn prepare(
+        &mut self,
+        command: &Command,
+        (time, mut preparation): (Time, Preparation),
+        host: &mut impl Observer,
+    ) -> Result<Time, Failure> {
         let mut at = time;
         loop {
-            self.plan.clear();
-            let Some(zoned) = self.layer.zoned() else { return Ok(at) };
-            match zoned.prepare(command, at, &mut self.plan) {
+            match preparation {
                 Preparation::Destage(extent) => {
                     self.busy_until = self.busy_until.max(at);
                     self.destage_extent(extent, host)?;
@@ -74,6 +86,9 @@ impl Drive {
                     return Ok(at + busy);
                 }
             }
+            self.plan.clear();
+            let Some(zoned) = self.layer.zoned() else { return Ok(at) };
+            preparation = zoned.prepare(command, at, &mut self.plan);
         }
     }
 

@@ -168,6 +168,13 @@ impl ZoneLayout {
         (zone as u32, Sectors(offset))
     }
 
+    /// The parts of an extent, zone by zone.
+    #[inline]
+    pub fn parts(&self, extent: LbaExtent) -> Parts {
+        let (zone, offset) = self.place_of(extent.start);
+        Parts { zone, offset, rest: extent, size: self.zone }
+    }
+
     /// The first sector of a zone.
     #[inline]
     pub fn start_of(&self, zone: u32) -> Lba {
@@ -184,7 +191,8 @@ impl ZoneLayout {
     /// Sectors of a zone that hold data.
     #[inline]
     pub fn capacity_of(&self, zone: u32) -> Sectors {
-        let len = self.extent_of(zone).len;
+        // Only the last zone may be smaller.
+        let len = if zone + 1 < self.zones { self.zone } else { self.extent_of(zone).len };
         if self.is_conventional(zone) { len } else { len.min(self.capacity) }
     }
 
@@ -216,6 +224,43 @@ impl ZoneLayout {
             self.extent_of(last.min(self.zones - 1)).end()
         };
         LbaExtent::new(from, end - from)
+    }
+}
+
+/// The part of an extent in one zone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The zone.
+    pub zone: u32,
+    /// How far into the zone the part begins.
+    pub offset: Sectors,
+    /// The part.
+    pub extent: LbaExtent,
+}
+
+/// The parts of an extent ([`ZoneLayout::parts`]). They cost one division, which the first one has had.
+#[derive(Clone, Copy, Debug)]
+pub struct Parts {
+    zone: u32,
+    offset: Sectors,
+    rest: LbaExtent,
+    size: Sectors,
+}
+
+impl Iterator for Parts {
+    type Item = Part;
+
+    #[inline]
+    fn next(&mut self) -> Option<Part> {
+        let LbaExtent { start, len } = self.rest;
+        if len == Sectors(0) {
+            return None;
+        }
+        let here = len.min(self.size - self.offset);
+        let part = Part { zone: self.zone, offset: self.offset, extent: LbaExtent::new(start, here) };
+        (self.zone, self.offset) = (self.zone + 1, Sectors(0));
+        self.rest = LbaExtent::new(start + here, len - here);
+        Some(part)
     }
 }
 

@@ -13,6 +13,7 @@
 
 mod capability;
 pub mod host_aware;
+mod recently_written;
 mod rules;
 mod states;
 #[cfg(test)]
@@ -22,7 +23,7 @@ use skylight_command::{Command, CommandId, Failure, Op, Outcome, ZoneAction};
 use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::CacheUse;
-use crate::capabilities::zoned::{ZoneLayout, ZoneModel, Zoned};
+use crate::capabilities::zoned::{Part, ZoneLayout, ZoneModel, Zoned};
 use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use host_aware::{Aware, AwareSpec, ZoneLog};
@@ -133,13 +134,8 @@ impl ZonedLayer {
 
     /// Visits the parts of an extent, zone by zone.
     fn visit_parts(&self, extent: LbaExtent, mut visit: impl FnMut(&Self, u32, LbaExtent)) {
-        let layout = self.table.layout();
-        let mut start = extent.start;
-        while start < extent.end() {
-            let zone = layout.zone_of(start);
-            let end = extent.end().min(layout.extent_of(zone).end());
-            visit(self, zone, LbaExtent::new(start, end - start));
-            start = end;
+        for Part { zone, extent, .. } in self.table.layout().parts(extent) {
+            visit(self, zone, extent);
         }
     }
 
@@ -198,20 +194,19 @@ impl ZonedLayer {
         of_zone: &mut dyn Iterator<Item = Command>,
         plan: &mut Plan,
     ) {
-        let first = queue.next_command().extent;
-        let zone = self.table.layout().zone_of(first.start);
-        let within = first.end() <= self.table.layout().extent_of(zone).end();
-        if !within {
-            self.place(first, plan);
-            return plan.complete(queue.next_command().id);
+        let next = queue.next_command();
+        let (zone, offset) = self.table.layout().place_of(next.extent.start);
+        let end_of_zone = next.extent.start + (self.table.layout().zone - offset);
+        if next.extent.end() > end_of_zone {
+            self.place(next.extent, plan);
+            return plan.complete(next.id);
         }
-        let in_order = self.table.is_in_order(first.start);
         match &mut self.aware {
-            Some(aware) if !in_order => {
+            Some(aware) if !self.table.continues(zone, offset) => {
                 let limits = aware.entry_limits();
                 self.place_entry(queue, limits, plan);
             }
-            _ => self.place_run(zone, (queue, of_zone), plan),
+            _ => self.place_run(next, (of_zone, end_of_zone), plan),
         }
     }
 
@@ -219,20 +214,22 @@ impl ZonedLayer {
     /// conventional zone only: none that overlaps what is taken.
     fn place_run(
         &mut self,
-        zone: u32,
-        (queue, of_zone): (Queue<'_>, &mut dyn Iterator<Item = Command>),
+        next: Command,
+        (of_zone, end_of_zone): (&mut dyn Iterator<Item = Command>, Lba),
         plan: &mut Plan,
     ) {
-        let layout = self.table.layout();
-        let end_of_zone = layout.extent_of(zone).end();
-        let next = queue.next_command();
         let start = next.extent.start;
         let mut end = next.extent.end();
         let Self { taken, staying, .. } = self;
         taken.clear();
         staying.clear();
         taken.push(next.id);
-        staying.extend(of_zone.map_while(|command| (command.id != next.id).then_some(command.extent)));
+        for command in &mut *of_zone {
+            if command.id == next.id {
+                break;
+            }
+            staying.push(command.extent);
+        }
         for command in of_zone {
             let continues = command.extent.start == end && command.extent.end() <= end_of_zone;
             if !continues || staying.iter().any(|one| one.overlaps(command.extent)) {

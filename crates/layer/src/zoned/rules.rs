@@ -20,7 +20,7 @@ use skylight_disk::{Lba, LbaExtent, Sectors};
 
 use super::states::{FINISHED, NON_SEQUENTIAL, RESET_RECOMMENDED, States, Zone};
 use crate::capabilities::zoned::{
-    ZoneAccess, ZoneCondition, ZoneCounts, ZoneDescriptor, ZoneKind, ZoneLayout, ZoneModel, ZoneRecord,
+    Part, ZoneAccess, ZoneCondition, ZoneCounts, ZoneDescriptor, ZoneKind, ZoneLayout, ZoneModel, ZoneRecord,
 };
 
 /// When a write that is out of order moves the write pointer of a zone that only prefers order.
@@ -85,6 +85,12 @@ impl ZoneTable {
     #[inline]
     pub fn is_in_order(&self, start: Lba) -> bool {
         let (zone, offset) = self.layout.place_of(start);
+        self.continues(zone, offset)
+    }
+
+    /// The same for a write that begins this far into a zone.
+    #[inline]
+    pub fn continues(&self, zone: u32, offset: Sectors) -> bool {
         self.layout.is_conventional(zone) || offset == self.written(zone)
     }
 
@@ -248,12 +254,11 @@ impl ZoneTable {
         if managed && self.layout.max_open.is_some_and(|most| explicit > most) {
             return Err(Failure::InsufficientZoneResources);
         }
-        // Those that the drive closes meanwhile come behind them.
-        for _ in 0..closed {
-            if let Some(zone) = self.states.first(ZoneCondition::Closed) {
-                let oldest = self.room_for_open(false)?;
-                self.open_now(zone, oldest, ZoneCondition::ExplicitOpen);
-            }
+        // Not those that the drive closes meanwhile.
+        let closed: Vec<u32> = self.states.closed().collect();
+        for zone in closed {
+            let oldest = self.room_for_open(false)?;
+            self.open_now(zone, oldest, ZoneCondition::ExplicitOpen);
         }
         Ok(())
     }
@@ -359,33 +364,31 @@ impl ZoneTable {
     /// # Errors
     /// Why it fails.
     pub fn admit(&mut self, extent: LbaExtent) -> Result<(), Failure> {
-        let (first, offset) = self.layout.place_of(extent.start);
-        let last = self.layout.zone_of(Lba(extent.end().get() - 1));
+        let mut parts = self.layout.parts(extent);
         if self.layout.model == ZoneModel::HostManaged {
-            if !self.layout.is_conventional(first) {
-                return self.admit_in_order(first, offset, extent.len);
+            let Some(first) = parts.next() else { return Ok(()) };
+            if !self.layout.is_conventional(first.zone) {
+                return self.admit_in_order(first.zone, first.offset, extent.len);
             }
-            self.all_writable(first, last)?;
+            self.writable(first.zone)?;
+            let last = parts.try_fold(first, |_, part| self.writable(part.zone).map(|()| part))?;
             // The conventional zones are the first ones.
-            return if self.layout.is_conventional(last) { Ok(()) } else { Err(Failure::WriteBoundary) };
+            return if self.layout.is_conventional(last.zone) { Ok(()) } else { Err(Failure::WriteBoundary) };
         }
-        self.all_writable(first, last)?;
-        for zone in first.max(self.layout.conventional)..=last {
-            let (from, until) = self.part_of(zone, extent);
-            self.admit_anywhere(zone, from, until);
+        parts.clone().try_for_each(|part| self.writable(part.zone))?;
+        for part in parts {
+            if !self.layout.is_conventional(part.zone) {
+                self.admit_anywhere(part);
+            }
         }
         Ok(())
     }
 
-    fn all_writable(&self, first: u32, last: u32) -> Result<(), Failure> {
-        (first..=last).try_for_each(|zone| self.writable(zone))
-    }
-
-    /// The part of an extent in a zone, sectors from the start of the zone; what is beyond its capacity is left out.
-    fn part_of(&self, zone: u32, extent: LbaExtent) -> (u32, u32) {
-        let (start, capacity) = (self.layout.start_of(zone).get(), self.layout.capacity_of(zone).get());
-        let into = |lba: Lba| lba.get().saturating_sub(start).min(capacity) as u32;
-        (into(extent.start), into(extent.end()))
+    /// Where a part begins and ends, sectors from the start of the zone; what is beyond its capacity is left out.
+    #[inline]
+    fn written_by(&self, Part { zone, offset, extent }: Part) -> (u32, u32) {
+        let capacity = self.layout.capacity_of(zone);
+        (offset.min(capacity).get() as u32, (offset + extent.len).min(capacity).get() as u32)
     }
 
     /// A write in a zone that requires order.
@@ -410,7 +413,8 @@ impl ZoneTable {
     }
 
     /// A write in a zone that prefers order. Such a zone takes writes when it is full, and has no limits.
-    fn admit_anywhere(&mut self, zone: u32, from: u32, until: u32) {
+    fn admit_anywhere(&mut self, part: Part) {
+        let (zone, (from, until)) = (part.zone, self.written_by(part));
         let Zone { pointer, condition, .. } = *self.states.of(zone);
         if from == until {
             return;
@@ -432,7 +436,7 @@ impl ZoneTable {
     #[inline]
     fn opened_by_write(&mut self, zone: u32, closed: Option<u32>) {
         match self.condition(zone) {
-            ZoneCondition::ImplicitOpen => self.states.move_to_back(zone),
+            ZoneCondition::ImplicitOpen => self.states.note_written(zone),
             ZoneCondition::ExplicitOpen => {}
             _ => self.open_now(zone, closed, ZoneCondition::ImplicitOpen),
         }
@@ -466,8 +470,9 @@ impl ZoneTable {
             ZoneCondition::Full => Err(Failure::InvalidField),
             _ if end > self.layout.capacity_of(zone) => Err(Failure::WriteBoundary),
             _ => {
-                self.admit_anywhere(zone, pointer.get() as u32, end.get() as u32);
-                Ok(extent.start + pointer)
+                let at = extent.start + pointer;
+                self.admit_anywhere(Part { zone, offset: pointer, extent: LbaExtent::new(at, extent.len) });
+                Ok(at)
             }
         }
     }
@@ -475,21 +480,17 @@ impl ZoneTable {
     /// Places the data of an admitted write, zone by zone: a plan writes it now.
     #[inline]
     pub fn place(&mut self, extent: LbaExtent, mut visit: impl FnMut(&mut Self, Placed)) {
-        let mut start = extent.start;
-        while start < extent.end() {
-            let zone = self.layout.zone_of(start);
-            let end = extent.end().min(self.layout.extent_of(zone).end());
-            let part = LbaExtent::new(start, end - start);
-            let sequential = self.layout.is_conventional(zone) || self.place_in(zone, part);
-            visit(self, Placed { zone, extent: part, sequential });
-            start = end;
+        for part in self.layout.parts(extent) {
+            let Part { zone, extent, .. } = part;
+            let sequential = self.layout.is_conventional(zone) || self.place_in(part);
+            visit(self, Placed { zone, extent, sequential });
         }
     }
 
     /// Notes how far a zone is written; whether the write goes on from there.
     #[inline]
-    fn place_in(&mut self, zone: u32, part: LbaExtent) -> bool {
-        let (from, until) = self.part_of(zone, part);
+    fn place_in(&mut self, part: Part) -> bool {
+        let (zone, (from, until)) = (part.zone, self.written_by(part));
         let entry = self.states.of_mut(zone);
         let sequential = from == entry.written;
         if until > entry.written && (sequential || self.pointer_moves == PointerMoves::AtOnce) {

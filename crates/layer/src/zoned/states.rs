@@ -1,19 +1,16 @@
-//! The states of all zones: their conditions, each condition with its zones in a list, flags, and what changed.
+//! The states of all zones: their conditions, the zones of each condition, flags, and what changed.
 //!
-//! Zones that are open, closed or full are linked, a list each, in the order in which they came to that condition. So whatever
-//! concerns all zones of a condition visits no other.
+//! The zones that are explicitly open, closed or full are a set each ([`ZoneSet`]), and the implicitly open ones a list in the order in
+//! which they were written (`recently_written`). So whatever concerns all zones of a condition visits no other, and a zone that
+//! comes to another condition touches no other zone: a host that writes anywhere meets another zone with each command, whose state
+//! has to come from the memory.
 //!
-//! Invariants: a zone is in the list of its condition, if that has one, and in no other; counts are those of the zones.
+//! Invariants: a zone is in the set or the list of its condition, if that has one, and in no other; counts are those of the zones.
 
+use super::recently_written::{NOT_LISTED, RecentlyWritten};
 use crate::capabilities::zoned::{ZoneCondition, ZoneLayout};
 use crate::extent_map::prefetch;
-
-/// After how many more hints the state of a hinted zone is in the processor's cache. Chosen: a third of those that a drive
-/// gives ahead, some microseconds.
-const HINTS: usize = 8;
-
-/// No zone, at the end of a list.
-const NONE: u32 = u32::MAX;
+use crate::zone_set::ZoneSet;
 
 /// Full before it was written to its capacity.
 pub(super) const FINISHED: u8 = 1;
@@ -24,22 +21,22 @@ pub(super) const RESET_RECOMMENDED: u8 = 4;
 /// Its record changed since it was last asked for.
 const CHANGED: u8 = 8;
 
-/// The state of one zone.
+/// The state of one zone, in a quarter of a cache line.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(16))]
 pub(super) struct Zone {
     /// The write pointer, sectors from the start of the zone.
     pub(super) pointer: u32,
     /// How far executed plans have written it.
     pub(super) written: u32,
-    /// Neighbours in the list of its condition.
-    previous: u32,
-    next: u32,
+    /// Its entry in the list of the implicitly open zones.
+    entry: u32,
     pub(super) condition: ZoneCondition,
     flags: u8,
 }
 
-// 120,000 zones take 2.4 MB.
-const _: () = assert!(size_of::<Zone>() == 20);
+// 120,000 zones take 1.9 MB.
+const _: () = assert!(size_of::<Zone>() == 16);
 
 impl Zone {
     #[inline]
@@ -48,23 +45,16 @@ impl Zone {
     }
 }
 
-/// The zones of one condition, the one that came first in front.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    first: u32,
-    last: u32,
-}
+/// The number of conditions that have a set.
+const SETS: usize = 3;
 
-/// The number of conditions that have a list.
-const LISTS: usize = 4;
-
-/// The list of a condition.
-const fn list_of(condition: ZoneCondition) -> Option<usize> {
+/// The set of a condition.
+#[inline]
+const fn set_of(condition: ZoneCondition) -> Option<usize> {
     match condition {
-        ZoneCondition::ImplicitOpen => Some(0),
-        ZoneCondition::ExplicitOpen => Some(1),
-        ZoneCondition::Closed => Some(2),
-        ZoneCondition::Full => Some(3),
+        ZoneCondition::ExplicitOpen => Some(0),
+        ZoneCondition::Closed => Some(1),
+        ZoneCondition::Full => Some(2),
         _ => None,
     }
 }
@@ -73,7 +63,10 @@ const fn list_of(condition: ZoneCondition) -> Option<usize> {
 #[derive(Clone, Debug)]
 pub(super) struct States {
     zones: Vec<Zone>,
-    lists: [List; LISTS],
+    /// The implicitly open zones.
+    implicitly_open: RecentlyWritten,
+    /// The zones of each condition that has a set.
+    sets: [ZoneSet; SETS],
     /// Zones by the number of their condition.
     counts: [u32; ZoneCondition::Offline as usize + 1],
     /// Zones that were written out of order, and whose reset is recommended.
@@ -81,9 +74,6 @@ pub(super) struct States {
     pub(super) reset_recommended: u32,
     /// Zones with [`CHANGED`].
     changed: Vec<u32>,
-    /// The last zones that were hinted, as a ring.
-    hinted: [u32; HINTS],
-    hint: usize,
 }
 
 impl States {
@@ -92,8 +82,7 @@ impl States {
         let zone = |zone| Zone {
             pointer: 0,
             written: 0,
-            previous: NONE,
-            next: NONE,
+            entry: NOT_LISTED,
             condition: match layout.is_conventional(zone) {
                 true => ZoneCondition::NotWritePointer,
                 false => ZoneCondition::Empty,
@@ -105,27 +94,20 @@ impl States {
         counts[ZoneCondition::Empty as usize] = layout.zones - layout.conventional;
         Self {
             zones: (0..layout.zones).map(zone).collect(),
-            lists: [List { first: NONE, last: NONE }; LISTS],
+            implicitly_open: RecentlyWritten::default(),
+            sets: std::array::from_fn(|_| ZoneSet::new(layout.zones)),
             counts,
             non_sequential: 0,
             reset_recommended: 0,
             changed: Vec::new(),
-            hinted: [0; HINTS],
-            hint: 0,
         }
     }
 
-    /// Prefetches the state of a zone, and the neighbours of the zone that was hinted some hints ago, whose state is there
-    /// by now: they are written when it changes lists.
+    /// Prefetches the state of a zone.
     #[inline]
-    pub(super) fn hint(&mut self, zone: u32) {
-        let before = std::mem::replace(&mut self.hinted[self.hint], zone);
-        self.hint = (self.hint + 1) % HINTS;
-        let Zone { previous, next, .. } = self.zones[before as usize];
-        for zone in [zone, previous, next] {
-            if let Some(state) = self.zones.get(zone as usize) {
-                prefetch(state, size_of::<Zone>());
-            }
+    pub(super) fn hint(&self, zone: u32) {
+        if let Some(state) = self.zones.get(zone as usize) {
+            prefetch(state, size_of::<Zone>());
         }
     }
 
@@ -141,13 +123,10 @@ impl States {
         &mut self.zones[zone as usize]
     }
 
-    /// A zone came to its condition now: it is the last one of its list.
+    /// An implicitly open zone is written again.
     #[inline]
-    pub(super) fn move_to_back(&mut self, zone: u32) {
-        if let Some(list) = list_of(self.of(zone).condition).filter(|&list| self.lists[list].last != zone) {
-            self.unlink(zone, list);
-            self.link(zone, list);
-        }
+    pub(super) fn note_written(&mut self, zone: u32) {
+        self.implicitly_open.move_to_back(self.zones[zone as usize].entry);
     }
 
     /// Zones in a condition.
@@ -161,43 +140,35 @@ impl States {
         self.count(ZoneCondition::ImplicitOpen) + self.count(ZoneCondition::ExplicitOpen)
     }
 
-    /// The zone of a condition that came to it first.
+    /// The first zone of a condition: of the implicitly open ones the one that was written least recently, of others the one
+    /// with the lowest number.
     pub(super) fn first(&self, condition: ZoneCondition) -> Option<u32> {
-        let first = list_of(condition).map_or(NONE, |list| self.lists[list].first);
-        (first != NONE).then_some(first)
-    }
-
-    fn unlink(&mut self, zone: u32, list: usize) {
-        let Zone { previous, next, .. } = self.zones[zone as usize];
-        match previous {
-            NONE => self.lists[list].first = next,
-            previous => self.zones[previous as usize].next = next,
-        }
-        match next {
-            NONE => self.lists[list].last = previous,
-            next => self.zones[next as usize].previous = previous,
+        match set_of(condition) {
+            Some(set) => self.sets[set].first_from(0),
+            None if condition == ZoneCondition::ImplicitOpen => self.implicitly_open.oldest(),
+            None => None,
         }
     }
 
-    fn link(&mut self, zone: u32, list: usize) {
-        let last = std::mem::replace(&mut self.lists[list].last, zone);
-        match last {
-            NONE => self.lists[list].first = zone,
-            last => self.zones[last as usize].next = zone,
-        }
-        let entry = &mut self.zones[zone as usize];
-        (entry.previous, entry.next) = (last, NONE);
+    /// The zones that are closed, in order.
+    pub(super) fn closed(&self) -> impl Iterator<Item = u32> {
+        set_of(ZoneCondition::Closed).into_iter().flat_map(|set| self.sets[set].iter())
     }
 
     pub(super) fn set_condition(&mut self, zone: u32, condition: ZoneCondition) {
-        let old = std::mem::replace(&mut self.zones[zone as usize].condition, condition);
+        let state = &mut self.zones[zone as usize];
+        let old = std::mem::replace(&mut state.condition, condition);
         self.counts[old as usize] -= 1;
         self.counts[condition as usize] += 1;
-        if let Some(list) = list_of(old) {
-            self.unlink(zone, list);
+        if old == ZoneCondition::ImplicitOpen {
+            self.implicitly_open.remove(state.entry);
+        } else if let Some(set) = set_of(old) {
+            self.sets[set].remove(zone);
         }
-        if let Some(list) = list_of(condition) {
-            self.link(zone, list);
+        if condition == ZoneCondition::ImplicitOpen {
+            state.entry = self.implicitly_open.push(zone);
+        } else if let Some(set) = set_of(condition) {
+            self.sets[set].insert(zone);
         }
     }
 
