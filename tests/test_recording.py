@@ -33,7 +33,7 @@ from skylight.errors import KeepError, UsageError
 from skylight.evidence import IoBatch, IoLog, Op, Stop, TargetFacts
 from skylight.probe.suite import SuiteOptions, infer_suite
 from skylight.recording import HEADER, Recording
-from skylight.recording.arrow_parts import PartWriter
+from skylight.recording.arrow_parts import PartReader, PartWriter
 
 
 @pytest.fixture(scope="module")
@@ -564,3 +564,31 @@ def test_evidence_that_is_not_whole_says_so(copy: Path) -> None:
     (copy / PART).write_bytes(data[: len(data) // 2])
     finding = infer_suite(copy).findings[0]
     assert finding.known or "--resume" in finding.why
+
+
+@pytest.mark.parametrize("together", [1, 4096])
+def test_few_rows_are_not_compressed_and_those_of_an_emulated_step_go_together(
+    tmp_path: Path, together: int
+) -> None:
+    """Pieces of one and of hundreds of rows: to compress each took half the time of long probes."""
+    path, counts = tmp_path / PART, (1, 300, 2, 40)
+    begins = np.cumsum([0, *counts])
+    logs = [
+        IoLog.of(IoBatch.reads(np.arange(count) * 4096, 4096), times, times + np.uint64(1))
+        for count, begin in zip(counts, begins, strict=False)
+        for times in [np.arange(begin, begin + count, dtype=np.uint64)]
+    ]
+    with PartWriter(path, "run", "drive_type", 0, 0, together=together) as writer:
+        for number in (1, 2):
+            writer.begin(f"reads-{number}", "run", {})
+            for log in logs:
+                writer.rows(log)
+            writer.end()
+        writer.complete()
+    with pa.ipc.open_stream(str(path)) as stream:
+        rows = [batch.num_rows for batch in stream if batch.num_rows]
+    assert rows == ([*counts, *counts] if together == 1 else [343, 343])
+    reader = PartReader(path, TargetFacts("sim", "sim:x", 1 << 30, 512), "run", "drive_type", 0, 0)
+    reader.read()
+    assert reader.complete and reader.note is None
+    assert all(step.rows.equals(IoLog.joined(logs)) for step in reader.steps)

@@ -50,7 +50,7 @@ from skylight.probe.quiet_drive import MOST_S as MOST_WAITING_S
 from skylight.probe.quiet_drive import SLOW_NS, waiting
 from skylight.probe.recording_zones import Zones
 from skylight.probe.rotation import Rotation
-from skylight.probe.session import Session
+from skylight.probe.session import LARGEST_PIECE_IOS, Session
 from skylight.probe.spending_bound import Bound, BoundReached
 from skylight.probe.write_rates import WriteRates
 from skylight.probe.write_rates.fio_write_logs import LoggedWrites
@@ -289,7 +289,11 @@ def _measured(
     left."""
     facts = engine.describe()
     complete = before is not None and before.complete
-    writer: PartWriter | SpentPart = SpentPart(recording.path) if complete else recording.part(test.name)
+    writer: PartWriter | SpentPart
+    if complete:
+        writer = SpentPart(recording.path)
+    else:  # a step that was cut is done again by an emulated drive: nobody reads what was kept of it
+        writer = recording.part(test.name, together=LARGEST_PIECE_IOS if engine.repeatable else 1)
     with writer:
         cost = cost_of(test, facts, writes=engine.can_write, quick=budget is not None)
         session = Session(

@@ -208,12 +208,13 @@ class Recording:
             if name not in tests:
                 raise UsageError(f"{path}: no test is called {name!r} here; use the version that wrote it")
 
-    def part(self, test: str) -> PartWriter:
-        """A writer for the next part of a test."""
+    def part(self, test: str, *, together: int = 1) -> PartWriter:
+        """A writer for the next part of a test; so many rows of a step go `together`."""
         before = self.evidence(test)
         number = len(self.parts(test))
         first_step = 0 if before is None else len(before.steps)
-        return PartWriter(self.path / f"{test}.{number}.arrows", self.run, test, number, first_step)
+        path = self.path / f"{test}.{number}.arrows"
+        return PartWriter(path, self.run, test, number, first_step, together=together)
 
     def evidence(self, test: str) -> Evidence | None:
         """The whole steps of a test over all its parts; None if it was never begun."""
