@@ -93,10 +93,8 @@ _SECTOR = np.uint64(512)
 _ALL_DONE: U64 = np.empty(0, np.uint64)
 
 
-def _same_length(columns: Mapping[str, NDArray[np.generic]]) -> None:
-    lengths = {name: column.shape for name, column in columns.items()}
-    if len(set(lengths.values())) != 1 or any(len(shape) != 1 for shape in lengths.values()):
-        raise ValueError(f"columns differ in length: {lengths}")
+def _differ(*columns: NDArray[np.generic]) -> ValueError:
+    return ValueError(f"columns differ in length: {[column.shape for column in columns]}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,9 @@ class IoBatch:
 
     def __post_init__(self) -> None:
         """Checks that the columns have one length."""
-        _same_length({"op": self.op, "offset": self.offset, "size": self.size})
+        shape = self.op.shape  # compared one by one: batches are made by the hundred thousand
+        if len(shape) != 1 or self.offset.shape != shape or self.size.shape != shape:
+            raise _differ(self.op, self.offset, self.size)
 
     def __len__(self) -> int:
         """Number of I/Os."""
@@ -166,9 +166,12 @@ class IoLog:
 
     def __post_init__(self) -> None:
         """Fills in missing results, and checks that the columns have one length."""
+        shape = self.op.shape
         if self.result is _ALL_DONE:
-            object.__setattr__(self, "result", np.zeros(self.op.shape, np.uint64))
-        _same_length({name: getattr(self, name) for name in LOG_COLUMNS})
+            object.__setattr__(self, "result", np.zeros(shape, np.uint64))
+        same = self.offset.shape == shape and self.size.shape == shape and self.result.shape == shape
+        if len(shape) != 1 or not same or not self.submit_ns.shape == self.complete_ns.shape == shape:
+            raise _differ(*(getattr(self, name) for name in LOG_COLUMNS))
 
     def __len__(self) -> int:
         """Number of I/Os."""
@@ -256,6 +259,8 @@ class Stop:
     def after(self, log: IoLog) -> Stop:
         """A stop that is reached no later by the commands that follow a log: those of its last that were slow
         count. The two together show whether this one is."""
+        if not np.any(log.latency_ns >= self.latency_ns):
+            return self
         last = np.sort(log.complete_ns)[-self.within :]
         slow = log.latency_ns[np.isin(log.complete_ns, last)] >= self.latency_ns
         return replace(self, count=max(self.count - int(np.count_nonzero(slow)), 1))

@@ -40,13 +40,22 @@ class Tracks:
 
 def _agreements(kept: NDArray[np.complex128], place: F64, length: F64, switches: F64) -> F64:
     """How far the angles agree: for each switch, each length, and each end of the first track (a part of
-    one)."""
-    tracks_in = place / length[:, None]
-    ends = np.floor(tracks_in[:, None, :] + (np.arange(ENDS) / ENDS)[None, :, None]).astype(np.int64)
-    turned = (kept * phasors(-tracks_in))[:, None, :]
-    count = np.arange(int(ends.max()) + 1)
-    each = [np.abs(np.mean(turned * phasors(-one * count)[ends], axis=2)) for one in switches]
-    return np.array(each)
+    one).
+
+    Blocks of one track turn together whatever a switch takes. So their sum is found once for each track, as a
+    difference of running sums over the blocks in order, and only the sums are turned for each switch."""
+    order = np.argsort(place, kind="stable")
+    tracks_in = place[order] / length[:, None]
+    running = np.zeros((len(length), len(place) + 1), np.complex128)
+    np.cumsum(kept[order] * phasors(-tracks_in), axis=1, out=running[:, 1:])
+    begun = np.arange(ENDS) / ENDS
+    count = np.arange(int(np.floor(tracks_in.max() + begun[-1])) + 2)
+    # How many blocks lie before each track, for each end of the first; none before that, all before the last.
+    before = np.array([np.searchsorted(each, count - begun[:, None]) for each in tracks_in])
+    lengths = np.arange(len(length))[:, None, None]
+    sums = np.diff(running[lengths, before], axis=2)
+    turned = phasors(-switches[:, None] * count[:-1])
+    return np.asarray(np.abs(np.moveaxis(sums @ turned.T, 2, 0)) / len(place))
 
 
 def tracks(entries: Sequence[tuple[F64, F64]], shortest: float, longest: float) -> Tracks | None:

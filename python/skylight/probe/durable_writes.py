@@ -22,9 +22,10 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skylight.evidence import I64, U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
 from skylight.infer.host_clock import COARSE_NS, tick_ns
@@ -34,6 +35,7 @@ from skylight.probe.procedure import Steps
 from skylight.probe.zoned import ZonesSeen
 
 Volatile = Literal["off", "on", "ignores-flush"]
+Column = TypeVar("Column", bound=np.generic)
 
 IN_ROUNDS, BURST = "rounds", "burst"
 ROUNDS, LEAST_BLOCK = 32, 4096
@@ -86,10 +88,24 @@ def with_flushes(io: IoBatch, group: int) -> IoBatch:
     >>> with_flushes(IoBatch.writes([0, 4096, 8192], 4096), 2).op
     array([1, 1, 2, 1, 2], dtype=uint8)
     """
-    at = np.append(np.arange(group, len(io), group), len(io))
     return IoBatch(
-        np.insert(io.op, at, int(Op.FLUSH)), np.insert(io.offset, at, 0), np.insert(io.size, at, 0)
+        _interleaved(io.op, group, int(Op.FLUSH)),
+        _interleaved(io.offset, group, 0),
+        _interleaved(io.size, group, 0),
     )
+
+
+def _interleaved(column: NDArray[Column], group: int, flush: int) -> NDArray[Column]:
+    """A column with what a FLUSH has behind each group, and behind the last.
+
+    Not by insert, which takes four times as long: commands that are asked for up to a stop, and cut short by
+    it, are laid out to their end each time."""
+    whole, last = divmod(len(column), group)
+    out = np.full(len(column) + max(whole + (last > 0), 1), flush, column.dtype)
+    groups, rest = np.split(out, [whole * (group + 1)])
+    groups.reshape(whole, group + 1)[:, :group] = column[: whole * group].reshape(whole, group)
+    rest[:last] = column[whole * group :]
+    return out
 
 
 def settled(log: IoLog) -> IoLog:

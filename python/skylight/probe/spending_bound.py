@@ -93,8 +93,10 @@ class Bound:
             return 0
         slow = round(self._left_ns // (growth * self._worst_ns(depth, until)))
         io = io.part(0, max(1 if depth > 1 else LONE_PIECE, slow))
-        written = np.cumsum(np.where(are_writes(io.op), io.size, 0), dtype=np.int64)
-        count = int(np.searchsorted(written, self._left_bytes, side="right"))
+        count = len(io)
+        if int(io.size.sum(dtype=np.int64)) > self._left_bytes:  # else all that they write fits
+            written = np.cumsum(np.where(are_writes(io.op), io.size, 0), dtype=np.int64)
+            count = int(np.searchsorted(written, self._left_bytes, side="right"))
         if count == 0:
             self.why = f"{format_size(self.bytes_written)} written"
             return 0
@@ -111,12 +113,21 @@ class Bound:
         flushes = int(np.count_nonzero(io.op == int(Op.FLUSH))) > 1
         if self._flush_ns == 0.0 and not flushes:
             return len(io)
+        if self._surely_flushable(len(io), flushes=flushes):
+            return len(io)
         waits = self._held(io) * NEXT_MARGIN * self._flush_ns > self.left_ns
         if flushes:
             group = self._unflushed_at(io.op, np.ones(len(io), np.int64), 0)
             waits |= (group > FLUSHED_TOGETHER) & (group * NEXT_MARGIN * self._seen_ns(1) > self.left_ns)
         late = np.flatnonzero(waits & ((io.op == int(Op.WRITE)) | (io.op == int(Op.FLUSH))))
         return int(late[0]) if len(late) else len(io)
+
+    def _surely_flushable(self, count: int, *, flushes: bool) -> bool:
+        """Whether a FLUSH has time even for all of these commands and all before them, and a group for all of
+        these: then none of them need be looked at one by one."""
+        all_ns = (self._unflushed + count) * NEXT_MARGIN * self._flush_ns
+        group_ns = count * NEXT_MARGIN * self._seen_ns(1) if flushes and count > FLUSHED_TOGETHER else 0.0
+        return max(all_ns, group_ns) <= self.left_ns
 
     def _unflushed_at(self, op: U8, each: I64, before: int) -> I64:
         """The sum of `each` over the writes that no FLUSH has followed, at each of these commands, itself
@@ -138,13 +149,18 @@ class Bound:
 
     def _saw_flushes(self, log: IoLog) -> None:
         """Notes what writes took of the FLUSH behind them, and how many no FLUSH followed."""
-        behind, flushes = self._behind(log.op), log.op == int(Op.FLUSH)
+        flushes = log.op == int(Op.FLUSH)
+        if not flushes.any():
+            writes = log.op == int(Op.WRITE)
+            self._unflushed += int(np.count_nonzero(writes))
+            self._unflushed_bytes += int(log.size[writes].sum(dtype=np.int64))
+            return
+        behind = self._behind(log.op)
         each_ns = log.latency_ns[flushes] / np.maximum(behind[flushes], FLUSHED_TOGETHER)
         self._flush_ns = max(self._flush_ns, float(each_ns.max(initial=0.0)))
-        if len(log):
-            held_bytes = self._unflushed_at(log.op, log.size.astype(np.int64), self._unflushed_bytes)
-            self._unflushed = 0 if flushes[-1] else int(behind[-1])
-            self._unflushed_bytes = 0 if flushes[-1] else int(held_bytes[-1])
+        held_bytes = self._unflushed_at(log.op, log.size.astype(np.int64), self._unflushed_bytes)
+        self._unflushed = 0 if flushes[-1] else int(behind[-1])
+        self._unflushed_bytes = 0 if flushes[-1] else int(held_bytes[-1])
 
     def _seen_ns(self, depth: int) -> int:
         """What the slowest command took for itself. Of what it took in a queue it spent a share on others,
@@ -183,10 +199,12 @@ class Bound:
         """Subtracts what was done at that depth."""
         self._left_bytes -= int(log.size[are_writes(log.op)].sum(dtype=np.int64))
         self.spend_ns(log.span_ns)
-        slowest_ns, together = int(log.latency_ns.max(initial=0)), max(1, min(depth, len(log)))
+        latency_ns = log.latency_ns
+        slowest_ns, together = int(latency_ns.max(initial=0)), max(1, min(depth, len(log)))
         self._slowest_ns[together] = max(self._slowest_ns.get(together, 0), slowest_ns)
-        slow = log.size[log.latency_ns > together * SLOWEST_NS]
-        self._slow_bytes = max(self._slow_bytes, int(slow.max(initial=0)))
+        if slowest_ns > together * SLOWEST_NS:
+            slow = log.size[latency_ns > together * SLOWEST_NS]
+            self._slow_bytes = max(self._slow_bytes, int(slow.max(initial=0)))
         self._late_ns = max(self._late_ns, slowest_ns)
         self._saw_flushes(log)
 

@@ -25,10 +25,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from skylight.evidence import F64, I64, Bools, IoBatch
+from skylight.evidence import F64, I64, IoBatch
 from skylight.probe.band_size import cleaned_or_cached
 from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.band_size.cleaned_or_cached import BLOCK, Fresh
@@ -64,6 +66,7 @@ half of that for zones of a third of the window, and 27 parts would have to fit 
 FINE_ROUNDS = 3
 BORDERS = 8  # parts of the middle window between which bands may change
 Window = tuple[str, I64]
+Number = TypeVar("Number", bound=np.generic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +102,15 @@ def fit(place: str, looks: list[tuple[I64, F64]], zone_bytes: int = 0) -> Fit:
     span = (int(looks[0][0][-1]) - base) // MIB + 1
     sizes = np.arange(LEAST_BAND, min(MOST_TRIED, span // 2) + 1)
     starts, scores = np.zeros(len(sizes), np.int64), np.zeros(len(sizes))
+    before = _Before.of(looks, max(MOST_TRIED, zone))
     for index, size in enumerate(sizes.tolist()):
-        score = _scores(looks, size, np.arange(size))[0]
+        score = before.scores(size)
         starts[index] = best = int(np.argmax(score))
         scores[index] = score[best]
     if zone:
         begin = -base // MIB % zone
-        score, is_seen = _scores(looks, zone, np.array([begin]))
-        if is_seen[0]:
+        if before.is_seen(zone, begin):
+            score = before.scores(zone)[begin]
             # The drive's word stands against any one size at any place, but not against parts of its zones.
             others = sizes != zone
             sizes, starts, scores = sizes[others], starts[others], scores[others]
@@ -120,22 +124,50 @@ def fit(place: str, looks: list[tuple[I64, F64]], zone_bytes: int = 0) -> Fit:
     return Fit(place, size, start, margin, float(scores[best]), are_zones)
 
 
-def _scores(looks: list[tuple[I64, F64]], size: int, starts: I64) -> tuple[F64, Bools]:
-    """The logarithm of the likelihood of pieces of a size (MiB) that begin so far behind the first point, and
-    whether a clean one lies beside a cached one in any look."""
-    base = int(looks[0][0][0])
-    span = (int(looks[0][0][-1]) - base) // MIB + 1
-    edges = starts[:, None] + size * np.arange(-1, span // size + 2)
-    score, is_seen = np.zeros(len(starts)), np.zeros(len(starts), bool)
-    for points, weights in looks:
-        total = np.concatenate([[0.0], np.cumsum(weights)])
-        cuts = np.searchsorted((points - base) // MIB, edges)
-        pieces = np.diff(total[cuts], axis=1)
-        some = np.diff(cuts, axis=1) > 0
-        score += np.maximum(pieces, 0.0).sum(axis=1) - STATE_COST * some.sum(axis=1)
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """The sum of weights and the number of points before each mebibyte of a window, of each look in a row:
+    from `margin` MiB before the first point on, and as far behind the last as pieces may reach. What lies in
+    a piece is a difference of two, so pieces from all mebibytes on are scored at once."""
+
+    weight: F64
+    points: I64
+    margin: int
+    span: int
+
+    @staticmethod
+    def of(looks: list[tuple[I64, F64]], margin: int) -> _Before:
+        """Of looks at a place, for pieces of up to `margin` MiB."""
+        base = int(looks[0][0][0])
+        span = (int(looks[0][0][-1]) - base) // MIB + 1
+        at = np.arange(-margin, span + 2 * margin)
+        points = np.array([np.searchsorted((each - base) // MIB, at) for each, _ in looks])
+        sums = [np.concatenate([[0.0], np.cumsum(weights)]) for _, weights in looks]
+        weight = np.array([total[count] for total, count in zip(sums, points, strict=True)])
+        return _Before(weight, points, margin, span)
+
+    def _edges(self, column: NDArray[Number], size: int) -> NDArray[Number]:
+        """The column at the edges of pieces of a size, which begin at each mebibyte of the first: by look,
+        edge and beginning."""
+        count, first = self.span // size + 3, self.margin - size
+        return column[:, first : first + count * size].reshape(len(column), count, size)
+
+    def scores(self, size: int) -> F64:
+        """The logarithm of the likelihood of pieces of a size (MiB), by how far behind the first point the
+        second begins."""
+        pieces = np.diff(self._edges(self.weight, size), axis=1)
+        np.maximum(pieces, 0.0, out=pieces)
+        points = self._edges(self.points, size)
+        some = np.count_nonzero(points[:, 1:] != points[:, :-1], axis=1)
+        # By look and beginning: numpy adds up what lies side by side more exactly.
+        by_beginning = np.ascontiguousarray(pieces.transpose(0, 2, 1)).sum(axis=2)
+        return np.asarray((by_beginning - STATE_COST * some).sum(axis=0))
+
+    def is_seen(self, size: int, begin: int) -> bool:
+        """Whether a clean piece lies beside a cached one in any look, if they begin there."""
+        pieces = np.diff(self._edges(self.weight, size)[:, :, begin], axis=1)
         beside = np.minimum(np.abs(pieces[:, 1:]), np.abs(pieces[:, :-1])) >= SURE
-        is_seen |= np.any(beside & (pieces[:, 1:] * pieces[:, :-1] < 0), axis=1)
-    return score, is_seen
+        return bool(np.any(beside & (pieces[:, 1:] * pieces[:, :-1] < 0)))
 
 
 def fit_middle(looks: list[tuple[I64, F64]], middle: int, zone_bytes: int = 0) -> Fit:

@@ -357,6 +357,10 @@ class Watched:
     """How long the writes and looks before that took."""
     gone: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     """Which cells went home."""
+    _counted: int = 0
+    """Stalls that are counted among those with cells: it is asked behind each of thousands."""
+    _later: int = 0
+    _before: int = 0
 
     def add(self, log: IoLog, home: Bools, plain_ns: int, looked_ns: int = 0) -> None:
         """Writes up to one that waited, and which of the marks and the next cells are home after it, which
@@ -427,9 +431,11 @@ class Watched:
     def enough(self) -> bool:
         """Whether no more is to be learned: of the waits for half-written bands behind the single blocks
         there were enough, and before these several times as many, or all cells are home."""
-        later = sum(stall.cells > 0 and stall.home == MARKS for stall in self.stalls)
-        before = sum(stall.cells > 0 and stall.home < MARKS for stall in self.stalls)
-        return later >= LATER_STALLS or before >= BEFORE_STALLS or bool(self.gone.all())
+        for stall in self.stalls[self._counted :]:
+            self._later += stall.cells > 0 and stall.home == MARKS
+            self._before += stall.cells > 0 and stall.home < MARKS
+        self._counted = len(self.stalls)
+        return self._later >= LATER_STALLS or self._before >= BEFORE_STALLS or bool(self.gone.all())
 
     def place(self) -> Place | None:
         """The times for a band, from the stalls after which writes went on without one for long."""
