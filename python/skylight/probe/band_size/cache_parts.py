@@ -50,6 +50,15 @@ outliers, all of these are in one of a thousand."""
 SCAN_PIECE, SCAN_GROWTH = 256, 4
 """Addresses that are asked in one step, or as many times those that the last step got to. Chosen: steps that
 end at a stall after a few writes, one after the other, must not each have all addresses laid out anew."""
+TOGETHER, FEW_NONE, NONE_OF = 256, 16, 4
+"""Addresses that are asked together where most writes stall, which they do from so many candidates that were
+none among no more than so many times as many addresses on. Chosen: other clients delay one in ten writes, and
+the cache parts that the host before left full are most of all or few."""
+LAST = TOGETHER // FEW_NONE
+"""Writes of which one stalls if they are too many for a cache part, for others of those that were asked
+together are in it: where these were more, they would have been found one by one."""
+ONE_BY_ONE = 8
+"""Addresses of which one belongs to a cache part that are asked one by one. Chosen: each takes ten steps."""
 ASKS = 2
 """Writes of which none stalls, at an address that belongs elsewhere, or to a part that has just been emptied:
 one that was taken for full may have room for one. Chosen: stalls come at an even distance, give or take a
@@ -195,8 +204,22 @@ class CachePart:
 
     def first_held(self, addresses: U64) -> int | None:
         """The index of the first of these that belongs to it, each in a cache part of its own or in this."""
-        done, piece = 0, SCAN_PIECE
+        index, done = self._in_order(addresses, 0, gives_up=True)
+        while index is None and done < len(addresses):
+            end = min(done + TOGETHER, len(addresses))
+            index, is_clear = self._together(addresses, done, end)
+            if not is_clear:
+                index, _ = self._in_order(addresses[:end], done)
+            done = end
+        return index
+
+    def _in_order(self, addresses: U64, done: int, *, gives_up: bool = False) -> tuple[int | None, int]:
+        """The same from an index on, or None; and the first index that was not asked. Each that stalls ends a
+        step. It gives up where most do."""
+        piece, none = SCAN_PIECE, 0
         while done < len(addresses):
+            if gives_up and none >= FEW_NONE and done <= NONE_OF * none:
+                break
             self.fill()
             asked = IoBatch.writes(addresses[done : done + piece], self.size)
             log = self.steps.run(f"{self.name}-scan", asked, until=Stop(self.found.limit_ns))
@@ -207,8 +230,71 @@ class CachePart:
             self._emptied()
             address = int(addresses[done - 1])
             if self.surely_holds(address) and self._shares(address) is not False:
-                return done - 1
+                return done - 1, done
+            none += 1
+        return None, done
+
+    def _together(self, addresses: U64, first: int, end: int) -> tuple[int | None, bool]:
+        """The same where most writes stall, because most cache parts are full of what another host wrote: a
+        write to each of some addresses, none of which ends them; and whether that is clear. If this part is
+        still full behind them, none of them belongs to it. If it has room, one of them does, and only those
+        that stalled are asked again: the other parts have room now."""
+        asked = IoBatch.writes(addresses[first:end], self.size)
+        for _ in range(ASKED_AGAIN):
+            self.fill()
+            log = self.steps.run(f"{self.name}-together", asked)
+            if self._was_full():
+                return None, True
+            stalled = first + np.flatnonzero(log.latency_ns >= self.found.limit_ns)
+            index = self._among(addresses, stalled)
+            if index is not None:
+                return index, True
+            self._refilled()
+        return None, False
+
+    def _was_full(self) -> bool:
+        """Whether its next write stalls, and none of the last that then fill it: beside a delay there was
+        room, and these are too many. One that has room for one write is as good as full."""
+        if not self._stalls():
+            return False
+        filled = self.put(self.left)
+        self.left = 0
+        return not np.any(filled.latency_ns[-LAST:] >= self.found.limit_ns)
+
+    def _among(self, addresses: U64, stalled: I64) -> int | None:
+        """The first of these indices whose address belongs to it; None if none is seen to. Those up to one
+        that stalls do not. Parts that hold blocks of many bands stall more than once, so many are asked
+        together until they are few or no fewer."""
+        unclear, before = 0, len(stalled) + 1
+        while ONE_BY_ONE < len(stalled) < before and self._refilled():
+            log = self.steps.run(f"{self.name}-many", IoBatch.writes(addresses[stalled], self.size))
+            before = len(stalled)
+            stalled = stalled[: len(log)][log.latency_ns >= self.found.limit_ns]
+        while len(stalled) and unclear < ASKED_AGAIN and self._refilled():
+            asked = IoBatch.writes(addresses[stalled], self.size)
+            log = self.steps.run(f"{self.name}-among", asked, until=Stop(self.found.limit_ns))
+            if not len(log) or int(log.latency_ns[-1]) < self.found.limit_ns:
+                unclear += 1
+                continue
+            index = int(stalled[len(log) - 1])
+            self._emptied()
+            if self.surely_holds(int(addresses[index])) and self._shares(int(addresses[index])) is not False:
+                return index
+            stalled = stalled[len(log) :]
         return None
+
+    def _refilled(self) -> bool:
+        """As `refill`, seen twice: behind a write that stalled as many go in as ever, and the next stalls."""
+        limit_ns = self.found.limit_ns
+        for _ in range(2 * ASKED_AGAIN):
+            if int(self.put(STALLS_SKIPPED * self.period, Stop(limit_ns)).latency_ns[-1]) < limit_ns:
+                return False
+            self.put(self.period - 1)
+            if int(self.put(1).latency_ns[0]) >= limit_ns:
+                self.left = self.period - 1
+                self.fill()
+                return True
+        return False
 
     def _emptied(self) -> bool:
         """After a slow write: whether that was its stall, and not an outlier, a merge, another cache

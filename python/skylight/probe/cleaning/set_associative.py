@@ -43,6 +43,19 @@ TEETH, MORE_TEETH = 4, 16
 """Stalls of small writes that are waited for, and if they stand in no row, once more: bands of 4 MiB are
 cleaned in the time of a few revolutions, which other delays take as well."""
 SCAN_PIECE, LARGEST_SCAN = 4096, 400_000
+TOGETHER, FEW_NONE, NONE_OF = 256, 16, 4
+"""Data bands that are asked together where most writes wait, which they do from so many candidates that were
+none among no more than so many times as many writes on. Chosen: other clients delay one in ten writes, and
+the cache bands that the host before left full are most of all or few; a step for each of those takes longer
+than the bound."""
+LAST = TOGETHER // FEW_NONE
+"""Writes of which one waits if they are too many for a cache band, for others of those that were asked
+together are in it: where these were more, they would have been found one by one."""
+ONE_BY_ONE = 8
+"""Data bands of which one emptied the cache band that are asked one by one. Chosen: each takes four steps."""
+ASKED_AGAIN = 3
+"""How often data bands are asked again one of which emptied the cache band, where none is seen to. Chosen:
+where a tenth of all writes are delayed, all of these are in one of a thousand."""
 STALL_PART = 0.6
 MOST_BANDS = 9
 REPEATS, MORE_REPEATS = 3, 3
@@ -248,14 +261,31 @@ def _refill(ground: Ground, band: CacheBand, used: int, at: U64) -> IoBatch:
 
 def _scan(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
     """The first data band that shares the cache band of data band 0; its number, or None."""
+    zero, bands = np.array([INSIDE], np.uint64), min(ground.steps.size // band.pitch, LARGEST_SCAN)
+    ground.steps.run(f"{SCAN}fill", _refill(ground, band, ground.block, zero))
+    found, first = _in_order(ground, band, range(1, bands), stop, gives_up=True)
+    while found is None and first < bands:
+        here = range(first, min(first + TOGETHER, bands))
+        found, is_clear = _together(ground, band, here, stop)
+        if not is_clear:
+            found, _ = _in_order(ground, band, here, stop)
+        first = here.stop
+    return found
+
+
+def _in_order(
+    ground: Ground, band: CacheBand, numbers: range, stop: Stop, *, gives_up: bool = False
+) -> tuple[int | None, int]:
+    """The first of these data bands that shares a full cache band 0, or None; and the first that was not
+    asked. Each that waits ends a step. It gives up where most do."""
     steps, pitch = ground.steps, band.pitch
-    bands = min(steps.size // pitch, LARGEST_SCAN)
-    used, first, number = ground.block, 1, 0
+    used, first, number = ground.block, numbers.start, 0
     zero = np.array([INSIDE], np.uint64)
-    steps.run(f"{SCAN}fill", _refill(ground, band, used, zero))
-    while first < bands:
+    while first < numbers.stop:
+        if gives_up and number >= FEW_NONE and first <= NONE_OF * number:
+            break
         number += 1
-        here = np.arange(first, min(first + SCAN_PIECE, bands), dtype=np.uint64)
+        here = np.arange(first, min(first + SCAN_PIECE, numbers.stop), dtype=np.uint64)
         offsets = here * np.uint64(pitch) + np.uint64(INSIDE)
         log = steps.run(f"{SCAN}{number}", ground.writes(offsets), until=stop, params={"first": first})
         waits = writes_ns(log)
@@ -269,9 +299,79 @@ def _scan(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
         log = steps.run(f"{SCAN}{number}-again", check, params={"band": found})
         waits = writes_ns(log)
         if waits[-1] >= stop.latency_ns and waits[0] < stop.latency_ns:
-            return found
+            return found, first
         steps.run(f"{SCAN}{number}-full", ground.writes(zero))  # it was full, and is one block short now
+    return None, first
+
+
+def _together(ground: Ground, band: CacheBand, numbers: range, stop: Stop) -> tuple[int | None, bool]:
+    """The same where most writes wait, because most cache bands are full of what another host wrote: a write
+    to each of some data bands, none of which ends them; and whether that is clear. If cache band 0 is still
+    full behind them, none of them shares it. If it has room, one of them does, and only those that waited are
+    asked again: other cache bands have room now."""
+    here = np.arange(numbers.start, numbers.stop, dtype=np.uint64)
+    writes = ground.writes(here * np.uint64(band.pitch) + np.uint64(INSIDE))
+    name = f"{SCAN}{numbers.start}"
+    for _ in range(ASKED_AGAIN):
+        waits = writes_ns(ground.steps.run(f"{name}-together", writes, params={"first": numbers.start}))
+        if _was_full(ground, band, f"{name}-own", stop):
+            return None, True
+        found = _among(ground, band, name, here[: len(waits)][waits >= stop.latency_ns], stop)
+        if found is not None:
+            return found, True
+        _fill_up(ground, band, name, stop)
+    return None, False
+
+
+def _was_full(ground: Ground, band: CacheBand, name: str, stop: Stop) -> bool:
+    """Whether cache band 0 was full, and is again: a write to it waits, and the last of those that then fill
+    it do not. A delay beside a cache band that had room shows in these: they are too many."""
+    zero = np.array([INSIDE], np.uint64)
+    writes = joined(ground.writes(zero), _refill(ground, band, ground.block, zero))
+    waits = writes_ns(ground.steps.run(name, writes)) >= stop.latency_ns
+    return bool(waits[0]) and not np.any(waits[-LAST:])
+
+
+def _among(ground: Ground, band: CacheBand, name: str, suspects: U64, stop: Stop) -> int | None:
+    """Which of some data bands shares cache band 0, seen twice; None if none is seen to. Those up to one that
+    waits do not, nor does that one if cache band 0 is still full behind it. Cache bands that hold blocks of
+    many data bands wait more than once, so many are asked together until they are few or no fewer."""
+    unclear, before = 0, len(suspects) + 1
+    while ONE_BY_ONE < len(suspects) < before:
+        _fill_up(ground, band, name, stop)
+        at, before = suspects * np.uint64(band.pitch) + np.uint64(INSIDE), len(suspects)
+        waits = writes_ns(ground.steps.run(f"{name}-many", ground.writes(at)))
+        suspects = suspects[: len(waits)][waits >= stop.latency_ns]
+    while len(suspects) and unclear < ASKED_AGAIN:
+        _fill_up(ground, band, name, stop)
+        at = suspects * np.uint64(band.pitch) + np.uint64(INSIDE)
+        waits = writes_ns(ground.steps.run(f"{name}-among", ground.writes(at), until=stop))
+        if not len(waits) or waits[-1] < stop.latency_ns:
+            unclear += 1
+            continue
+        last, zero = len(waits) - 1, np.array([INSIDE], np.uint64)
+        found = int(suspects[last])
+        check = joined(_refill(ground, band, ground.block, zero), ground.writes(at[last : last + 1]))
+        waits = writes_ns(ground.steps.run(f"{name}-again", check, params={"band": found}))
+        was_full = bool(waits[0] >= stop.latency_ns)
+        if not was_full and waits[-1] >= stop.latency_ns:
+            return found
+        unclear += not was_full
+        suspects = suspects[last + was_full :]
     return None
+
+
+def _fill_up(ground: Ground, band: CacheBand, name: str, stop: Stop) -> None:
+    """Fills cache band 0 from any state: until a write finds it full, and up to its last block then. That it
+    was full shows in the write behind that: it waits, and only then."""
+    zero = np.array([INSIDE], np.uint64)
+    over = ground.writes(_over_and_over(band.usable_bytes // LARGE + 2), LARGE)
+    for _ in range(ASKED_AGAIN):
+        ground.steps.run(f"{name}-until", over, until=stop)
+        filling = joined(_refill(ground, band, LARGE, zero), ground.writes(zero))
+        if writes_ns(ground.steps.run(f"{name}-full", filling))[-1] >= stop.latency_ns:
+            break
+    ground.steps.run(f"{name}-full", _refill(ground, band, ground.block, zero))
 
 
 def _stalls(ground: Ground, band: CacheBand, sharing: int, seen: Seen) -> None:
