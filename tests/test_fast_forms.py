@@ -7,7 +7,6 @@ import pytest
 
 from skylight.evidence import F64, I64, IoBatch, IoLog, Op
 from skylight.infer import tracks_under_entries
-from skylight.infer.rank_statistics import ranks, theil_sen
 from skylight.infer.track_phases import phasors
 from skylight.probe.band_size import random_order
 from skylight.probe.band_size.random_order import MIB, STATE_COST, SURE, _Before
@@ -70,20 +69,6 @@ def test_blocks_of_a_track_agree_as_blocks_one_by_one() -> None:
                 ends = np.floor(place / each + end / tracks_under_entries.ENDS)
                 agreed = np.abs(np.mean(phasors(turns - place / each - switch * ends)))
                 assert found[which, row, end] == pytest.approx(agreed, abs=1e-9)
-
-
-def test_a_median_slope_and_ranks_are_those_of_scipy() -> None:
-    """To import `scipy.stats` took 0.7 s of each probe."""
-    from scipy import stats
-
-    rng = np.random.default_rng(SEED)
-    for digits in (0, 1, 4):
-        x, y = rng.random(25), (10 * rng.random(25)).round(digits)
-        slope, _, least, most = stats.theilslopes(y, x, 0.99)
-        found = theil_sen(y, x, 0.99)
-        assert (found.median, found.least, found.most) == (slope, least, most)
-        assert np.array_equal(ranks(y), stats.rankdata(y))
-    assert np.isnan(theil_sen(np.zeros(4), np.array([0.0, 0.0, 0.0, 1.0]), 0.99).least)
 
 
 @pytest.mark.parametrize("flush_s", [0.0, 0.5, 5.0, 50.0])

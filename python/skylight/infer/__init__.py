@@ -3,7 +3,6 @@
 | module | answers |
 |---|---|
 | `robust` | is a latency fixed or varying, in the face of outliers; how sure is that (bootstrap) |
-| `rank_statistics` | median slopes and ranks, as SciPy has them, without the time to import it |
 | `priors` | what no evidence of a run gives: how often ways to an answer are right, and priors |
 | `right_answer_counts` | the counts of these, as `bench/count_answers.py` writes them |
 | `tail_probability` | how likely a count or a ratio is by chance alone |

@@ -14,7 +14,6 @@ from math import hypot, sqrt
 import numpy as np
 
 from skylight.evidence import F64, IoLog
-from skylight.infer.rank_statistics import NORMAL, ranks, theil_sen
 from skylight.infer.robust import NORMAL_MEDIAN, never_falling
 from skylight.infer.track_phases import Tracks
 
@@ -113,12 +112,13 @@ class Line:
 
 def line_of(part: F64, size: F64) -> Line:
     """That line (parts of all addresses, and bytes of a track there)."""
-    found = theil_sen(size**2, part, LINE_SURE)
-    slope = found.median
+    from scipy import stats  # slow to import, so only when needed
+
+    slope, _, least, most = map(float, stats.theilslopes(size**2, part, LINE_SURE))
     level = float(np.median(size**2 - slope * part))
     scatter = float(np.median(np.abs(size**2 - level - slope * part))) / NORMAL_MEDIAN
     behind = 1.0 - float(np.median(part))
-    return Line(level + slope, behind * (found.most - slope), behind * (slope - found.least), scatter)
+    return Line(level + slope, behind * (most - slope), behind * (slope - least), scatter)
 
 
 def off_line(part: F64, size: F64, end_bytes: float) -> float:
@@ -171,8 +171,10 @@ def led_to(part: F64, size: F64) -> tuple[float, float]:
     >>> round(size), round(error)
     (600000, 0)
     """
+    from scipy import stats  # slow to import, so only when needed
+
     line = line_of(part, size)
-    open_slope = (line.more + line.less) / (2.0 * NORMAL.inv_cdf((1.0 + LINE_SURE) / 2.0))
+    open_slope = (line.more + line.less) / (2.0 * stats.norm.ppf((1.0 + LINE_SURE) / 2.0))
     last = sqrt(max(line.at_end, 1.0))
     return last, hypot(line.scatter, open_slope) / (2.0 * last)
 
@@ -228,11 +230,13 @@ def _chance_of_no_order(values: F64) -> float:
 
     Bartels, "The rank version of von Neumann's ratio test for randomness", JASA 1982: normal about 2 beyond
     ten values."""
+    from scipy import stats  # slow to import, so only when needed
+
     count = len(values)
-    rank = ranks(values)
+    rank = stats.rankdata(values)
     ratio = float((np.diff(rank) ** 2).sum() / ((rank - rank.mean()) ** 2).sum())
     variance = 4 * (count - 2) * (5 * count**2 - 2 * count - 9) / (5 * count * (count + 1) * (count - 1) ** 2)
-    return NORMAL.cdf((ratio - 2) / variance**0.5)
+    return float(stats.norm.cdf((ratio - 2) / variance**0.5))
 
 
 def is_mostly_whole(tracks: Tracks) -> bool:
