@@ -12,14 +12,14 @@ from skylight.probe.suite import accounts, infer_suite
 
 
 def test_rotation_shows_behind_a_cache_that_still_makes_the_drive_clean(tmp_path: Path) -> None:
-    """Behind the writes of test 1 this drive cleaned for 42 minutes more; reads then followed no rotation."""
-    result = suite_on_drawn(100180, tmp_path / "r", only=("rotation",))
+    """Behind the writes of test 1 this drive cleans for 21 minutes more; reads then follow no rotation."""
+    result = suite_on_drawn(101407, tmp_path / "r", only=("rotation",))
     found = {finding.name: finding for finding in result.findings}
     turn_ns, seeks_ns = found["rotation_ns"].value, found["seek_ns"].value
-    assert isinstance(turn_ns, int) and turn_ns == pytest.approx(60e9 / 12_500, rel=0.001)
-    assert isinstance(seeks_ns, dict) and float(seeks_ns["track"]) == pytest.approx(820_000, rel=0.1)
+    assert isinstance(turn_ns, int) and turn_ns == pytest.approx(60e9 / 8_080, rel=0.001)
+    assert isinstance(seeks_ns, dict) and float(seeks_ns["track"]) == pytest.approx(1_300_000, rel=0.1)
     told = accounts(result)
-    assert {account.test for account in told} == {"drive_type", "rotation", "rotation, waiting"}
+    assert {"drive_type", "rotation", "rotation, waiting"} <= {account.test for account in told}
     assert all(account.within for account in told if account.test != "drive_type")
     assert sum(account.device_seconds for account in told if "waiting" in account.test) > 600
     assert infer_suite(tmp_path / "r").findings == result.findings
