@@ -83,14 +83,16 @@ OLDER_BEGINS = (0.0, 1 / 2, 1 - 1 / 24)
 INTO_BAND = 64 << 10  # a write to a band's first block may begin a stream, which takes a free band of its own
 
 
-def spread(size_bytes: int, count: int, unit: int, phase: float = 0.0) -> U64:
-    """`count` different units of the target, evenly spread and in an order that follows nothing; bytes.
+def spread(size_bytes: int, count: int, unit: int, phase: float = 0.0, begin: int = 0) -> U64:
+    """`count` different units of the target behind the first `begin`, evenly spread and in an order that
+    follows nothing; bytes.
 
     Multiples of the golden section are as even as numbers can be, at every count."""
     units = size_bytes // unit
     step = _coprime(round(units * 0.6180339887498949), units)
     first = int(phase * units)
-    index = (first + np.arange(count, dtype=np.uint64) * np.uint64(step)) % np.uint64(units)
+    number = np.arange(begin, begin + count, dtype=np.uint64)
+    index = (first + number * np.uint64(step)) % np.uint64(units)
     return np.asarray(index * np.uint64(unit), np.uint64)
 
 

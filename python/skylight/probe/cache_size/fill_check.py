@@ -126,7 +126,9 @@ class Clean:
     of: int
 
 
-def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int, phase: float = 0.0) -> U64:
+def out_of_order(
+    size_bytes: int, zone_bytes: int, count: int, size: int, phase: float = 0.0, begin: int = 0
+) -> U64:
     """So many places all over zones, `size` bytes each, as `spread`; none is at the start of a zone, where a
     write would be in order, or reaches into the next.
 
@@ -134,7 +136,7 @@ def out_of_order(size_bytes: int, zone_bytes: int, count: int, size: int, phase:
     [4096, 41947136, 104861696, 146804736]
     """
     zones, each = size_bytes // zone_bytes, (zone_bytes - BLOCK) // size
-    zone, place = np.divmod(spread(zones * each, count, 1, phase), np.uint64(each))
+    zone, place = np.divmod(spread(zones * each, count, 1, phase, begin), np.uint64(each))
     return np.asarray(zone * np.uint64(zone_bytes) + np.uint64(BLOCK) + place * np.uint64(size), np.uint64)
 
 
@@ -154,15 +156,20 @@ class Places:
         is not asked about them meanwhile."""
         return self if self.zone_bytes else replace(self, phase=ASIDE)
 
-    def where(self, count: int, size: int, phase: float = 0.0) -> U64:
-        """The first `count` places for writes of a size: different ones, all over the target."""
+    def where(self, count: int, size: int, phase: float = 0.0, begin: int = 0) -> U64:
+        """`count` places for writes of a size behind the first `begin`: different ones, all over the target.
+
+        >>> every = Places(10 << 30).where(100, 4096)
+        >>> bool(np.all(Places(10 << 30).where(30, 4096, begin=70) == every[70:]))
+        True
+        """
         if size < self.zone_bytes:
-            return out_of_order(self.size_bytes, self.zone_bytes, count, size, phase)
-        return spread(self.size_bytes, count, size, (phase + self.phase) % 1.0)
+            return out_of_order(self.size_bytes, self.zone_bytes, count, size, phase, begin)
+        return spread(self.size_bytes, count, size, (phase + self.phase) % 1.0, begin)
 
     def writes(self, first: int, count: int, size: int) -> IoBatch:
         """Writes to `count` of these places behind the first `first`."""
-        return IoBatch.writes(self.where(first + count, size)[first:], size)
+        return IoBatch.writes(self.where(count, size, begin=first), size)
 
 
 @dataclass(slots=True)

@@ -195,11 +195,12 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
     whole_groups = 2 * DEPTH if flushed else DEEP_STOP[0]
     until = Stop(limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
     logs: list[IoLog] = []
-    at, count = between
+    (at, count), begin = between, between[0]
+    every = check.places.writes(begin, count - begin, size)  # laid out once: parts may be hundreds
     slow_after: int | None = None
     unseen, scattered = 0, False
     while at < count and len(logs) < MOST_PARTS:
-        io = check.places.writes(at, count - at, size)
+        io = every.part(at - begin, count - begin)
         log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
         logs.append(log)
         at += len(log)
@@ -211,7 +212,7 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
         at += len(on)
         is_quick = len(on) > 0 and np.median(on.latency_ns) < until.latency_ns
         if not is_quick and on.span_ns < SURE_NS:
-            io = check.places.writes(at, min(SURE_WRITES, count - at), size)
+            io = every.part(at - begin, min(at - begin + SURE_WRITES, count - begin))
             logs.append(steps.run(f"{name}-deep-sure", io, depth=DEPTH))
             at += len(io)
             if len(io) and np.median(logs[-1].latency_ns) < until.latency_ns:
