@@ -54,6 +54,12 @@ def test_a_few_stalls_longer_than_any_delay_have_their_period(rng: np.random.Gen
     assert period is not None and (period.every, period.offset, period.hits) == (891, 175, 4)
 
 
+def test_writes_all_of_which_waited_for_cleaning_have_no_period() -> None:
+    """None is left of 102294's drawn: the probe ended with a traceback."""
+    none = np.empty(0, np.int64)
+    assert period_amid_delays(none, none, 1e6, 8e6) is None
+
+
 @pytest.mark.parametrize("busy", [0.0, 0.1])
 @pytest.mark.parametrize("tracks", [0.618034, 1.414214, 2.5246, 2.9045])
 def test_delays_and_a_log_that_goes_on_along_its_tracks_have_no_period(

@@ -44,6 +44,8 @@ def period_amid_delays(
     """The period of stalls of writes that were repeated in the same order, or were not (`again_ns` is empty);
     `first_ns` is the limit at which none was found. None where limits find other ones."""
     found: list[RarePeriod] = []
+    if not len(latency_ns):
+        return None
     for limit_ns in _limits(latency_ns, first_ns, rotation_ns):
         slow = np.asarray(latency_ns > limit_ns, np.bool_)
         if len(again_ns):

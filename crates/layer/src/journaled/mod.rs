@@ -60,8 +60,27 @@ pub struct JournaledSpec {
     pub cleaning: CleaningSpec,
     /// Whether waiting writes that cover a whole band go directly to its native location.
     pub whole_bands_bypass: bool,
-    /// How many bands it cleans before a write; if that frees no place, the write goes home with its own band.
+    /// How many bands it cleans before a write, with others that wait its part of them; if that frees no place, the write
+    /// goes home with its own band.
     pub bands_for_one_command: u64,
+}
+
+/// How long the host waits for what is written next: its commands were sent together, so those that it leaves waiting wait
+/// for it too.
+struct Patience<'a> {
+    waiting: &'a [Command],
+    /// How many of these writes are answered together.
+    served: usize,
+    /// Bands cleaned for them.
+    cleaned: u64,
+}
+
+impl Patience<'_> {
+    /// Their part of the bands that are cleaned while the host waits for one command.
+    fn bands(&self, for_one_command: u64) -> u64 {
+        let writes = self.waiting.iter().filter(|command| command.op == Op::Write).count();
+        for_one_command.saturating_mul(self.served as u64) / (writes as u64).max(1)
+    }
 }
 
 /// See the module documentation.
@@ -102,11 +121,11 @@ impl Journaled {
             }
             taken += 1;
         }
+        let mut patience = Patience { waiting, served: writes, cleaned: 0 };
         let writes = || waiting[..taken].iter().filter(|command| command.op == Op::Write);
-        let mut bands = self.spec.bands_for_one_command;
         if data.get() > self.spec.journal.entry_max.get() {
-            writes().for_each(|command| self.write_in_parts(command.extent, &mut bands, plan));
-        } else if !self.entry(writes().map(|command| command.extent), data, &mut bands, plan) {
+            writes().for_each(|command| self.write_in_parts(command.extent, &mut patience, plan));
+        } else if !self.entry(writes().map(|command| command.extent), data, &mut patience, plan) {
             // The others wait, so that each makes a host wait for its own band only.
             if let Some(first) = writes().next() {
                 self.write_home(first.extent, plan);
@@ -120,12 +139,12 @@ impl Journaled {
     }
 
     /// Splits a write that is longer than an entry.
-    fn write_in_parts(&mut self, extent: LbaExtent, bands: &mut u64, plan: &mut Plan) {
+    fn write_in_parts(&mut self, extent: LbaExtent, patience: &mut Patience<'_>, plan: &mut Plan) {
         let mut rest = extent;
         while !rest.is_empty() {
             let len = rest.len.min(self.spec.journal.entry_max);
             let here = LbaExtent::new(rest.start, len);
-            if !self.entry(std::iter::once(here), len, bands, plan) {
+            if !self.entry(std::iter::once(here), len, patience, plan) {
                 // The rest too, in one go: no band is written twice.
                 return self.write_home(rest, plan);
             }
@@ -133,17 +152,17 @@ impl Journaled {
         }
     }
 
-    /// Writes one journal entry with these extents, after cleaning at most so many `bands`, of which those cleaned are
-    /// subtracted; `false` if it finds no place by then.
+    /// Writes one journal entry with these extents, after cleaning as many bands as there is `patience` for; `false` if it
+    /// finds no place by then.
     fn entry(
         &mut self,
         extents: impl Iterator<Item = LbaExtent> + Clone,
         data: Sectors,
-        bands: &mut u64,
+        patience: &mut Patience<'_>,
         plan: &mut Plan,
     ) -> bool {
         let quanta = self.spec.journal.quanta(data);
-        if !self.clean_for(quanta, extents.clone(), bands, plan) {
+        if !self.clean_for(quanta, extents.clone(), patience, plan) {
             return false;
         }
         self.entries += 1;
@@ -170,13 +189,13 @@ impl Journaled {
         true
     }
 
-    /// Blocking cleaning: cleans at most so many `bands` until the entry has slots and map entries; whether it has. Only the
-    /// oldest writes free slots, so if slots are short the order is FIFO, whatever the order in idle time.
+    /// Blocking cleaning: cleans bands, as far as there is `patience`, until the entry has slots and map entries; whether it
+    /// has. Only the oldest writes free slots, so if slots are short the order is FIFO, whatever the order in idle time.
     fn clean_for(
         &mut self,
         quanta: u64,
         extents: impl Iterator<Item = LbaExtent> + Clone,
-        bands: &mut u64,
+        patience: &mut Patience<'_>,
         plan: &mut Plan,
     ) -> bool {
         let least = extents.clone().map(entries_of).sum::<u64>();
@@ -195,14 +214,14 @@ impl Journaled {
             if slots && entries {
                 return true;
             }
-            let Some(left) = bands.checked_sub(1) else {
+            if patience.cleaned >= patience.bands(self.spec.bands_for_one_command) {
                 return false;
-            };
+            }
             let order = if slots { self.spec.cleaning.order } else { CleaningOrder::Fifo };
             if !self.clean_band(order, oldest.filter(|_| !slots), plan) {
                 return true;
             }
-            *bands = left;
+            patience.cleaned += 1;
         }
     }
 
@@ -407,15 +426,14 @@ impl Layer for Journaled {
     }
 
     /// What is free, and what is freed within the patience of a host: a band frees a map entry or more, and a slot has the
-    /// writes of as many bands as fit an entry.
+    /// writes of as many bands as fit an entry. Writes use up slots by their number too, as an entry has so many at most.
     fn room(&self, _address: Lba) -> Option<Room> {
         let Self { spec, journal, map, .. } = self;
-        let bands = spec.bands_for_one_command;
-        let more = bands / spec.journal.entry_writes.max(1) as u64;
-        let slots = (spec.journal.slots.saturating_sub(journal.slots_used())).saturating_add(more);
+        let (bands, each) = (spec.bands_for_one_command, spec.journal.entry_writes.max(1) as u64);
+        let slots = spec.journal.slots.saturating_sub(journal.slots_used()).saturating_add(bands / each);
         let entries = |limit: u64| limit.saturating_sub(map.entries()).saturating_add(bands);
-        let sectors = Sectors(slots.saturating_mul(spec.journal.quantum.get()));
-        Some(Room { sectors, writes: spec.map_limit.map_or(u64::MAX, entries) })
+        let writes = slots.saturating_mul(each).min(spec.map_limit.map_or(u64::MAX, entries));
+        Some(Room { sectors: Sectors(slots.saturating_mul(spec.journal.quantum.get())), writes })
     }
 
     fn all_go_to_log(&self, commands: &[Command]) -> bool {

@@ -63,7 +63,7 @@ impl Journal {
         let goes_home = home.is_some_and(|home| entry.is_none_or(|(index, _)| home < index));
         let quantum = self.shape.spec.journal.quantum.get();
         let (quanta, writes) = match entry {
-            _ if goes_home && taken.cleaned < self.shape.spec.bands_for_one_command => {
+            _ if goes_home && taken.cleaned < taken.patience => {
                 // The entry that found no place: the next part of a long write, or of the writes that wait.
                 let data: u64 = taken.group.iter().map(|write| write.extent.len.get()).sum();
                 let left = data - taken.placed_sectors;
@@ -121,8 +121,8 @@ impl Journal {
         let write = taken.writes.get(taken.placed).expect("a write that goes home").extent;
         let start = write.start + Sectors(taken.placed_sectors);
         assert_eq!(self.band_of[start.get() as usize] as usize, band, "a write goes home with its own band");
-        let patience = self.shape.spec.bands_for_one_command;
-        assert!(taken.went_home || taken.cleaned >= patience, "{} bands were cleaned before", taken.cleaned);
+        let enough = taken.cleaned >= taken.patience;
+        assert!(taken.went_home || enough, "{} bands were cleaned before", taken.cleaned);
         taken.went_home = true;
         let end = write.end().min(self.bands[band].lba.end());
         LbaExtent::new(start, end - start)

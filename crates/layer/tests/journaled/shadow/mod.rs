@@ -49,6 +49,8 @@ pub fn bands_of(stretches: &[StretchSpec]) -> Vec<NativeBand> {
 }
 
 /// What a plan was made for, and how far its steps have come.
+///
+/// More than 15 fields: each kind of step leaves one behind.
 #[derive(Default)]
 struct Taken {
     /// The command to serve, or none for idle work.
@@ -68,8 +70,9 @@ struct Taken {
     entries: usize,
     bypassed: Option<usize>,
     trimmed: bool,
-    /// The oldest writes that wait and fit one entry.
+    /// The oldest writes that wait and fit one entry, and the bands that may be cleaned for them.
     group: Vec<Command>,
+    patience: u64,
     /// Bands cleaned, and whether a write went home with one.
     cleaned: u64,
     went_home: bool,
@@ -503,6 +506,9 @@ impl Shadow for Journal {
         let ids = Self::completed(&mut taken, queue.waiting, plan);
         assert!(!ids.is_empty(), "a plan completes a command at least");
         taken.group = self.group(queue.waiting);
+        let writes = queue.waiting.iter().filter(|command| command.op == Op::Write).count();
+        let bands = self.shape.spec.bands_for_one_command * taken.group.len() as u64;
+        taken.patience = bands / writes.max(1) as u64;
         self.follow(&mut taken, plan, pieces);
         assert_eq!((taken.placed, taken.placed_sectors), (taken.writes.len(), 0), "all of a write is placed");
         match command.op {
