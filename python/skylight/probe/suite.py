@@ -292,7 +292,7 @@ def _measured(
     writer: PartWriter | SpentPart
     if complete:
         writer = SpentPart(recording.path)
-    else:  # a step that was cut is done again by an emulated drive: nobody reads what was kept of it
+    else:  # a step that was cut is done again by an emulated drive: what was kept of it is not read
         writer = recording.part(test.name, together=LARGEST_PIECE_IOS if engine.repeatable else 1)
     with writer:
         cost = cost_of(test, facts, writes=engine.can_write, quick=budget is not None)

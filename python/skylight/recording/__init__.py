@@ -209,7 +209,7 @@ class Recording:
                 raise UsageError(f"{path}: no test is called {name!r} here; use the version that wrote it")
 
     def part(self, test: str, *, together: int = 1) -> PartWriter:
-        """A writer for the next part of a test; so many rows of a step go `together`."""
+        """A writer for the next part of a test; as many rows of a step go `together`."""
         before = self.evidence(test)
         number = len(self.parts(test))
         first_step = 0 if before is None else len(before.steps)

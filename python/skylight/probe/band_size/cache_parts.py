@@ -50,11 +50,12 @@ outliers, all of these are in one of a thousand."""
 SCAN_PIECE, SCAN_GROWTH = 256, 4
 """Addresses that are asked in one step, or as many times those that the last step got to. Chosen: steps that
 end at a stall after a few writes, one after the other, must not each have all addresses laid out anew."""
-TOGETHER, FEW_NONE, NONE_OF = 256, 16, 4
-"""Addresses that are asked together where most writes stall, which they do from so many candidates that were
-none among no more than so many times as many addresses on. Chosen: other clients delay one in ten writes, and
-the cache parts that the host before left full are most of all or few."""
-LAST = TOGETHER // FEW_NONE
+ASKED_TOGETHER, FEW_NONE, NONE_OF = 372, 16, 4
+"""Addresses that are asked together where most writes stall: from `FEW_NONE` on that stalled and belong
+elsewhere, if they are one in `NONE_OF` or more. Chosen: other clients delay one in ten writes, and the cache
+parts that the host before left full are most of all or few; a step for each of those takes longer than the
+bound."""
+LAST = 16
 """Writes of which one stalls if they are too many for a cache part, for others of those that were asked
 together are in it: where these were more, they would have been found one by one."""
 ONE_BY_ONE = 8
@@ -208,7 +209,7 @@ class CachePart:
         """The index of the first of these that belongs to it, each in a cache part of its own or in this."""
         index, done = self._in_order(addresses, 0, gives_up=True)
         while index is None and done < len(addresses):
-            end = min(done + TOGETHER, len(addresses))
+            end = min(done + ASKED_TOGETHER, len(addresses))
             index, is_clear = self._together(addresses, done, end)
             if not is_clear:
                 index, _ = self._in_order(addresses[:end], done)
@@ -265,8 +266,8 @@ class CachePart:
 
     def _among(self, addresses: U64, stalled: I64) -> int | None:
         """The first of these indices whose address belongs to it; None if none is seen to. Those up to one
-        that stalls do not. Parts that hold blocks of many bands stall more than once, so many are asked
-        together until they are few or no fewer."""
+        that stalls do not. Parts that hold blocks of many bands stall more than once: where there are
+        many they are asked together until they are few or no fewer."""
         unclear, before = 0, len(stalled) + 1
         while ONE_BY_ONE < len(stalled) < before and self._refilled():
             log = self.steps.run(f"{self.name}-many", IoBatch.writes(addresses[stalled], self.size))

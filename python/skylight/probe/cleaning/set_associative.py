@@ -34,6 +34,13 @@ from numpy.typing import NDArray
 from skylight.evidence import I64, U64, IoBatch, Op, Stop
 from skylight.infer.stalls import Stalls, periodic
 from skylight.probe.band_size import cache_parts
+from skylight.probe.band_size.cache_parts import (
+    ASKED_AGAIN,
+    FEW_NONE,
+    LAST,
+    NONE_OF,
+    ONE_BY_ONE,
+)
 from skylight.probe.cleaning.trials import INSIDE, KIB, Ground, joined, writes_ns
 from skylight.probe.procedure import bisected
 
@@ -42,20 +49,9 @@ LARGE_WRITES = 3300  # fill the largest bands, 256 MiB, three times
 TEETH, MORE_TEETH = 4, 16
 """Stalls of small writes that are waited for, and if they stand in no row, once more: bands of 4 MiB are
 cleaned in the time of a few revolutions, which other delays take as well."""
-SCAN_PIECE, LARGEST_SCAN = 4096, 400_000
-TOGETHER, FEW_NONE, NONE_OF = 256, 16, 4
-"""Data bands that are asked together where most writes wait, which they do from so many candidates that were
-none among no more than so many times as many writes on. Chosen: other clients delay one in ten writes, and
-the cache bands that the host before left full are most of all or few; a step for each of those takes longer
-than the bound."""
-LAST = TOGETHER // FEW_NONE
-"""Writes of which one waits if they are too many for a cache band, for others of those that were asked
-together are in it: where these were more, they would have been found one by one."""
-ONE_BY_ONE = 8
-"""Data bands of which one emptied the cache band that are asked one by one. Chosen: each takes four steps."""
-ASKED_AGAIN = 3
-"""How often data bands are asked again one of which emptied the cache band, where none is seen to. Chosen:
-where a tenth of all writes are delayed, all of these are in one of a thousand."""
+SCAN_PIECE, SCAN_TOGETHER, LARGEST_SCAN = 4096, 256, 400_000
+"""Data bands of a step of the scan, of one where most writes wait (why, `cache_parts.ASKED_TOGETHER` says),
+and of the whole."""
 STALL_PART = 0.6
 MOST_BANDS = 9
 REPEATS, MORE_REPEATS = 3, 3
@@ -265,7 +261,7 @@ def _scan(ground: Ground, band: CacheBand, stop: Stop) -> int | None:
     ground.steps.run(f"{SCAN}fill", _refill(ground, band, ground.block, zero))
     found, first = _in_order(ground, band, range(1, bands), stop, gives_up=True)
     while found is None and first < bands:
-        here = range(first, min(first + TOGETHER, bands))
+        here = range(first, min(first + SCAN_TOGETHER, bands))
         found, is_clear = _together(ground, band, here, stop)
         if not is_clear:
             found, _ = _in_order(ground, band, here, stop)
@@ -335,7 +331,8 @@ def _was_full(ground: Ground, band: CacheBand, name: str, stop: Stop) -> bool:
 def _among(ground: Ground, band: CacheBand, name: str, suspects: U64, stop: Stop) -> int | None:
     """Which of some data bands shares cache band 0, seen twice; None if none is seen to. Those up to one that
     waits do not, nor does that one if cache band 0 is still full behind it. Cache bands that hold blocks of
-    many data bands wait more than once, so many are asked together until they are few or no fewer."""
+    many data bands wait more than once: where there are many they are asked together until they are few or no
+    fewer."""
     unclear, before = 0, len(suspects) + 1
     while ONE_BY_ONE < len(suspects) < before:
         _fill_up(ground, band, name, stop)
