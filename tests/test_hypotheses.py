@@ -265,7 +265,8 @@ class TestLater:
     def test_what_test_1_saw_itself_is_not_counted_twice(self) -> None:
         def cost(share: float) -> Observed:
             rungs = ((4.0, Moved(0.0, 0.02, BLOCKS, False)), (16.0, Moved(0.5, 0.02, BLOCKS, False)))
-            return Observed(settled=Settled(rungs, Moved(share, 0.02, BLOCKS, False), 24.0, (4.0, 16.0), 600))
+            trial = Moved(share, 0.02, BLOCKS, False)
+            return Observed(settled=Settled(rungs, None, trial, (8.0, 20.0), 600, period_ns=TURN_NS))
 
         assert verdict.cost_is_known(cost(1.0)) and verdict.cost_is_known(cost(0.05))
         assert not verdict.cost_is_known(cost(0.3)) and not verdict.cost_is_known(Observed())
@@ -294,8 +295,8 @@ class TestHome:
             return Moved(share, 0.02, BLOCKS, flash=False)
 
         return Settled(
-            ((4.0, moved(0.0)), (16.0, moved(1.0))), moved(1.0), 24.0, (4.0, 16.0), 600, ("settle-trial",),
-            None if away is None else moved(away),
+            ((4.0, moved(0.0)), (16.0, moved(1.0))), None, moved(1.0), (8.0, 20.0), 600,
+            ("settle-trial",), None if away is None else moved(away), period_ns=TURN_NS,
         )  # fmt: skip
 
     @pytest.mark.parametrize("name", ["careful-media-cache", "newest-first", "sweeping"])
@@ -313,6 +314,22 @@ class TestHome:
 
     def test_blocks_that_leave_cheaply_and_lie_at_home_need_no_shingling(self) -> None:
         assert self.settled(0.0).cheap and self.settled(0.0).alone
+
+    @pytest.mark.parametrize(("turn_ns", "cheap"), [(11_111_111.0, True), (4_878_049.0, False)])
+    def test_what_a_block_may_cost_by_itself_depends_on_the_disk(self, turn_ns: float, cheap: bool) -> None:
+        """On a disk that turns in 4.9 ms bands of 4 MiB go home in 41 ms (drive 102476)."""
+        settled = replace(self.settled(0.0), worked_s=(8.0, 23.5), period_ns=turn_ns)
+        assert settled.cost_ns is not None and settled.cost_ns[1] == pytest.approx(40.8e6, rel=0.01)
+        assert settled.cheap is cheap
+
+    def test_blocks_that_go_together_do_not_go_by_themselves(self) -> None:
+        assert not replace(self.settled(0.0), together=1e-6).alone
+        assert replace(self.settled(0.0), together=0.5).alone
+
+    def test_what_moved_early_in_the_trial_bounds_the_cost_too(self) -> None:
+        early = (4.0, Moved(0.5, 0.02, BLOCKS, flash=False))
+        slow = replace(self.settled(0.0), worked_s=(8.0, 40.0))
+        assert not slow.cheap and replace(slow, early=early).cheap
 
     @pytest.mark.parametrize("away", [1.0, 0.6, None])
     def test_blocks_that_leave_cheaply_for_elsewhere_say_neither(self, away: float | None) -> None:

@@ -9,7 +9,9 @@ beside blocks that nobody wrote, which have the same pause and must stay.
 * *Rungs*: a few blocks, then pauses, each longer, until some of them have moved: from there on it is known
   between which pauses the drive begins. A drive that never moved any by the last says nothing.
 * *Trial*: so many blocks that a shingled disk has no time to bring them all home, and an ordinary one has.
-  The time that it had, at least and at most, over what it moved is the cost of a block.
+  The time that it had, at least and at most, over what it moved is the cost of a block. That nothing of a
+  rung moved is no sign that the drive was idle, for it may have had older blocks to bring home first: so the
+  trial first rests for as long as that rung took; where some of its blocks move in it, this time counts too.
 
 * *Beside*: a layer that brings blocks home one by one and takes its time (it verifies them, notes each in a
   map, rests so as not to be in the way) is as slow as a band. But a band takes all along that is cached in
@@ -22,7 +24,7 @@ beside blocks that nobody wrote, which have the same pause and must stay.
   lie at one angle, give or take the blocks between, as they do in places that nobody wrote.
 
 Invariant: a cost is a range, and says "by itself" or "with its band" only if all of it does; "by itself"
-needs blocks that are seen at home, "with its band" blocks that went together.
+needs blocks that are seen at home and not known to go together, "with its band" blocks that went together.
 
 Source: Skylight (FAST '15) sections 2 and 4.5 (cleaning rewrites bands); the limits are derived below.
 """
@@ -42,7 +44,8 @@ from skylight.probe.durable_writes import with_flushes
 from skylight.units import format_duration
 
 RUNGS_S = (4.0, 16.0, 64.0, 128.0)  # drives begin to clean after 0.2 s to two minutes without commands
-SAMPLE, CONTROLS = 64, 32
+SAMPLE, CONTROLS = 64, 32  # of a rung, which is to see whether some of them move
+TRIAL_SAMPLE, TRIAL_CONTROLS = 96, 48  # more, as the error of a share of few bounds the cost of a band
 RUNG_PLACES = 128  # twice the sample: where all of it has moved, which ones go together is not seen
 WRITES_A_FLUSH = 16
 """Writes before each FLUSH where a volatile cache answers them; elsewhere all, in case one is on.
@@ -50,12 +53,9 @@ Chosen: behind a full persistent cache each may wait for a band to be cleaned, h
 all of them would take an hour, and no bound ends a command that is under way."""
 UNIT_BLOCKS = 8  # blocks of a place: one for each reading, so that none is read twice
 MOVING = 0.1  # share of the sample from which on blocks are said to move
-MOST_PLACES = 3_200  # of a trial: a minute of writes
-TRIAL_PLACE_NS = (
-    40_000_000.0  # time per place of a trial at most: less than `ALONE_NS` by what a share may be off
-)
-# A block alone: a seek and a revolution each to fetch it from the log and to write it home, at 5,400 rpm.
-ALONE_NS = 50_000_000.0
+MOST_PLACES = 4_800  # of a trial: a minute of writes or little more
+TRIAL_PART = 0.8  # of what a block alone may cost, for each place of a trial: less by what a share may be off
+SEEK_NS = 14_000_000.0  # across half of a disk, at most
 # The smallest bands in use are of some megabytes: read, set aside, written, each with a seek and a wait.
 BAND_NS = 62_000_000.0
 SURE_ERRORS = 2.0  # standard errors that a share may be off
@@ -66,25 +66,26 @@ BESIDE_UNITS = 2
 TOGETHER = 1e-3  # chance, at most, of blocks that go home as often with the other one
 SWEPT = 0.01  # chance, below which those that went home lie together in the addresses
 MOST_WRITES = 2 * RUNG_PLACES + MOST_PLACES
-MOST_READS = (len(RUNGS_S) + 7) * (SAMPLE + CONTROLS)
-LONGEST_S = sum(RUNGS_S) + 1.5 * RUNGS_S[-1]  # of pauses together
+MOST_READS = (len(RUNGS_S) + 3) * (SAMPLE + CONTROLS) + 5 * (TRIAL_SAMPLE + TRIAL_CONTROLS)
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What moved in each pause (s), and in the trial: its pause and when the drive began to move blocks, at
-    the earliest and at the latest (s), and how many places were written; how many blocks of the trial
-    then lay elsewhere than beside their neighbours; and the chance that blocks go home together as often with
-    others beside them where each goes by itself, None where that was not asked."""
+    """What moved in each pause (s), and in the trial: for how long of its pauses the drive moved blocks, at
+    least and at most (s); what had moved after the first of them, where some had; how many places were
+    written; how many blocks then lay elsewhere than beside their neighbours; the chance that blocks go home
+    together as often with others beside them where each goes by itself, None where that was not asked; and a
+    revolution, ns."""
 
     rungs: tuple[tuple[float, Moved], ...] = ()
+    early: tuple[float, Moved] | None = None
     trial: Moved | None = None
-    trial_s: float = 0.0
-    begins_s: tuple[float, float] = (0.0, 0.0)
+    worked_s: tuple[float, float] = (0.0, 0.0)
     places: int = 0
     names: tuple[str, ...] = ()
     away: Moved | None = None
     together: float | None = None
+    period_ns: float = 0.0
 
     @property
     def moves(self) -> bool:
@@ -96,10 +97,12 @@ class Settled:
         """What a block costs, at least and at most, ns; None without a trial."""
         if self.trial is None:
             return None
-        off = SURE_ERRORS * self.trial.error
-        most, least = min(self.trial.share + off, 1.0), max(self.trial.share - off, 1.0 / self.places)
-        worked_s = self.trial_s - self.begins_s[1], self.trial_s - self.begins_s[0]
-        return 1e9 * worked_s[0] / (most * self.places), 1e9 * worked_s[1] / (least * self.places)
+        most = min(self.trial.share + SURE_ERRORS * self.trial.error, 1.0)
+        longest = [(self.worked_s[1], self.trial)] + ([self.early] if self.early else [])
+        return 1e9 * self.worked_s[0] / (most * self.places), min(
+            1e9 * worked_s / (max(moved.share - SURE_ERRORS * moved.error, 1.0 / self.places) * self.places)
+            for worked_s, moved in longest
+        )
 
     @property
     def in_pairs(self) -> bool:
@@ -109,12 +112,14 @@ class Settled:
     @property
     def cheap(self) -> bool:
         """True where blocks moved by themselves, wherever they went."""
-        return self.cost_ns is not None and self.trial is not None and self.cost_ns[1] <= ALONE_NS
+        return self.cost_ns is not None and self.cost_ns[1] <= _alone_ns(self.period_ns)
 
     @property
     def alone(self) -> bool:
         """True where blocks went home by themselves."""
         if not self.cheap or self.trial is None or self.away is None:
+            return False
+        if self.together is not None and self.in_pairs:
             return False
         return self.away.share <= 1.0 - self.trial.share + MOST_AWAY
 
@@ -152,6 +157,12 @@ class Settled:
         return f"left idle it moves blocks back to their native locations at {low} to {high} each"
 
 
+def _alone_ns(period_ns: float) -> float:
+    """What a block alone may cost: a seek and a revolution to fetch it from the log, the same to write it
+    home. A fast disk moves its smallest bands in hardly more than a slow one takes for a block."""
+    return 2 * (SEEK_NS + period_ns)
+
+
 def _some(moved: Moved) -> bool:
     """Whether blocks moved, and not by what the share may be off."""
     return moved.share >= max(MOVING, LOOKS_ERRORS * moved.error)
@@ -161,9 +172,9 @@ def settle(plan: Plan, period_ns: float) -> Settled:
     """Writes places all over the target and watches whether they move; see the module's page."""
     steps, before_count = plan.steps, len(plan.steps.names)
     units = _places(plan)
-    if units < 4 * (SAMPLE + CONTROLS):
+    if units < 4 * (TRIAL_SAMPLE + TRIAL_CONTROLS):
         return Settled()
-    first = _Trial.begin(plan, "settle", RUNG_PLACES)
+    first = _Trial.begin(plan, "settle", RUNG_PLACES, SAMPLE, CONTROLS)
     second = first.beside(plan)
     together: float | None = None
     rungs: list[tuple[float, Moved]] = []
@@ -179,23 +190,33 @@ def settle(plan: Plan, period_ns: float) -> Settled:
     so_far = Settled(tuple(rungs), names=steps.names[before_count:])
     if not so_far.moves:
         return so_far
-    latest_s = rungs[-1][0]
-    earliest_s = rungs[-2][0] if len(rungs) > 1 else 0.0
-    had_s = max(latest_s / 2, RUNGS_S[0])
-    most_s = latest_s + had_s - earliest_s
-    count = int(min(MOST_PLACES, units // 4, max(SAMPLE, 1e9 * most_s / TRIAL_PLACE_NS)))
-    trial = _Trial.begin(plan, "settle-trial", count)
-    steps.pause("settle-trial-pause", latest_s + had_s)
-    moved = trial.look(plan, 1, period_ns)
-    begins_s = earliest_s, latest_s
-    found = Settled(
-        tuple(rungs), moved, latest_s + had_s, begins_s, trial.places, steps.names[before_count:],
-        together=together,
-    )  # fmt: skip
+    found = _tried(plan, replace(so_far, together=together, period_ns=period_ns))
+    return replace(found, names=steps.names[before_count:])
+
+
+def _tried(plan: Plan, seen: Settled) -> Settled:
+    """The trial behind the rungs of `seen`."""
+    latest_s = seen.rungs[-1][0]
+    earliest_s = seen.rungs[-2][0] if len(seen.rungs) > 1 else 0.0
+    trial_s = latest_s + max(latest_s / 2, RUNGS_S[0])
+    place_ns = TRIAL_PART * _alone_ns(seen.period_ns)
+    wanted = max(TRIAL_SAMPLE, 1e9 * (earliest_s + trial_s) / place_ns)
+    count = int(min(MOST_PLACES, _places(plan) // 4, wanted))
+    trial = _Trial.begin(plan, "settle-trial", count, TRIAL_SAMPLE, TRIAL_CONTROLS)
+    early, most_s = None, trial_s
+    if earliest_s:
+        plan.steps.pause("settle-trial-rest", earliest_s)
+        rested = trial.look(plan, 1, seen.period_ns)
+        idle = rested is not None and not _some(rested)
+        most_s += -earliest_s if idle else earliest_s
+        early = None if idle or rested is None else (earliest_s, rested)
+    plan.steps.pause("settle-trial-pause", trial_s)
+    moved = trial.look(plan, 2, seen.period_ns)
+    worked_s = trial_s - latest_s, most_s
+    found = replace(seen, early=early, trial=moved, worked_s=worked_s, places=trial.places)
     if not found.cheap:
         return found
-    away = trial.away(plan, period_ns)
-    return replace(found, away=away, names=steps.names[before_count:])
+    return replace(found, away=trial.away(plan, seen.period_ns))
 
 
 def _together(moved: Moved, second: _Trial, plan: Plan, number: int, period_ns: float) -> float:
@@ -218,20 +239,19 @@ def _places(plan: Plan) -> int:
     return plan.reach // unit if plan.zones is None or plan.quick else plan.zones.usable
 
 
-def _chosen(plan: Plan, rng: np.random.Generator, count: int) -> U64:
-    """Places of a trial, by number, and then the controls; of a target with zones these lie where data is."""
+def _chosen(plan: Plan, rng: np.random.Generator, count: int, controls: int) -> U64:
+    """Places of a trial, by number, and then its controls; of a target with zones these lie where data is."""
     unit = UNIT_BLOCKS * plan.io_bytes
     zones = plan.zones
     if zones is None or plan.quick:
-        return rng.choice(plan.reach // unit - BESIDE_UNITS, size=count + CONTROLS, replace=False).astype(
-            np.uint64
-        )
+        last = plan.reach // unit - BESIDE_UNITS
+        return rng.choice(last, size=count + controls, replace=False).astype(np.uint64)
     each = zones.zone_bytes // unit
     zone = rng.choice(zones.usable, size=count, replace=False)
     # Not at a write pointer, at the start of a zone: that would be written in place.
     written = zone * each + rng.integers(1, zones.capacity_bytes // unit, count)
     free = np.setdiff1d(np.arange(plan.reach // unit), written)
-    return np.concatenate([written, rng.choice(free, size=CONTROLS, replace=False)]).astype(np.uint64)
+    return np.concatenate([written, rng.choice(free, size=controls, replace=False)]).astype(np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,16 +266,15 @@ class _Trial:
     before: IoLog
 
     @staticmethod
-    def begin(plan: Plan, name: str, count: int) -> _Trial:
-        """Writes the places, then reads the last block of each of the sample."""
+    def begin(plan: Plan, name: str, count: int, sample: int, controls: int) -> _Trial:
+        """Writes the places, then reads the last block of each of the sample and of the controls."""
         unit = UNIT_BLOCKS * plan.io_bytes
         rng = plan.steps.rng(name)
-        chosen = _chosen(plan, rng, count)
+        chosen = _chosen(plan, rng, count, controls)
         written = _Trial.write(plan, name, chosen[:count], unit)
-        sample = rng.choice(chosen[:count], size=min(SAMPLE, count), replace=False)
-        return _Trial.looked(
-            plan, name, rng.permutation(np.concatenate([sample, chosen[count:]])), written, unit
-        )
+        looked_at = rng.choice(chosen[:count], size=min(sample, count), replace=False)
+        order = rng.permutation(np.concatenate([looked_at, chosen[count:]]))
+        return _Trial.looked(plan, name, order, written, unit)
 
     def beside(self, plan: Plan) -> _Trial | None:
         """Writes another block in the band of each place, in an order of its own, and reads it; none of a
@@ -287,7 +306,7 @@ class _Trial:
     def away(self, plan: Plan, period_ns: float) -> Moved | None:
         """What of the sample lies elsewhere than beside the neighbours behind it, which were not written."""
         beside = self.read(plan, f"{self.name}-beside", self.order, -1)
-        here = self.read(plan, f"{self.name}-home", self.order, 2)
+        here = self.read(plan, f"{self.name}-home", self.order, 3)
         control = ~np.isin(here.offset // np.uint64(self.unit), self.written)
         return moved_between(beside, here, control, period_ns)
 
