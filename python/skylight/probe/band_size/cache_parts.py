@@ -145,6 +145,12 @@ class CachePart:
         self.written += len(log)
         return log
 
+    def turn_back(self, pieces: int) -> None:
+        """From the next write on it goes round its first pieces, which must be enough that each was cleaned
+        before it is written again: going on, its writes would leave the cache part."""
+        offset, begin = self.offset, self.written
+        self.offset = lambda index: offset((index - begin) % pieces)
+
     def fill(self) -> None:
         """Fills it, so that the next write stalls."""
         if self.left:

@@ -17,6 +17,9 @@ measured before, and all begins anew with what is seen now.
 Logs of one band and of two may take turns, so what is filled from one row of waits to the next is a log, not
 what goes in until the same row comes again. And no mark is written before a write finds space.
 
+All this takes gigabytes of addresses, in which a zone may end. So once its logs are counted, writes go back
+to its beginning, and round as many pieces as fill all its logs.
+
 Invariants: a row of waits counts only if it is longer by what a mark adds; where cleaning goes in another
 order, or a zone ends amid all this, marks do not agree, and nothing is said.
 
@@ -58,6 +61,7 @@ LONG_RUN = 16  # waits in a row that clean older data: what was written since is
 MOST_OLDER = 16 * LONG_RUN
 """Waits in a row for one log of older data, after which it is given up. Chosen: a row of 256 takes some
 minutes, and random blocks of another host are thousands of bands a log."""
+SPARE_LOGS = 2  # beyond those that were counted, in pieces that are written over and over
 WHOLE = 0.25  # of a log: how far what was filled may be off a whole number of them
 PIECES_ASKED, TIMES_ASKED = 8, 6
 """Pieces by which an address is asked for, and how often. Chosen: where four in ten stalls are another
@@ -96,6 +100,7 @@ def counted(steps: Steps) -> tuple[CachePart | None, int]:
         assert cache_part is not None
         logs = _logs(cache_part, number)
         if logs is not None and logs == last:
+            cache_part.turn_back((logs + SPARE_LOGS) * cache_part.band_writes)
             return cache_part, logs
         last = logs
     return None, 0
