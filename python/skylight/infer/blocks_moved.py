@@ -4,7 +4,8 @@ Blocks are read, something happens (a pause), and blocks beside them are read, i
 block that stayed differ between the two by what all differ by, the angle at which the second reading began;
 those of a block that moved differ by anything. Blocks that nobody wrote are the *controls*: they give that
 common difference and how far phases scatter about it. Where nearly all blocks are read far quicker than the
-controls, they lie where no platter is, and have moved once they are not.
+controls, they lie where no platter is, and have moved once they are not. Other clients delay some of these
+reads: as many as before, when nothing had had time to move.
 
 So no seek curve, layout or address of a cache enters, and neither delays of the host nor other clients do:
 they make a read later by whole revolutions, or by none.
@@ -33,7 +34,9 @@ LEAST_WIDTH, MOST_WIDTH = 0.04, 0.25  # revolutions; wider, half of what moved w
 WITHIN = 0.9  # share of the controls by which the width is set
 QUICK_SHARE = 0.5  # of the time of the quickest tenth of the controls: such a read needs no platter
 QUICKEST_PART = 0.1
-ALL_QUICK = 0.9  # in a log on a platter, where no seek is needed, half are
+ALL_QUICK = (
+    0.75  # in a log on a platter, where no seek is needed, half are; of flash other clients delay some
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,14 +65,15 @@ def moved_between(before: IoLog, after: IoLog, control: Bools, period_ns: float)
     width = max(LEAST_WIDTH, float(np.quantile(off[control], WITHIN)))
     if width > MOST_WIDTH:
         return None
-    away = was_quick != is_quick if flash else off > width
-    stayed_away = 0.0 if flash else float(away[control].mean())
+    away = ~is_quick if flash else off > width
+    # Of blocks in flash some seem to have moved as they did before, of others as those do that stay.
+    stayed_away = 1.0 - float(was_quick[~control].mean()) if flash else float(away[control].mean())
     scale = (1.0 if flash else 1.0 - 2.0 * width) - stayed_away
     asked = away[~control]
-    seen = float(asked.mean())
-    share = min(max((seen - stayed_away) / scale, 0.0), 1.0)
-    # Of how many controls stay within the width no more is known than they are. Of flash none is asked.
-    error = _error(asked) if flash else float(np.hypot(_error(asked), _error(away[control]))) / scale
+    share = min(max((float(asked.mean()) - stayed_away) / scale, 0.0), 1.0)
+    # Of how many seem to have moved that did not no more is known than they are.
+    unmoved = ~was_quick[~control] if flash else away[control]
+    error = float(np.hypot(_error(asked), _error(unmoved))) / scale
     return Moved(share, error, len(asked), flash, tuple(asked.tolist()))
 
 
