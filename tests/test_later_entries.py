@@ -9,7 +9,7 @@ import pytest
 from skylight.evidence import F64, IoBatch, IoLog, Op
 from skylight.findings import Known
 from skylight.infer.latency_without_wait import differences, in_tracks
-from skylight.infer.tracks_under_entries import tracks
+from skylight.infer.tracks_under_entries import Tracks, tracks
 from skylight.probe.durable_writes import Rounds
 from skylight.probe.journal.entry_space import Footprints, Run
 from skylight.probe.journal.findings import MERGE
@@ -22,7 +22,7 @@ from skylight.probe.journal.unerased_entries import (
     cycles,
     far_places,
 )
-from skylight.probe.journal.unerased_verdict import judge_later
+from skylight.probe.journal.unerased_verdict import _finding, judge_later
 from skylight.probe.journal.verdict import Quantum, Seen, _either_way, judge, observe
 
 TICKS = (0.0002, 0.2)
@@ -117,6 +117,15 @@ def test_without_tracks_or_cycles_nothing_is_said() -> None:
     for track in ({}, {"od": 2e6, "md": 1.5e6, "id": 1e6}):
         assert not any(each.known for each in judge_later([log], LongEntries(log, log), 1 << 20, 8e6, track))
     assert len(log) < CYCLES
+
+
+@pytest.mark.parametrize(("spread", "known"), [(0.022, False), (0.015, True)])
+def test_that_there_is_data_is_surer_than_how_much(spread: float, known: bool) -> None:
+    """Of drive 102553 drawn, which writes none, an interval of 95 % began just above that."""
+    times = np.random.default_rng(SEED).normal(0.06, spread, 8000)
+    found = _finding(times, CYCLES, Tracks(1e6, 1e3, 0.3), 4e6)
+    assert np.quantile(times, 0.025) > 0
+    assert found.known is known and (known or "no more than" in found.why)
 
 
 @pytest.mark.parametrize("writes_out", [True, False])
