@@ -57,6 +57,7 @@ to have, and the most time for them. Chosen: how long a merge waits for its angl
 which is nearly the same for three in a row, and a fourth of the bound of the test."""
 LONG_QUANTA, FEWEST_LONG = 2, 2
 """Quanta of each write of the control, and how many merges it has at least."""
+MOST_LEFT_ALONE = 0.5  # of the merges: where fewer begin with the arm where the last one left it, it shows
 MORE_TURNS = 1.5  # a merge that took as many revolutions more than the middle one met a slow outlier too
 
 
@@ -277,3 +278,13 @@ def merge_cost(
     means = kept[rng.integers(0, len(kept), size=(RESAMPLES, len(kept)))].mean(axis=1)
     sure = share(int(np.count_nonzero(np.abs(means - mean) <= CLOSE * mean)), RESAMPLES)
     return mean, error, spread, sure, len(kept), float(kept.min())
+
+
+def others_between(merges: Merges, found: RarePeriod, rotation_ns: float) -> bool:
+    """Whether another client had the arm between most merges of a cache in flash, where nothing else moves it
+    and a delay of a revolution can only be theirs.
+
+    Each merge then begins with a way of the arm that it does not have on a drive left alone."""
+    latency_ns = np.delete(merges.latency_ns, found.places(len(merges.latency_ns)))
+    delayed = float(np.mean(latency_ns > np.median(latency_ns) + rotation_ns)) if len(latency_ns) else 0.0
+    return (1.0 - delayed) ** found.every < MOST_LEFT_ALONE

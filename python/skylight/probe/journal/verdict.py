@@ -38,6 +38,7 @@ from skylight.probe.journal.map_merges import (
     least_hits,
     merge_cost,
     merges_of,
+    others_between,
 )
 from skylight.probe.journal.measure import DEPTH, Runs, at_a_stripe
 from skylight.probe.journal.out_of_band_time import QuantumTime, judge_disk, judge_flash
@@ -373,6 +374,8 @@ def _merge_findings(seen: Seen) -> list[Finding]:
             f" {format_duration(int(spread_ns))} (one standard deviation)"
         )
         return [every, MERGE.unknown(why, rows)]
+    if seen.footprints.flash and others_between(merges, found, seen.footprints.rotation_ns or math.inf):
+        return [every, _amid_others(cost_ns, error_ns, confidence, count, shortest_ns)]
     caught = turn_ns <= CLOSE * cost_ns or (not merges.delay_ns and caught_level_ns(merges, turn_ns)[1])
     if not caught:
         return [every, _either_way(cost_ns, error_ns, turn_ns, confidence, count, merges.delay_ns)]
@@ -411,6 +414,25 @@ def _either_way(
         return MERGE.unknown(why, MANY_ROWS, interval)
     why = f"{why}; the middle of both is near enough to either"
     return MERGE.found(round(middle), confidence, why, MANY_ROWS, interval, way="either way")
+
+
+def _amid_others(
+    cost_ns: float, error_ns: float, confidence: float, count: int, shortest_ns: float
+) -> Finding:
+    """The cost of a merge where other clients have the arm in between: what the shortest took, which found it
+    near the map, or the mean, in which it came from anywhere; the middle, if both are near enough to it."""
+    interval = (shortest_ns, cost_ns + 2 * error_ns)
+    middle = sum(interval) / 2
+    why = (
+        f"{count} merges took {format_duration(int(shortest_ns))} more at least and"
+        f" {format_duration(int(cost_ns))} on average, with other clients' commands between them, from which"
+        " the arm has to come back"
+    )
+    if middle - shortest_ns > CLOSE * shortest_ns:
+        return MERGE.unknown(why, MANY_ROWS, interval)
+    return MERGE.found(
+        round(middle), confidence, f"{why}; the middle is near enough to either", MANY_ROWS, interval
+    )
 
 
 __all__ = ["Merges", "Quantum", "Seen", "groups", "judge", "observe"]
