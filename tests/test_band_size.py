@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
@@ -18,6 +19,7 @@ from skylight.infer import stalls
 from skylight.infer.priors import CHOSEN
 from skylight.probe.band_size import (
     BandSize,
+    Seen,
     cache_parts,
     cleaned_or_cached,
     declared_zones,
@@ -31,7 +33,17 @@ from skylight.probe.band_size.journaled import MIB, WIDER, Band, Region, again_r
 from skylight.probe.band_size.journaled import _band as band_of
 from skylight.probe.band_size.verdict import at_place
 from skylight.probe.known_state import State
-from skylight.probe.procedure import Steps
+from skylight.probe.procedure import Replay, Steps
+from skylight.probe.rotation.findings import STRIPED, TRACK
+
+
+@pytest.mark.parametrize("way", ["", STRIPED])
+def test_an_array_shows_no_band_of_its_disks(way: str) -> None:
+    """`raid0-smr` and `raid5-smr`, of `bench/foreign`, had bands of two disks for one."""
+    bands = [cache_parts.PartBand(place, 80 * MIB, 6, None) for place in cache_parts.PLACES]
+    steps = SimpleNamespace(known=Known([TRACK.unknown("as seen", way=way)]), names=("evenly",), size=1 << 40)
+    [found] = BandSize().verdict(Seen(True, "cache-bands", part_bands=bands), cast(Replay, steps))
+    assert found.known is (way != STRIPED)
 
 
 @pytest.mark.parametrize(

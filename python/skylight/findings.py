@@ -155,10 +155,16 @@ class Property:
         return Finding(self.name, value, self.unit, interval, confidence, why, tuple(rows), way)
 
     def unknown(
-        self, why: str, rows: Sequence[str] = (), interval: tuple[float, float] | None = None
+        self,
+        why: str,
+        rows: Sequence[str] = (),
+        interval: tuple[float, float] | None = None,
+        *,
+        way: str = "",
     ) -> Finding:
-        """The finding that its value is unknown; `interval` is what the evidence still allows."""
-        return Finding(self.name, UNKNOWN, self.unit, interval, 0.0, why, tuple(rows))
+        """The finding that its value is unknown; `interval` is what the evidence still allows, `way` what was
+        found out instead, where later tests rest on that."""
+        return Finding(self.name, UNKNOWN, self.unit, interval, 0.0, why, tuple(rows), way)
 
 
 class Known:

@@ -27,6 +27,7 @@ from skylight.probe.band_size.journaled import Band
 from skylight.probe.band_size.random_order import Fit
 from skylight.probe.journal.write_through import written_through
 from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingled, is_shingled
+from skylight.probe.rotation.findings import STRIPED
 
 USUAL_IOS, MOST_S, LIKELY_S = 60_000, 28_800.0, 300.0
 
@@ -91,19 +92,28 @@ class BandSize(ProcedureTest[Seen]):
         """`band_bytes` of a shingled drive; nothing for one that has no bands."""
         if is_not_shingled(steps.known):
             return []
-        if not seen.begun:
-            return [BAND_SIZE.unknown("Bands show in writes only, and none were made.")]
-        if seen.kind is None:
-            why = "Whether the cache is a journal or has parts was not seen."
+        found, tracks = _of(seen, steps), steps.known.get("track_bytes")
+        if found.known and tracks is not None and tracks.way == STRIPED:
+            why = f"Addresses go to several disks in turn, so each has but a part of a band. {found.why}"
             return [BAND_SIZE.unknown(why, steps.names)]
-        if seen.declared is not None:
-            return [verdict.of_zones(seen.declared, steps.names)]
-        if seen.fits:
-            return [verdict.of_fits(seen.fits, steps.names)]
-        if seen.kind == "journal":
-            return [verdict.of_bands(seen.bands, steps.size, steps.names)]
-        return [verdict.of_cache_parts(seen.part_bands, steps.names)]
+        return [found]
 
     def draw(self, evidence: Evidence, findings: Sequence[Finding]) -> list[Figure]:
         """The reads around one band, as Figure 15; or the stalls of one part of the cache."""
         return draw(evidence, findings)
+
+
+def _of(seen: Seen, steps: Replay) -> Finding:
+    """The finding, as of one disk."""
+    if not seen.begun:
+        return BAND_SIZE.unknown("Bands show in writes only, and none were made.")
+    if seen.kind is None:
+        why = "Whether the cache is a journal or has parts was not seen."
+        return BAND_SIZE.unknown(why, steps.names)
+    if seen.declared is not None:
+        return verdict.of_zones(seen.declared, steps.names)
+    if seen.fits:
+        return verdict.of_fits(seen.fits, steps.names)
+    if seen.kind == "journal":
+        return verdict.of_bands(seen.bands, steps.size, steps.names)
+    return verdict.of_cache_parts(seen.part_bands, steps.names)

@@ -10,3 +10,6 @@ ROTATION = Property("rotation_ns", "Rotation time", "ns", TURN_RIGHT, scope=Scop
 TRACK = Property("track_bytes", "Track size", "bytes", TRACK_RIGHT, scope=Scope.PLACES)
 SEEK = Property("seek_ns", "Seek time", "ns", SEEK_RIGHT, scope=Scope.PLACES)
 FINDINGS: tuple[Property, ...] = (ROTATION, TRACK, SEEK)
+
+STRIPED = "stripes"
+"""The way of unknown tracks where addresses go to several disks in turn."""

@@ -18,7 +18,15 @@ from skylight.findings import Finding, Known
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation.analysis import Analysis
-from skylight.probe.rotation.findings import ROTATION, SEEK, SEEK_RIGHT, TRACK, TRACK_RIGHT, TURN_RIGHT
+from skylight.probe.rotation.findings import (
+    ROTATION,
+    SEEK,
+    SEEK_RIGHT,
+    STRIPED,
+    TRACK,
+    TRACK_RIGHT,
+    TURN_RIGHT,
+)
 from skylight.probe.rotation.plan_steps import IN_TURNS
 from skylight.probe.rotation.seeks import Curve
 from skylight.probe.rotation.track_consistency import (
@@ -105,7 +113,7 @@ def _tracks(found: Analysis, in_range: bool = False, shingled: bool = False) -> 
     if found.turn is None:
         return TRACK.unknown("Without a rotation no tracks can be detected.")
     if found.stripe is not None:
-        return TRACK.unknown(_striped_words(found.stripe))
+        return TRACK.unknown(_striped_words(found.stripe), way=STRIPED)
     parts = found.sizes()
     if not found.start_at_home:
         why = f"{_START_ELSEWHERE}."
