@@ -260,6 +260,15 @@ def test_a_slow_link_hides_no_type(seed: int, kind: str, tmp_path: Path) -> None
     assert found(drawn(seed, tmp_path))["drive_type"].value == kind
 
 
+@pytest.mark.parametrize("seed", [102026, 102506])
+def test_ticks_hide_no_writes_in_place(seed: int, tmp_path: Path) -> None:
+    """By a clock whose ticks are a quarter of the turn writes in place seemed fixed, or hardly to vary; more of
+    them follow their address beyond any chance."""
+    result = drawn(seed, tmp_path)
+    assert found(result)["drive_type"].value == "cmr"
+    assert "writes-narrowest-flushed-more" in [step.name for step in result.evidence[0].steps]
+
+
 def test_small_bands_of_a_fast_disk_are_not_blocks_by_themselves(tmp_path: Path) -> None:
     """Bands of 4 MiB on a disk of 12,300 rpm go home in 54 ms, and older ones went first in the 64 s in which
     none of the sample moved: at 41 ms at most it was a conventional disk at 0.93."""

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+import numpy as np
+
 from devices.ailments import OneDisk
 from devices.base import BLOCK, FLUSH, GIB, MIB, MS, READ, SECOND, US, WRITE, Disk, blocks_of
 from devices.caches import DESTAGED_TOGETHER, WriteBack
@@ -219,6 +221,8 @@ class CleanedLog(OneDisk):
     segment = 2 * MIB
     log_bytes = 20 * GIB
     idle_ns = 3 * SECOND
+    worth = 0.9
+    """Of a segment: where more is alive, copying it in idle time would gain next to nothing, for ever."""
 
     def __init__(self, name: str, disk: Disk, seed: int) -> None:
         """Every block was written once, in order."""
@@ -229,7 +233,7 @@ class CleanedLog(OneDisk):
         self.size = used * self.segment
         self.moved: dict[int, int] = {}
         """Where blocks lie that do not lie at home."""
-        self.alive = [self.each] * used + [0] * (count - used)
+        self.alive = np.repeat([self.each, 0], [used, count - used])
         self.tenants: dict[int, list[int]] = {}
         self.free = list(range(used, count))
         self.head = self.free.pop(0) * self.each
@@ -255,11 +259,15 @@ class CleanedLog(OneDisk):
             self.head, self.left = self.head + len(part), self.left - len(part)
         return at_ns
 
+    def victim(self) -> int:
+        """The segment with least alive, but for the one that is written."""
+        alive = np.where(self.alive > 0, self.alive, 2 * self.each)
+        alive[self.head // self.each] = 2 * self.each
+        return int(np.argmin(alive))
+
     def clean(self, at_ns: int) -> int:
         """Copies what is alive of the segment with least; the end."""
-        now = self.head // self.each
-        full = [number for number, alive in enumerate(self.alive) if alive > 0 and number != now]
-        victim = min(full, key=self.alive.__getitem__)
+        victim = self.victim()
         home = range(victim * self.each, (victim + 1) * self.each)
         blocks = [
             block
@@ -285,9 +293,11 @@ class CleanedLog(OneDisk):
         return self.append(list(blocks), at_ns)
 
     def rest(self, from_ns: int, to_ns: int) -> None:
-        """Keeps a twentieth free."""
+        """Keeps a twentieth free, as long as that is worth while."""
         at_ns = from_ns + self.idle_ns
         while len(self.free) < len(self.alive) // 20 and at_ns < to_ns:
+            if self.alive[self.victim()] > self.worth * self.each:
+                break
             at_ns = self.clean(max(at_ns, self.disk.now_ns))
 
 

@@ -72,13 +72,14 @@ from skylight.probe.drive_type.plan import (
     Plan,
 )
 from skylight.probe.drive_type.step_logs import mixed_of, read_signs, writes_of
-from skylight.probe.drive_type.verdict import Verdict, in_log, in_place, judge
+from skylight.probe.drive_type.verdict import Verdict, in_log, judge
 from skylight.probe.drive_type.write_latencies import (
     FEWEST_SHARE,
     LARGE_BYTES,
     Sustained,
     Writes,
     cleaned_early,
+    in_place,
     outlasts_everything,
     slow_flush,
     took_too_long,
@@ -101,6 +102,7 @@ MOST_READ_S, LIKELY_READ_S = 120.0, 5.0
 MOST_S, LIKELY_S, UNSHINGLED_S = 1_800.0, 35.0, 25.0
 TIMES = 2  # all may be written once more, when a cache that was full has been emptied
 NARROW = ("writes-narrow", "writes-narrowest")
+MORE_BY_TICKS = 4  # times as many narrow writes where the ticks of a clock hide how they vary
 FLUSHED_NARROW = ("writes-narrow-flushed", "writes-narrowest-flushed")
 
 
@@ -129,7 +131,7 @@ class DriveType(ProcedureTest[Observed]):
         reads = TIMES * reads + cleaning_cost.MOST_READS
         reads += zone_mapper_writes.READS
         places = zone_mapper_writes.writes_for(facts.size_bytes)
-        narrow = len(NARROW_BYTES) * PLACES * VISITS
+        narrow = (len(NARROW_BYTES) + MORE_BY_TICKS) * PLACES * VISITS
         sustained, settled = TIMES * SUSTAINED_WRITES, cleaning_cost.MOST_WRITES
         single = TIMES * (
             WIDE_WRITES
@@ -485,12 +487,17 @@ class DriveType(ProcedureTest[Observed]):
         *,
         flushed: bool,
     ) -> None:
-        """Writes within ever narrower regions, until they are fixed."""
-        for name, limit in zip(names, NARROW_BYTES, strict=True):
-            if plan.steps.spent():
+        """Writes within ever narrower regions, until they are fixed; by a coarse clock more of the last."""
+        steps = [(name, limit, plan.places) for name, limit in zip(names, NARROW_BYTES, strict=True)]
+        for name, limit, places in [
+            *steps,
+            (f"{names[-1]}-more", NARROW_BYTES[-1], MORE_BY_TICKS * plan.places),
+        ]:
+            coarse = turning is not None and bool(seen) and seen[-1].ticks_hide(turning)
+            if plan.steps.spent() or (places > plan.places and (plan.quick or not coarse)):
                 return
             region = plan.region(limit)
-            log = self._write(plan, name, plan.rounds(name, region), region, flushed=flushed)
+            log = self._write(plan, name, plan.rounds(name, region, places), region, flushed=flushed)
             writes = writes_of(
                 name,
                 log,

@@ -19,7 +19,7 @@ import numpy as np
 
 from skylight.evidence import I64
 from skylight.infer.log_phase_step import Advance
-from skylight.infer.phase import FASTEST_RPM, SAME_PERIOD, Coherence
+from skylight.infer.phase import FASTEST_RPM, Coherence
 from skylight.infer.priors import CHOSEN
 from skylight.infer.robust import (
     Spread,
@@ -40,6 +40,7 @@ from skylight.probe.drive_type.write_latencies import (
     FAST_READ_NS,
     LARGE_BYTES,
     Writes,
+    in_place,
     is_fixed,
     slow_flush,
     waiting,
@@ -55,7 +56,9 @@ AT_FLOOR_TURNS, LEAST_HIDDEN, MOST_HIDDEN = (0.03, 0.08), 0.15, 0.6
 """How near, in revolutions, a write with a FLUSH is to the quickest of them if it waited for the link alone,
 for a host that keeps its pace and one that does not; and the part of all that may be. Chosen: where link and
 host take 0.6 of a revolution, enough is left."""
-PERIOD_TOLERANCE = SAME_PERIOD
+BY_CHANCE = 1e-12
+"""That completions follow the address as they do, at most, where that alone is to show it. Chosen: far below
+what all steps of a test together make of chance."""
 LARGE_VOLATILE_BYTES = 512 << 20  # a cache that takes as much is rather flash or memory than a disk's own
 
 MANY_HOLES = 0.25  # share of places that hold nothing above which fast reads say nothing
@@ -244,7 +247,7 @@ def _by_writes(seen: Observed, wide: Writes, turning: Coherence) -> Landing:
     for writes in seen.ladder:
         if writes.quick(turning):
             return _neither(writes, turning, "faster than over a wider region, as from a volatile cache")
-        if writes.fixed(turning):
+        if writes.fixed(turning) and not _hidden_by_ticks(writes, turning):
             return _shingled(writes, turning)
     if len(seen.ladder) < 2:
         return _cut(seen, "writes were repeated in a narrow region", wide.name)
@@ -510,12 +513,25 @@ def unevenness(writes: Writes, period_ns: float) -> float:
     return least
 
 
+def _hidden_by_ticks(writes: Writes, turning: Coherence) -> bool:
+    """Whether writes are in place, though the ticks of the clock hide that they vary: their completions
+    follow the address as those of a log never do."""
+    return writes.ticks_hide(turning) and writes.tied.p_value <= BY_CHANCE and in_place(writes, turning)
+
+
 def _conventional(writes: Writes, turning: Coherence) -> Landing:
     """Varying in the narrowest region: conventional if written in place, which shows in the phase."""
     spread, tied = writes.spread, writes.tied
+    if _hidden_by_ticks(writes, turning):
+        why = (
+            f"Completions of random {writes.what} follow their address around {_turn(tied)}, beyond what the"
+            f" ticks of {_ms(writes.tick_ns)} of this clock hide: they are written in place."
+        )
+        confidence = turning.confidence * tied.confidence * (1 - tied.p_value)
+        return Landing("home", confidence, why, ("reads", writes.name))
     if not spread.varying:
         return _neither(writes, turning, "neither fixed nor varying")
-    if not tied.rotates or abs(tied.period_ns / turning.period_ns - 1) > PERIOD_TOLERANCE:
+    if not in_place(writes, turning):
         return _neither(
             writes, turning, "varying, but completions do not follow the address as writes in place do"
         )

@@ -21,14 +21,13 @@ from skylight.probe.drive_type import hypotheses
 from skylight.probe.drive_type.cleaning_cost import Settled
 from skylight.probe.drive_type.hypotheses import Clue, Model
 from skylight.probe.drive_type.landing import (
-    PERIOD_TOLERANCE,
     Landing,
     rotation,
 )
 from skylight.probe.drive_type.landing_by_fua import landed
 from skylight.probe.drive_type.observed import Observed
 from skylight.probe.drive_type.plan import PARTS
-from skylight.probe.drive_type.write_latencies import FAST_READ_NS, Writes
+from skylight.probe.drive_type.write_latencies import FAST_READ_NS, Writes, in_place
 
 LEAST_LIKELY = 0.7  # a value is said that is more than twice as likely as all others together
 
@@ -148,12 +147,6 @@ def _settled(settled: Settled) -> Clue:
     return hypotheses.unmoved(words, settled.names)
 
 
-def in_place(writes: Writes, turning: Coherence) -> bool:
-    """True for writes whose completions follow their address around the same rotation as reads."""
-    tied = writes.tied
-    return tied.rotates and abs(tied.period_ns / turning.period_ns - 1) <= PERIOD_TOLERANCE
-
-
 def in_log(writes: Writes, turning: Coherence) -> bool:
     """True for writes of one latency that do not follow their address."""
     return not in_place(writes, turning) and writes.fixed(turning)
@@ -169,5 +162,7 @@ def _elsewhere(seen: Observed, turning: Coherence) -> Clue:
     words = f"Of {len(parts)} other parts of the addresses {home} are written in place"
     words += f" and {away + appended} to a log or a cache." if away + appended else "."
     rows = ("writes-elsewhere", *(mixed.name for mixed in seen.mixed_elsewhere.values()))
-    unclear = len(parts) - home - away - appended
+    # The few writes to a part look like neither by a coarse clock, wherever they go.
+    hidden = sum(writes.ticks_hide(turning) for writes in parts) - home - away
+    unclear = max(len(parts) - home - away - appended - max(hidden, 0), 0)
     return hypotheses.elsewhere(home, away, unclear, words, rows, appended=appended)

@@ -16,7 +16,7 @@ import numpy as np
 
 from skylight.evidence import I64, IoLog
 from skylight.infer.host_clock import TICK_DEVIATION
-from skylight.infer.phase import Coherence
+from skylight.infer.phase import SAME_PERIOD, Coherence
 from skylight.infer.robust import FIXED_SPREAD, Spread, folded_spread, tick_of
 from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.drive_type.writes_after_random_reads import STALL_NS, Mixed
@@ -54,6 +54,7 @@ WAITING_SPREAD = 0.4
 # Of a revolution: waits for an angle deviate by 1 / sqrt(12). Half of that, where a tick is so much of a
 # revolution that it hides how far they spread.
 WAITING_DEVIATION = 0.145
+COARSE = 0.1  # of a revolution; ticks of a millisecond are a quarter of the turn of the fastest disks
 LATE_SHARE = 0.75  # share of latencies of at least a revolution before whole revolutions are taken off
 
 
@@ -84,6 +85,10 @@ class Writes:
         """True if a volatile cache may be written out meanwhile: they take long, or the host waits between
         them."""
         return max(self.spread.median_ns, self.pace_ns) >= KEEPS_UP_NS
+
+    def ticks_hide(self, turning: Coherence) -> bool:
+        """Whether ticks are so much of a revolution that hundreds of writes hardly show how they vary."""
+        return self.tick_ns > COARSE * turning.period_ns
 
     def quick(self, turning: Coherence | None) -> bool:
         """True if the writes did not wait for a platter: flash, a volatile cache, an eager log."""
@@ -187,6 +192,12 @@ class Sustained:
     def stalled_lately(self) -> bool:
         """True if one of the last writes waited so long that few more show whether bands are cleaned."""
         return bool(np.any(self.latency_ns[-FEWEST_SHARE:] >= TELLING_NS))
+
+
+def in_place(writes: Writes, turning: Coherence) -> bool:
+    """True for writes whose completions follow their address around the same rotation as reads."""
+    tied = writes.tied
+    return tied.rotates and abs(tied.period_ns / turning.period_ns - 1) <= SAME_PERIOD
 
 
 def slow_flush(flush_ns: I64) -> bool:
