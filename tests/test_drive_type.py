@@ -262,8 +262,8 @@ def test_a_slow_link_hides_no_type(seed: int, kind: str, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("seed", [102026, 102506])
 def test_ticks_hide_no_writes_in_place(seed: int, tmp_path: Path) -> None:
-    """By a clock whose ticks are a quarter of the turn writes in place seemed fixed, or hardly to vary; more of
-    them follow their address beyond any chance."""
+    """By a clock whose ticks are a quarter of the turn writes in place seemed fixed, or hardly to vary; more
+    of them follow their address beyond any chance."""
     result = drawn(seed, tmp_path)
     assert found(result)["drive_type"].value == "cmr"
     assert "writes-narrowest-flushed-more" in [step.name for step in result.evidence[0].steps]
