@@ -126,14 +126,30 @@ impl FullyAssociative {
         }
     }
 
-    /// The band to clean next when the drive is idle. A linear search suffices: zones are few, and it runs
-    /// once per band.
+    /// The band to clean next when the drive is idle.
     fn next_of_drive(&mut self) -> Option<Cleaning> {
-        let oldest = |(number, zone): (usize, &Option<Box<super::Zone>>)| {
-            Some((zone.as_ref()?.logs.front()?.opened, number))
-        };
-        let (_, zone) = self.zones.iter().enumerate().filter_map(oldest).min()?;
+        let zone = self.zone_of_oldest_log()?;
         self.next_of_zone(zone)
+    }
+
+    /// The zone of the oldest log of the drive. A drive may have tens of thousands of zones, and as many bands
+    /// to clean, so not every band searches all of them: the logs found are kept in order of age, and serve
+    /// until none of them is left. Those opened since are younger than all of these, and a log is still there
+    /// if it is the front one of its zone, because the older logs of the zone precede it in the order.
+    fn zone_of_oldest_log(&mut self) -> Option<usize> {
+        let zones = &self.zones;
+        let front = |zone: usize| Some(zones[zone].as_ref()?.logs.front()?.opened);
+        let still_there = |&(opened, zone): &(u64, usize)| front(zone) == Some(opened);
+        while self.by_age.last().is_some_and(|log| !still_there(log)) {
+            self.by_age.pop();
+        }
+        if self.by_age.is_empty() {
+            for (number, zone) in zones.iter().enumerate() {
+                self.by_age.extend(zone.iter().flat_map(|zone| &zone.logs).map(|log| (log.opened, number)));
+            }
+            self.by_age.sort_unstable_by(|one, other| other.cmp(one));
+        }
+        self.by_age.last().map(|&(_, zone)| zone)
     }
 
     fn next_of_zone(&mut self, zone: usize) -> Option<Cleaning> {

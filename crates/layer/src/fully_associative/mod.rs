@@ -94,6 +94,8 @@ pub struct FullyAssociative {
     cleaning: Option<Cleaning>,
     /// Number of logs opened so far.
     opened: u64,
+    /// When and in which zone logs were opened that idle cleaning empties next, the oldest last (`cleaning`).
+    by_age: Vec<(u64, usize)>,
 }
 
 impl FullyAssociative {
@@ -106,7 +108,8 @@ impl FullyAssociative {
         assert!(spec.fault().is_none(), "{}", spec.fault().unwrap_or_default());
         let layout = Layout::new(&spec);
         let zones = std::iter::repeat_with(|| None).take(layout.zones()).collect();
-        Self { spec, layout, zones, exceptions: ExtentMap::new(), cleaning: None, opened: 0 }
+        let (exceptions, by_age) = (ExtentMap::new(), Vec::new());
+        Self { spec, layout, zones, exceptions, cleaning: None, opened: 0, by_age }
     }
 
     /// The slot of a logical band.
@@ -283,6 +286,7 @@ impl Layer for FullyAssociative {
         self.exceptions = ExtentMap::new();
         self.cleaning = None;
         self.opened = 0;
+        self.by_age.clear();
     }
 
     fn media_use(&self) -> MediaUse {

@@ -262,6 +262,31 @@ fn cleaning_goes_from_log_to_log() {
     assert_eq!(cleaned(&mut layer), [128, 64, 192]);
 }
 
+/// The order of the logs holds while they come and go: one that is opened again is younger than those that
+/// stayed, and after an erase none is left.
+#[test]
+fn cleaning_goes_from_zone_to_zone_by_the_age_of_their_logs() {
+    let mut layer = FullyAssociative::new(FullyAssociativeSpec { capacity: Sectors(12 * 64), ..small() });
+    for start in [72, 256 + 72, 512 + 72] {
+        take(&mut layer, &[write(1, start, 8)], 0);
+    }
+    let first: Vec<_> = (0..4).flat_map(|_| merges(&idle(&mut layer))).collect();
+    assert_eq!(first, [64]);
+    take(&mut layer, &[write(1, 136, 8)], 0);
+    take(&mut layer, &[command(1, Op::Trim, 256, 256)], 0);
+    take(&mut layer, &[write(1, 256 + 136, 8)], 0);
+    assert_eq!(cleaned(&mut layer), [512 + 64, 128, 256 + 128]);
+    for start in [512 + 72, 256 + 72, 72] {
+        take(&mut layer, &[write(1, start, 8)], 0);
+    }
+    (0..4).for_each(|_| drop(idle(&mut layer)));
+    layer.erase();
+    for start in [256 + 72, 72] {
+        take(&mut layer, &[write(1, start, 8)], 0);
+    }
+    assert_eq!(cleaned(&mut layer), [256 + 64, 64]);
+}
+
 /// A write that has to wait for its zone does not wait for another one.
 #[test]
 fn cleaning_of_a_full_zone_leaves_that_of_another_alone() {
