@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from time import process_time
 
 import numpy as np
 import pytest
 
-from skylight.probe.journal.entry_space import Footprints, Run, typical, without_outliers
+from skylight.probe.journal.entry_space import Footprints, Run, alike, typical, without_outliers
 
 BLOCK = 4096
 
@@ -34,6 +35,31 @@ def test_a_few_runs_are_not_held_against_the_scatter_of_many() -> None:
     assert not any(each.more(2 * BLOCK) for each in alike)
     other = footprints({BLOCK: (174, 0.3), 2 * BLOCK: (3, 0.4)}, 1)
     assert other.more(2 * BLOCK), "the control: a tenth of a revolution shows by three runs as well"
+
+
+def test_runs_are_alike_by_all_pairs_however_many_there_are(rng: np.random.Generator) -> None:
+    """Random drive 102243 had so many runs of one block that to compare each two of them, for every size that
+    was judged, took two minutes."""
+
+    def run(length: int, turns: float) -> Run:
+        done_ns = np.cumsum(8e6 * (2 + turns + rng.normal(0, 0.02, length))).astype(np.int64)
+        return Run(BLOCK, True, np.diff(done_ns, prepend=0), done_ns)
+
+    def of_pair(one: Run, other: Run) -> float:
+        length = min(len(one.done_ns), len(other.done_ns))
+        first, second = (each.done_ns[2:length] - each.done_ns[0] for each in (one, other))
+        return float(np.abs(np.mean(np.exp(2j * np.pi * (first - second) / 8e6))))
+
+    few = [run(length, turns) for length, turns in ((24, 0.3), (24, 0.3), (20, 0.31), (7, 0.5))]
+    pairs = [of_pair(one, other) for one in few for other in few if one is not other]
+    assert alike(few, few, 8e6) == pytest.approx(float(np.median(pairs)))
+    assert alike(few[:1], few[1:], 8e6) == pytest.approx(
+        np.median([of_pair(few[0], each) for each in few[1:]])
+    )
+    assert alike(few[:1], few[:1], 8e6) == 0.0, "a run is not paired with itself"
+    many, began_s = [run(64, 0.3) for _ in range(400)], process_time()
+    assert all(alike(many[:count], many[:count], 8e6) > 0.5 for count in range(396, 401))
+    assert process_time() - began_s < 5.0, "one after the other, pairs take ten"
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.08, 0.14])

@@ -120,17 +120,36 @@ def shift(runs: Sequence[Run], reference: Sequence[Run], *, flash: bool) -> floa
 def alike(runs: Sequence[Run], reference: Sequence[Run], rotation_ns: float) -> float:
     """How far the writes of `runs` end at the angles of those of `reference`: 1 all, 0 anywhere. The median
     of all pairs of runs; a run is not paired with itself."""
-    lengths = [_alike(run, other, rotation_ns) for run in runs for other in reference if run is not other]
-    return float(np.median(lengths)) if lengths else 0.0
+    return _alike(tuple(runs), tuple(reference), rotation_ns)
+
+
+@lru_cache(maxsize=1024)
+def _alike(runs: tuple[Run, ...], reference: tuple[Run, ...], rotation_ns: float) -> float:
+    """The same. Kept, and all pairs at once, because every size that is judged asks it of the repeats of one
+    block, of which there may be hundreds."""
+    pairs = np.array([[run is not other for other in reference] for run in runs], np.bool_)
+    return float(np.median(_lengths(runs, reference, rotation_ns)[pairs])) if pairs.any() else 0.0
+
+
+def _lengths(runs: Sequence[Run], reference: Sequence[Run], rotation_ns: float) -> F64:
+    """Length of the mean phase vector of the differences of each run, a row, and each of the reference; a
+    shift that all share does not matter."""
+    counts = [[len(run.done_ns) - FIRST for run in each] for each in (runs, reference)]
+    longest = max(max(each) for each in counts)
+    # A run that is shorter than another counts nothing where it has ended.
+    one, two = (np.zeros((len(each), longest), np.complex128) for each in counts)
+    for vectors, each in ((one, runs), (two, reference)):
+        for row, run in zip(vectors, each, strict=True):
+            row[: len(run.done_ns) - FIRST] = _ends(run, rotation_ns)
+    sums = np.einsum("ik,jk->ij", one, two.conj())
+    return np.asarray(np.abs(sums) / np.minimum.outer(*counts))
 
 
 @lru_cache(maxsize=4096)
-def _alike(run: Run, other: Run, rotation_ns: float) -> float:
-    """Length of the mean phase vector of the differences; a shift that all share does not matter."""
-    length = min(len(run.done_ns), len(other.done_ns))
-    one, two = (each.done_ns[FIRST:length] - each.done_ns[0] for each in (run, other))
-    turns = (one - two).astype(np.float64) / rotation_ns
-    return float(np.abs(np.mean(np.exp(2j * np.pi * turns))))
+def _ends(run: Run, rotation_ns: float) -> NDArray[np.complex128]:
+    """The phase vector of the end of each write of a run after the first ones, against that of the first."""
+    turns = (run.done_ns[FIRST:] - run.done_ns[0]).astype(np.float64) / rotation_ns
+    return np.asarray(np.exp(2j * np.pi * turns))
 
 
 def step_of(runs: Sequence[Run], rotation_ns: float) -> complex:
