@@ -341,6 +341,35 @@ class TestControls:
         assert search._late_is_cleaning() is cleans
         assert (search.controls.late_ns == 0.0) is cleans
 
+    def test_a_clean_cache_is_made_once(self) -> None:
+        """A rewriting writes 64 GiB, and leaves the band that it wrote. That a read waits for this to be cleaned
+        does not show that reads are late with a clean cache."""
+
+        class Steps:
+            size, block_bytes, pause_s, resets = 1 << 40, 4096, 0.0, 0
+            dirty_s = 0.0
+
+            def reset(self, _: str) -> State:
+                self.resets, self.dirty_s = self.resets + 1, 9.0
+                return State.REWRITTEN
+
+            def pause(self, _: str, seconds: float) -> None:
+                self.pause_s, self.dirty_s = seconds, max(self.dirty_s - seconds, 0.0)
+
+            def run(self, name: str, io: IoBatch, **_: object) -> IoLog:
+                marked = name.endswith("-mark")
+                self.dirty_s = 9.0 if marked else self.dirty_s
+                took = np.full(len(io), 20_000_000, np.uint64)  # marks look cached
+                took[0] = 90_000_000 if self.dirty_s and self.pause_s > 4.0 and not marked else 5_000_000
+                return IoLog(io.op, io.offset, io.size, np.zeros(len(io), np.uint64), took)
+
+        seen = [Trial(1, 3.9, 1, cleaned=False, late=False)]
+        seen += [Trial(n, 4.05, 90_000_000, cleaned=False, late=True) for n in (2, 3)]
+        steps = Steps()
+        search = Search(Ground(cast(Any, steps), False, False, 8e6), seen)
+        assert search._late_is_cleaning()
+        assert steps.resets == 1
+
     @pytest.mark.parametrize("flash", [True, False])
     @pytest.mark.parametrize(("cleans_from_s", "known"), [(100.0, True), (math.inf, False)])
     def test_a_mark_that_alone_was_clean_is_clean_again(

@@ -377,12 +377,16 @@ class Search:
         if math.isinf(high_s) or not alone:
             return True
         steps, anchors_ns = self.ground.steps, list[int]()
+        # Reads leave a clean cache clean, so it is made so once: a rewriting takes minutes.
+        state = steps.reset(f"{CONTROL}erase")
+        if state is State.UNKNOWN:
+            self.controls.late_ns = math.inf
+            return False
+        if state is State.REWRITTEN:  # but for the band of what was written last
+            steps.pause(f"{CONTROL}rest", LONGEST_S)
         # At the very edge a drive whose start jitters may not have begun: as much more as the edge is open.
         again_s, longest_s = CLOSE_ENOUGH * high_s, max(trial.pause_s for trial in alone)
         for number, pause_s in enumerate([high_s, again_s, longest_s] * CONTROLS, 1):
-            if steps.reset(f"{CONTROL}erase") is State.UNKNOWN:
-                self.controls.late_ns = math.inf
-                return False
             anchors = self.anchors(LARGEST_TRIALS + number)
             steps.run(f"{CONTROL}anchor", anchors[0])
             steps.pause(f"{CONTROL}pause", pause_s)
