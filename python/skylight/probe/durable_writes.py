@@ -27,7 +27,7 @@ from typing import Literal, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from skylight.evidence import I64, U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
+from skylight.evidence import I64, U8, U32, U64, IoBatch, IoLog, JsonScalar, Op, SettingsReport, Stop
 from skylight.infer.host_clock import COARSE_NS, tick_ns
 from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.known_state import State
@@ -98,14 +98,65 @@ def with_flushes(io: IoBatch, group: int) -> IoBatch:
 def _interleaved(column: NDArray[Column], group: int, flush: int) -> NDArray[Column]:
     """A column with what a FLUSH has behind each group, and behind the last.
 
-    Not by insert, which takes four times as long: commands that are asked for up to a stop, and cut short by
-    it, are laid out to their end each time."""
+    Not by insert, which takes four times as long."""
     whole, last = divmod(len(column), group)
-    out = np.full(len(column) + max(whole + (last > 0), 1), flush, column.dtype)
+    out = np.full(_with_flushes(len(column), group), flush, column.dtype)
     groups, rest = np.split(out, [whole * (group + 1)])
     groups.reshape(whole, group + 1)[:, :group] = column[: whole * group].reshape(whole, group)
     rest[:last] = column[whole * group :]
     return out
+
+
+class FlushedBatch(IoBatch):
+    """A batch with a FLUSH behind each group of writes, and behind the last, laid out as far as it is taken. A
+    fill asks for all writes that are left, up to a stop, hundreds of times, and what does a batch takes it in
+    parts: mostly a few of millions of commands.
+
+    >>> io = IoBatch.writes(np.arange(5) * 4096, 4096)
+    >>> FlushedBatch(io, 2).part(1, 99).op.tolist(), with_flushes(io, 2).op.tolist()
+    ([1, 2, 1, 1, 2, 1, 2], [1, 1, 2, 1, 1, 2, 1, 2])
+    """
+
+    __slots__ = ("_group", "_writes")
+    _writes: IoBatch
+    _group: int
+
+    def __init__(self, writes: IoBatch, group: int) -> None:
+        """Of these writes, `group` before each FLUSH."""
+        object.__setattr__(self, "_writes", writes)  # a batch is frozen
+        object.__setattr__(self, "_group", group)
+
+    def __len__(self) -> int:
+        """Number of I/Os."""
+        return _with_flushes(len(self._writes), self._group)
+
+    def part(self, first: int, last: int) -> IoBatch:
+        """Rows `first` to `last` (exclusive)."""
+        last = min(last, len(self))
+        first, each = min(first, last), self._group + 1
+        begin, end = first // each, -(-last // each)
+        laid_out = with_flushes(self._writes.part(begin * self._group, end * self._group), self._group)
+        return laid_out.part(first - begin * each, last - begin * each)
+
+    @property
+    def op(self) -> U8:
+        """Operations."""
+        return self.part(0, len(self)).op
+
+    @property
+    def offset(self) -> U64:
+        """Offsets, bytes."""
+        return self.part(0, len(self)).offset
+
+    @property
+    def size(self) -> U32:
+        """Sizes, bytes."""
+        return self.part(0, len(self)).size
+
+
+def _with_flushes(writes: int, group: int) -> int:
+    """Commands of a number of writes with a FLUSH behind each group."""
+    return writes + max(-(-writes // group), 1)
 
 
 def settled(log: IoLog) -> IoLog:
@@ -365,7 +416,7 @@ class FlushedSteps(StandIn):
             until.latency_ns, count, min(until.within * 2 if depth == 1 else MOST_WITHIN, MOST_WITHIN)
         )
         if depth * int(io.size.max()) <= LEAST_CACHE_BYTES:
-            return settled(run(name, with_flushes(io, depth), until=stop))
+            return settled(run(name, FlushedBatch(io, depth), until=stop))
         return self._large_groups(partial(run, name, until=stop), io, depth, until.latency_ns)
 
     @staticmethod

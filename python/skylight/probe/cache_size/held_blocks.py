@@ -24,7 +24,7 @@ from skylight.evidence import IoBatch, IoLog, Stop
 from skylight.probe.band_size.cache_parts import DEPTH
 from skylight.probe.cache_size.fill_check import BLOCK
 from skylight.probe.cache_size.map_fill import HELD_DEPTH, held
-from skylight.probe.durable_writes import FlushedSteps, Run, settled, with_flushes
+from skylight.probe.durable_writes import FlushedBatch, FlushedSteps, Run, settled
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 
@@ -123,7 +123,7 @@ class LongGroups(FlushedSteps):
         if depth < DEPTH or np.any(io.size != BLOCK):
             return super()._write(run, name, io, depth, until)
         stop = None if until is None else replace(until, count=1)
-        return settled(run(name, with_flushes(io, QUEUES * DEPTH), until=stop))
+        return settled(run(name, FlushedBatch(io, QUEUES * DEPTH), until=stop))
 
 
 def held_steps(steps: Steps, blocks: IoBatch, cache_bytes: int) -> HeldSteps | None:

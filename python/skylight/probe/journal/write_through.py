@@ -27,6 +27,7 @@ from skylight.probe.durable_writes import (
     LEAST_BLOCK,
     MOST_WITHIN,
     ROUNDS,
+    FlushedBatch,
     Rounds,
     Run,
     StandIn,
@@ -35,7 +36,6 @@ from skylight.probe.durable_writes import (
     longer_on_average,
     rounds,
     settled,
-    with_flushes,
     with_room,
 )
 from skylight.probe.fua_writes import FASTEST_TURN_NS, ForcedWrites
@@ -123,7 +123,7 @@ class WriteThrough(StandIn):
             return log
         if until is not None:  # of each pair the FLUSH is the slow one
             until = Stop(until.latency_ns, until.count, min(max(2 * until.within - 1, 1), MOST_WITHIN))
-        log = run(name, with_flushes(io, 1), until=until)
+        log = run(name, FlushedBatch(io, 1), until=until)
         if len(log) % 2:  # a write that ended it is done when its FLUSH is
             last = self._steps.run(f"{name}-flush", IoBatch.make(Op.FLUSH, [0], 0))
             log = IoLog.joined([log, last])
