@@ -342,8 +342,8 @@ class TestControls:
         assert (search.controls.late_ns == 0.0) is cleans
 
     def test_a_clean_cache_is_made_once(self) -> None:
-        """A rewriting writes 64 GiB, and leaves the band that it wrote. That a read waits for this to be cleaned
-        does not show that reads are late with a clean cache."""
+        """A rewriting writes 64 GiB, and leaves the band that it wrote. That a read waits for this to be
+        cleaned does not show that reads are late with a clean cache."""
 
         class Steps:
             size, block_bytes, pause_s, resets = 1 << 40, 4096, 0.0, 0

@@ -108,9 +108,9 @@ def _interleaved(column: NDArray[Column], group: int, flush: int) -> NDArray[Col
 
 
 class FlushedBatch(IoBatch):
-    """A batch with a FLUSH behind each group of writes, and behind the last, laid out as far as it is taken. A
-    fill asks for all writes that are left, up to a stop, hundreds of times, and what does a batch takes it in
-    parts: mostly a few of millions of commands.
+    """A batch with a FLUSH behind each group of writes, and behind the last, laid out as far as it is taken.
+    A fill asks for all writes that are left, up to a stop, hundreds of times, and what does a batch takes it
+    in parts: mostly a few of millions of commands.
 
     >>> io = IoBatch.writes(np.arange(5) * 4096, 4096)
     >>> FlushedBatch(io, 2).part(1, 99).op.tolist(), with_flushes(io, 2).op.tolist()
