@@ -135,6 +135,49 @@ class TestFreeBands:
         home = zone_log_stalls._marks_home(ground, "look", first, layout)
         assert home.tolist() == [True] * 5 + [False]
 
+    @pytest.mark.parametrize("at_once", [True, False])
+    def test_waits_for_older_data_are_few_steps_where_they_come_at_once(self, at_once: bool) -> None:
+        """Random drive 102511 waited for 19,000 bands, one after the other, in 42,000 steps: 20 s of CPU.
+        Once the first of the marks is home, there is a look behind each wait."""
+        turn_ns, older = 11_000_000, 120
+        layout = zone_log_stalls.Layout(1 << 34, 64 << 20, 1 << 30)
+        steps, done = list[str](), 0
+
+        def waited(writes: int) -> int:
+            return writes if at_once else writes // 2
+
+        def took(writes: int) -> int:
+            waits = waited(writes) > waited(writes - 1) and waited(writes) <= older + 6
+            return 300_000_000 if waits else 2_000_000
+
+        def run(name: str, io: IoBatch, until: Stop | None = None, **_: object) -> IoLog:
+            nonlocal done
+            steps.append(name)
+            if "look" in name or "near" in name:
+                cached = layout.marks[max(waited(done) - older, 0) :]
+                slow_looks = np.isin(io.offset >> np.uint64(16), cached >> np.uint64(16))
+                took_ns = np.where(slow_looks, 2 * turn_ns, turn_ns).astype(np.uint64)
+            else:
+                each = [took(done + number) for number in range(1, len(io) + 1)]
+                slow = [number for number, ns in enumerate(each, 1) if until and ns >= until.latency_ns]
+                took_ns = np.array(each[: slow[0] if slow else len(io)], np.uint64)
+                done += len(took_ns)
+            end = np.cumsum(took_ns)
+            return IoLog.of(io.part(0, len(took_ns)), end - took_ns, end)
+
+        ground = Ground(cast(Any, SimpleNamespace(run=run, block_bytes=4096)), False, False, float(turn_ns))
+        writes = IoBatch.writes(np.arange(400, dtype=np.uint64) << np.uint64(20), 960 << 10)
+        seen = zone_log_stalls.Watched(waits=True, gone=np.zeros(len(layout.stretch.blocks), np.bool_))
+        zone_log_stalls._watch(ground, "stall", layout, writes, Stop(100_000_000), 2_000_000, seen)
+        assert len([stall for stall in seen.stalls if stall.waited]) >= (older + 6 if at_once else 40)
+        if at_once:
+            assert seen.home == 6
+            first = next(number for number, stall in enumerate(seen.stalls) if stall.home)
+            assert first < older + zone_log_stalls.OLDER_EACH
+            assert [stall.home for stall in seen.stalls[first : older + 6]][-4:] == [3, 4, 5, 6]
+            assert len(steps) < older
+            assert [stall.written for stall in seen.stalls[:9]] == [n * (960 << 10) for n in range(1, 10)]
+
     def test_nothing_lies_in_two_bands_or_beyond_the_drive(self) -> None:
         """At all places and attempts, with and without an idea of a band."""
         # The second is a drive of which the last attempt once wrote past the end.

@@ -35,7 +35,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from skylight.evidence import I64, U64, IoBatch, IoLog, Stop
+from skylight.evidence import EMPTY_LOG, I64, U64, IoBatch, IoLog, Stop
 from skylight.probe.cleaning import band_time, half_written_band
 from skylight.probe.cleaning.half_written_band import Bools, Stretch
 from skylight.probe.cleaning.trials import (
@@ -252,14 +252,16 @@ def _marks_home(ground: Ground, name: str, marks: Bools, layout: Layout) -> Bool
     return look_again(marks, 0 if ground.flash else MORE_LOOKS, again, flash=ground.flash)
 
 
-def _near_home(ground: Ground, name: str, home: Bools, blocks: U64) -> Bools:
-    """Which of the cells are home, those beside one looked at again as marks are: a band goes home as a
-    whole, and what delayed looks hid of it would pass for the next that is cleaned."""
-    for _ in range(0 if ground.flash else MORE_LOOKS):
+def _near_home(ground: Ground, name: str, home: Bools, blocks: U64, *, in_one: bool = False) -> Bools:
+    """Which of the cells are home, those beside one looked at again as marks are, each time in a step of its
+    own or all `in_one`: a band goes home as a whole, and what delayed looks hid of it would pass for the next
+    that is cleaned."""
+    for _ in range(0 if ground.flash else 1 if in_one else MORE_LOOKS):
         close = np.convolve(home, np.ones(2 * NEAR + 1), "same") if len(home) > 2 * NEAR else home
         near = np.flatnonzero((close > 0) & ~home)
         if len(near):
-            home[near] = ground.home(ground.steps.run(name, ground.looks(blocks[near])))
+            looks = ground.looks(np.tile(blocks[near], MORE_LOOKS if in_one else 1))
+            home[near] = ground.home(ground.steps.run(name, looks)).reshape(-1, len(near)).any(axis=0)
     return home
 
 
@@ -267,33 +269,65 @@ def _watch(
     ground: Ground, name: str, layout: Layout, writes: IoBatch, stop: Stop, plain_ns: int, seen: Watched
 ) -> bool:
     """Lets writes wait one after the other, and looks after each what was cleaned; whether that is enough."""
-    steps, done, number = ground.steps, 0, 0
+    done, number, rest = 0, 0, EMPTY_LOG
     while seen.stops < LARGEST_STOPS and seen.older_ns <= MOST_OLDER_NS:
         number, older = number + 1, seen.home <= 0
         if seen.enough:
             return True
-        step = f"{name}-{number}"
-        log = steps.run(step, writes.part(done, len(writes)), until=stop, params={"plain_ns": plain_ns})
-        done, plain_ns = done + len(log), usual(log, plain_ns, stop.latency_ns)
-        if not stop.reached(log):
-            seen.end(log)
-            return False
+        step, left = f"{name}-{number}", writes.part(done, len(writes))
+        several = older and seen.at_once and not len(rest) and len(left) > OLDER_EACH
+        logs = _waits(ground, step, left, stop, plain_ns, OLDER_EACH if several else 1)
+        done, plain_ns = done + sum(map(len, logs)), usual(logs[0], plain_ns, stop.latency_ns)
+        logs[0], rest = IoLog.joined([rest, logs[0]]), EMPTY_LOG
+        if not stop.reached(logs[-1]):
+            if not several or done == len(writes) or sum(map(len, logs)) < OLDER_EACH:
+                seen.end(logs[-1])
+                return False
+            rest = logs.pop()  # waits no longer come at once
+        for passed in logs[:-1]:
+            seen.pass_by(passed, plain_ns)
         if older and seen.elsewhere:
             return True
-        if older and number % OLDER_EACH != 1:
-            seen.pass_by(log, plain_ns)
-            continue
-        # What is not written yet lies at home.
-        here = np.flatnonzero(~seen.gone & (layout.stretch.blocks < log.offset[-1]))
-        here = here[: OLDER_AHEAD if older else LOOKED_AHEAD]
-        looks = ground.looks(np.concatenate([layout.marks, layout.stretch.blocks[here]]))
-        looked = steps.run(f"{step}-look", looks)
-        home = ground.home(looked)
-        home[:MARKS] = _marks_home(ground, f"{step}-look", home[:MARKS], layout)
-        home[MARKS:] = _near_home(ground, f"{step}-near", home[MARKS:], layout.stretch.blocks[here])
-        seen.add(log, home, plain_ns, looked.span_ns)
-        seen.gone[here[together(home[MARKS:])]] = True
+        if logs and older and not several and number % OLDER_EACH != 1:
+            seen.pass_by(logs[-1], plain_ns)
+        elif logs:
+            looked_ns, home, here = _looked(ground, step, layout, logs[-1], seen)
+            seen.add(logs[-1], home, plain_ns, looked_ns)
+            seen.gone[here[together(home[MARKS:])]] = True
     return True
+
+
+def _waits(ground: Ground, step: str, writes: IoBatch, stop: Stop, plain_ns: int, each: int) -> list[IoLog]:
+    """Writes up to the next that waits. Or as many as are asked for, parted behind those that wait; the last
+    part may have none: of thousands that wait at once, steps of their own would take minutes of CPU."""
+    params = {"plain_ns": plain_ns}
+    if each == 1:
+        return [ground.steps.run(step, writes, until=stop, params=params)]
+    log = ground.steps.run(step, writes.part(0, each), params=params)
+    ends = [0, *(np.flatnonzero(log.latency_ns >= stop.latency_ns) + 1).tolist(), len(log)]
+    return [log.rows(slice(*part)) for part in pairwise(ends) if part[0] < part[1]] or [log]
+
+
+def _looked(ground: Ground, step: str, layout: Layout, log: IoLog, seen: Watched) -> tuple[int, Bools, I64]:
+    """Looks behind a write that waited: how long they took, ns, which of the marks and the next cells are
+    home, and which cells these are. While older data is cleaned no mark is expected to be, so that each is
+    looked at as often as may be needed in one step."""
+    older = seen.home <= 0
+    # What is not written yet lies at home.
+    here = np.flatnonzero(~seen.gone & (layout.stretch.blocks < log.offset[-1]))
+    here = here[: OLDER_AHEAD if older else LOOKED_AHEAD]
+    again = MORE_LOOKS if older and not ground.flash else 0
+    blocks = np.concatenate([layout.marks, layout.stretch.blocks[here], *[layout.marks] * again])
+    looked = ground.steps.run(f"{step}-look", ground.looks(blocks))
+    all_home = ground.home(looked)
+    home = all_home[: MARKS + len(here)]
+    for marks in np.split(all_home[len(home) :], again) if again else ():
+        home[:MARKS] |= marks
+    if not older:
+        home[:MARKS] = _marks_home(ground, f"{step}-look", home[:MARKS], layout)
+    beside = layout.stretch.blocks[here]
+    home[MARKS:] = _near_home(ground, f"{step}-near", home[MARKS:], beside, in_one=older)
+    return looked.span_ns, home, here
 
 
 def together(home: Bools) -> Bools:
@@ -384,6 +418,12 @@ class Watched:
         these are in another zone."""
         last = self.stalls[-AT_ONCE_OF:]
         return len(last) == AT_ONCE_OF and 2 * sum(stall.at_once for stall in last) < AT_ONCE_OF
+
+    @property
+    def at_once(self) -> bool:
+        """Whether the last waits came at once."""
+        last = self.stalls[-OLDER_EACH:]
+        return len(last) == OLDER_EACH and all(stall.at_once for stall in last)
 
     def pass_by(self, log: IoLog, plain_ns: int) -> None:
         """Writes up to one that waited, behind which no look was made."""
