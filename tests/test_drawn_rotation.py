@@ -78,3 +78,23 @@ def test_a_clock_that_ticks_with_the_platters_makes_no_second_disk(tmp_path: Pat
     found = {finding.name: finding.value for finding in result.findings}
     turn_ns = found["rotation_ns"]
     assert isinstance(turn_ns, int) and turn_ns == pytest.approx(60e9 / 8_570, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("seed", "name", "truth"),
+    [
+        (102531, "track_bytes", {"od": 905_216, "md": 729_600, "id": 503_808}),  # the middle alone is cached
+        (102005, "seek_ns", {"track": 1_499_999, "third": 6_860_439, "full": 14_456_616}),  # no rise
+        (102400, "seek_ns", {"track": 1_219_999, "third": 5_432_096, "full": 10_681_335}),  # asked further on
+    ],
+)
+def test_what_is_close_is_held_against_another_place(
+    seed: int, name: str, truth: dict[str, int], tmp_path: Path
+) -> None:
+    result = suite_on_drawn(seed, tmp_path / "r", only=("rotation",))
+    value = {finding.name: finding.value for finding in result.findings}[name]
+    assert isinstance(value, dict)
+    right = 0.02 if name == "track_bytes" else 0.1
+    assert {part: float(each) for part, each in value.items()} == pytest.approx(truth, rel=right)
+    assert all(account.within for account in accounts(result))
+    assert infer_suite(tmp_path / "r").findings == result.findings

@@ -12,8 +12,12 @@ from skylight.evidence import EMPTY_LOG, F64
 from skylight.infer import adjacent_tracks, tracks_in_bands
 from skylight.infer.adjacent_tracks import Ints, Mask
 from skylight.infer.minimum_access_time import Reach
+from skylight.infer.phase import NONE
+from skylight.probe.rotation import seeks
 from skylight.probe.rotation.analysis import Analysis
+from skylight.probe.rotation.track_fit import Turn
 from skylight.probe.rotation.verdict import track_seek, within
+from test_rotation import WHOLE, tracks_of
 
 HUBS = (0, 21)  # tracks from which all others are measured
 
@@ -125,6 +129,63 @@ def test_bands_on_one_surface_are_no_cylinders_as_high(rng: np.random.Generator)
         found = adjacent_tracks.next_track(*run_times(rng, 19, within, 1_220_000, 12_000))
         assert found is not None and found.ns == pytest.approx(1_060_000, rel=0.04)
         assert found.walk == adjacent_tracks.STROKES and len(found.pairs) > 30
+
+
+def test_pairs_that_agree_to_take_less_are_no_strays(rng: np.random.Generator) -> None:
+    """As of random drive 101971: heads are switched in 1.3 ms, the arm is at the next cylinder in 0.9 ms, and
+    all but three of the pairs on one surface lie across the end of a band. One misread pair is a stray."""
+    one, other = pairs_of(43)
+    for low, known in ([(0, 10), (21, 11), (21, 41)], False), ([(0, 10), (21, 11)], True), ([(0, 10)], True):
+        times = 1_300_000 + rng.normal(0, 20_000, len(one))
+        for a, b in low:
+            times[(one == a) & (other == b)] = 900_000 + rng.normal(0, 10_000)
+        found = adjacent_tracks.next_track(one, other, times)
+        assert found is None or known or found.ns == pytest.approx(900_000, rel=0.05)
+        assert not known or (found is not None and found.ns == pytest.approx(1_300_000, rel=0.03))
+
+
+def test_a_rise_that_tracks_in_a_row_contradict_is_none(rng: np.random.Generator) -> None:
+    """As of random drive 102005, of cylinders of 16 heads: eleven pairs within one seem to take longer the
+    farther apart they are, by chance; thirty tracks in a row take as long as the farthest."""
+
+    def within(one: Ints, other: Ints) -> F64:
+        apart = np.abs(one - other)
+        return np.where(apart > 1, 1_262_000 + 12_500 * np.sqrt(apart), 1_302_000)
+
+    for _ in range(10):
+        found = adjacent_tracks.next_track(*run_times(rng, 16, within, 1_500_000, 9_000))
+        assert found is None or found.ns == pytest.approx(1_500_000, rel=0.03)
+
+
+@pytest.mark.parametrize("off_ns", [0.0, 200e3])
+def test_pairs_near_a_mean_are_a_mean_of_single_stretches(
+    rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch, off_ns: float
+) -> None:
+    """As of random drive 102232: pairs near the mean of all ways take 1.6 and 1.8 ms, and all reads together
+    show the edge of those that take longer."""
+    stretches = 2_400e3 + rng.normal(0, 25e3, 16), 4_050e3 + rng.normal(0, 25e3, 16)
+    stretches[1][::2] += off_ns
+    monkeypatch.setattr(seeks, "stretches_ns", lambda *_: stretches)
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40)
+    open_way = adjacent_tracks.NextTrack(1_700e3, 50e3, ((0, 1),), None, None, adjacent_tracks.OPEN)
+    in_turns = (Reach(2_390e3, 2_410e3, 1136, 0), Reach(4_050e3 + off_ns, 4_052e3 + off_ns, 1136, 0))
+    turn = Turn(1e7, NONE, 1e-6, 1e-6)
+    vars(found).update(same=in_turns[0], neighbours=open_way, in_turns=in_turns, near=tracks_of(1e6, WHOLE))
+    vars(found).update(turn=turn, following={(0, 1): 1_720e3}, apart={})
+    ns, error = track_seek(found) or (0.0, 0.0)
+    # Pairs that took 20 us more than the mean stand for it.
+    assert ns == pytest.approx(1_630e3 + off_ns / 2, abs=20e3)
+    assert error > 100e3 if off_ns else error < 60e3
+
+
+@pytest.mark.parametrize(("open_ns", "walk", "is_open"), [
+    (70e3, adjacent_tracks.OPEN, True), (40e3, adjacent_tracks.OPEN, False), (70e3, "strokes", False),
+])  # fmt: skip
+def test_a_mean_of_ways_that_differ_is_open(open_ns: float, walk: str, is_open: bool) -> None:
+    """As of random drive 102400: 1.16 ms, of a switch of 1.1 ms and an arm of 1.22 ms."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40)
+    vars(found).update(neighbours=adjacent_tracks.NextTrack(1.16e6, open_ns, (), None, None, walk))
+    assert found.is_open == is_open
 
 
 def test_times_that_scatter_are_a_mean(rng: np.random.Generator) -> None:

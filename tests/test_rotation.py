@@ -363,16 +363,18 @@ def test_a_middle_out_of_line_was_moved(middle: float, at_home: float, moved: bo
     found = Analysis(lambda _: EMPTY_LOG, 4096, 1000, at_home=at_home)
     beside = {360.0: 792.0, 430.0: 773.0, 570.0: 696.0, 640.0: 651.0, 990.0: 413.0}
     places = [SimpleNamespace(begin=[at], track_bytes=size) for at, size in beside.items()]
-    vars(found).update(places=places, middle=SimpleNamespace(track_bytes=middle))
-    assert found.middle_at_home != moved
+    there = SimpleNamespace(track_bytes=middle)
+    vars(found).update(places=places, sizes_at={"md": there}, sizes=lambda: {"md": there}, may_be_moved=False)
+    assert (found.middle_home is None) == moved
 
 
 def test_a_middle_among_sizes_that_follow_no_line_is_not_judged() -> None:
     found = Analysis(lambda _: EMPTY_LOG, 4096, 1000)
     beside = {360.0: 792.0, 430.0: 673.0, 570.0: 796.0, 640.0: 651.0}
     places = [SimpleNamespace(begin=[at], track_bytes=size) for at, size in beside.items()]
-    vars(found).update(places=places, middle=SimpleNamespace(track_bytes=850.0))
-    assert found.middle_at_home
+    there = SimpleNamespace(track_bytes=850.0)
+    vars(found).update(places=places, sizes_at={"md": there}, sizes=lambda: {"md": there}, may_be_moved=False)
+    assert found.middle_home is not None and found.middle_home.track_bytes == 850.0
 
 
 @pytest.mark.parametrize(

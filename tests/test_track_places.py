@@ -19,7 +19,7 @@ from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.hop_passes import PAIRS_OF
 from skylight.probe.rotation.plan_steps import AROUND, AROUND_PLACES, ONCE_MORE, SAME_AGAIN, TOWARDS
 from skylight.probe.rotation.seeks import Curve
-from skylight.probe.rotation.track_consistency import led_to, start_between, starts_below
+from skylight.probe.rotation.track_consistency import led_to, start_between, starts_below, starts_below_all
 from skylight.probe.rotation.verdict import _not_one_disk, _stroke, _tracks
 from skylight.probe.scoring import score
 from skylight.probe.suite import infer_suite
@@ -132,6 +132,8 @@ def reads_at(rng: np.random.Generator, sizes: list[float]) -> IoLog:
         ([8e5] * 4, True),
         ([8e5, 8e5, 8e5, 8.4e5], True),
         ([8e5, 8e5, 8.4e5, 8.4e5], False),
+        ([8.4e5, 8.4e5, 8e5, 8e5], True),
+        ([8e5, 8e5, 7.6e5, 7.6e5], True),
         ([8.4e5] * 4, False),
     ],
 )
@@ -143,8 +145,104 @@ def test_a_middle_out_of_line_is_at_home_where_tracks_around_are_as_large(
     log = reads_at(rng, sizes)
     found = Analysis(lambda name: log if name == AROUND else EMPTY_LOG, 4096, 1 << 40)
     turn = track_fit.Turn(TURN_NS, NONE, 1e-6, 1e-6)
-    vars(found).update(middle=tracks_of(8e5, WHOLE), middle_in_line=False, turn=turn)
-    assert found.middle_at_home == home
+    middle = tracks_of(8e5, WHOLE)
+    vars(found).update(middle=middle, middle_in_line=False, turn=turn, near=None, last=None, places=[])
+    vars(found).update(sizes_at={"od": None, "md": middle, "id": None}, may_be_moved=False)
+    assert found.middle_home is (middle if home else None)
+    vars(found).pop("middle_home")
+    vars(found).update(middle_in_line=True, may_be_moved=True)
+    assert found.middle_home is (middle if home else None)
+
+
+def places_at(parts: F64, sizes: F64, whole: int) -> list[track_phases.Tracks]:
+    """Places at these parts of all addresses, of whole tracks."""
+    return [
+        replace(tracks_of(size, WHOLE), begin=np.arange(len(WHOLE), dtype=np.float64) * size + part * whole)
+        for part, size in zip(parts.tolist(), sizes.tolist(), strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("there", "around", "size"),
+    [
+        (5.05e5, [7.3e5] * 4, 7.3e5),
+        (5.05e5, [7.3e5, 7.3e5, 7.31e5, 5.05e5], 7.3e5),
+        (5.05e5, [7.3e5, 7.3e5, 5.05e5, 5.05e5], None),
+        (5.05e5, [6.2e5] * 4, None),
+        (7.3e5, [], 7.3e5),
+    ],
+)
+def test_tracks_around_a_middle_that_was_moved_alone_are_those_of_the_middle(
+    rng: np.random.Generator, there: float, around: list[float], size: float | None
+) -> None:
+    """As of random drive 102531: of the few tracks that were read in the middle, that under the address lies
+    in a cache, and most others do not; those around are bands away, and in line."""
+    log = reads_at(rng, around) if around else EMPTY_LOG
+    found = Analysis(lambda name: log if name == AROUND else EMPTY_LOG, 4096, 1 << 40)
+    turn, tracks = track_fit.Turn(TURN_NS, NONE, 1e-6, 1e-6), tracks_of(there, WHOLE)
+    parts = np.array([0.36, 0.43, 0.5, 0.57, 0.64])
+    places = places_at(parts, np.array([8.0e5, 7.65e5, there, 6.95e5, 6.6e5]), 1 << 40)
+    vars(found).update(middle=tracks_of(7.2e5, WHOLE), turn=turn, near=None, last=None, places=places)
+    vars(found).update(sizes_at={"od": None, "md": tracks, "id": None})
+    assert found.middle_in_line == (there > 7e5)
+    middle = found.middle_home
+    assert (middle is None) == (size is None)
+    assert middle is None or middle.track_bytes == pytest.approx(size, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("off", "moved"), [({}, False), ({4: 0.9}, True), ({14: 0.9, 22: 1.07}, True), ({4: 0.98}, False)]
+)
+def test_places_that_are_out_of_order_say_that_others_may_be_moved_as_well(
+    off: dict[int, float], moved: bool
+) -> None:
+    """As of random drives 102261 and 102377: the middle was moved by a recording zone, within its line."""
+    sizes = np.repeat(np.linspace(2e6, 1e6, 10), 3)
+    sizes *= [off.get(number, 1.0) for number in range(30)]
+    places = places_at(np.linspace(0.0, 1.0, 30), sizes, 1 << 40)
+    for at_home in (0.0, 1.0):
+        found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40, at_home=at_home)
+        vars(found).update(places=places)
+        assert found.may_be_moved == (moved and not at_home)
+
+
+@pytest.mark.parametrize(
+    ("start", "scattered", "below"), [(1.24e6, 1 / 3, True), (1.33e6, 1 / 3, False), (1.24e6, 1.0, False)]
+)
+def test_a_start_below_the_line_of_all_places(start: float, scattered: float, below: bool) -> None:
+    """As of random drive 102554: data of the first half was moved about within it, so only the other half is
+    in line, and where that leads to at the start tracks hold a tenth more. Where all scatter, as on surfaces
+    of different density, the line says nothing."""
+    part = np.linspace(0.0, 1.0, 36)
+    size = np.sqrt(1.86e12 - 1.41e12 * part)
+    size[: int(36 * scattered)] *= np.tile([0.9, 1.02, 0.96, 0.88, 0.99, 1.06], 6)[: int(36 * scattered)]
+    assert starts_below_all(part, size, tracks_of(start, WHOLE)) == below
+
+
+@pytest.mark.parametrize(
+    ("before", "pieces", "in_line"), [(3.08e5, WHOLE, False), (3.23e5, WHOLE, True), (2.8e5, [0.3] * 9, True)]
+)
+def test_whole_tracks_before_a_start_that_was_measured_further_on(
+    before: float, pieces: list[float], in_line: bool
+) -> None:
+    """As of random drive 102298: behind what test 1 wrote lies another surface than at the first address. Of
+    pieces of what was written, as of random drive 102242, sizes are no sign."""
+    start = replace(tracks_of(3.24e5, WHOLE), begin=np.arange(len(WHOLE), dtype=np.float64) * 3.24e5 + 2.1e9)
+    place = tracks_of(before, pieces)
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 37)
+    vars(found).update(near=start, places=[start, place], towards_end=(np.zeros(0), np.zeros(0)))
+    assert found.start_in_line == in_line
+
+
+@pytest.mark.parametrize(("behind", "at_home"), [([4.08e5, 4.51e5], False), ([3.5e5, 3.55e5], True)])
+def test_a_start_below_the_middle_has_no_zone_of_larger_tracks_close_behind(
+    behind: list[float], at_home: bool
+) -> None:
+    """As of random drive 102453: what lies at the start is in a cache at the inner diameter."""
+    found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40)
+    vars(found).update(near=tracks_of(3.44e5, WHOLE), middle=tracks_of(3.66e5, WHOLE))
+    vars(found).update(_behind_start=[tracks_of(size, WHOLE) for size in behind])
+    assert found.start_at_home == at_home
 
 
 @pytest.mark.parametrize(
@@ -206,7 +304,8 @@ def test_places_lead_to_the_size_at_the_last_address_where_that_lies_in_a_cache(
     near, middle, last = (tracks_of(each, WHOLE) for each in (1.135e6, 9.47e5, 9.35e5))
     vars(found).update(near=near, middle=middle, last=last, _before=last, places=[], stripe=None)
     vars(found).update(turn=NONE, towards_end=(part, size))
-    vars(found).update(sizes=lambda: {"od": near, "md": middle, "id": last}, _behind_start=[])
+    sizes = {"od": near, "md": middle, "id": last}
+    vars(found).update(sizes=lambda: dict(sizes), sizes_at=sizes, _behind_start=[])
     assert found.end_at_home == 0.0
     for shingled in (False, True):
         tracks = _tracks(found, shingled=shingled).value

@@ -49,6 +49,8 @@ MOST_OFF = 0.1  # the part of pairs that may be off the way that fits best by mo
 FARTHER = 1.15  # times what the slowest pair of one stroke takes: those across its end take longer
 FEWEST_ACROSS = 3  # pairs across the end of a stroke
 MOST_ENDS = 0.2  # of the tracks in a row: where more lie apart, none of them lie on a stroke
+FEWEST_UNDER = 3
+"""Pairs of different tracks that agree to take less than the arm is said to at least."""
 SURELY_RISES = 3.5
 """Standard errors. Within a cylinder a head switch takes as long from any head to any other, so pairs that
 take longer the farther apart they are lie on one surface."""
@@ -83,6 +85,37 @@ class _Way:
 
 def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     """From arm times between pairs of tracks, numbered in the order of their addresses."""
+    found = _by_ways(one, other, time_ns)
+    return None if found is None or _is_undercut(found, one, other, time_ns) else found
+
+
+def _is_undercut(found: NextTrack, one: Ints, other: Ints, time_ns: F64) -> bool:
+    """Whether pairs take plainly less than the arm that is said to take least, and agree on how much.
+
+    Nothing makes the arm quicker: a pair that was misread is alone with its time. Several pairs of different
+    tracks that take the same are a level that this way of walking has no name for, as of an arm that steps
+    from cylinder to cylinder in less than heads are switched, where most pairs of one surface lie across the
+    end of a band."""
+    if found.switch_ns is not None and found.switch_ns < found.ns:
+        return False
+    noise_ns = LEAST_NOISE * found.ns
+    low = np.flatnonzero(time_ns < found.ns - sqrt(CAP) * noise_ns)
+    for ns in time_ns[low]:
+        alike = low[np.abs(time_ns[low] - ns) <= noise_ns]
+        if _apart(one[alike], other[alike]) >= FEWEST_UNDER:
+            return True
+    return False
+
+
+def _apart(one: Ints, other: Ints) -> int:
+    """How many of some pairs have no track that was misread in common: as many as tracks that all of them
+    together meet, but for those from which many others were measured."""
+    tracks, times = np.unique(np.concatenate([one, other]), return_counts=True)
+    once = set(tracks[times == 1].tolist())
+    return sum(int(a) in once or int(b) in once for a, b in zip(one, other, strict=True))
+
+
+def _by_ways(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     if (in_one := _in_one_stroke(one, other, time_ns)) is not None:
         one, other, time_ns = _of(in_one, one, other, time_ns)
     if len(time_ns) < FEWEST_PAIRS:
@@ -115,8 +148,11 @@ def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     if max(likely) / min(likely) > 1 + ALIKE:
         between = _compromise(min(likely), max(likely))
         return between and _with_pairs(between, one, other, time_ns, noise_ns)
-    if arm_ns > switch_ns and way.heads and _rises(*_of(way.switch, one, other, time_ns), either_way=True):
-        return _on_one_surface(*_of(way.switch, one, other, time_ns))
+    if arm_ns > switch_ns and way.heads:
+        within = _of(way.switch, one, other, time_ns)
+        rises, in_a_row = (_rises(*within, either_way=True, in_a_row=each) for each in (False, True))
+        if rises:  # if tracks in a row do not take less, either the rise or the step that shows them is off
+            return _on_one_surface(*within) if in_a_row else None
     if arm_ns < switch_ns and not way.heads and np.count_nonzero(way.arm) >= FEWEST_PAIRS:
         return next_track(*_of(way.arm, one, other, time_ns))  # within a stroke, or a band in cylinders
     rising = min(risings, key=lambda rising: rising.cost(noise_ns), default=None)
@@ -169,13 +205,14 @@ def _on_one_surface(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     return None if rising is None else rising.found(noise_ns)
 
 
-def _rises(one: Ints, other: Ints, time_ns: F64, *, either_way: bool = False) -> bool:
+def _rises(one: Ints, other: Ints, time_ns: F64, *, either_way: bool = False, in_a_row: bool = False) -> bool:
     """Whether pairs take longer the farther apart they are. A track size that is a little off moves pairs in
     one direction up and those in the other down, so that it counts for nothing, unless a rise `either_way`
-    is asked for; and tracks in a row were measured in another step, whose times may be off by themselves.
+    is asked for; and tracks in a row were measured in another step, whose times may be off by themselves, so
+    that they count only if asked for.
 
     Within cylinders of nine random drives pairs rose either way by 1.5 standard errors at most."""
-    apart = np.abs(one - other) > 1
+    apart = np.abs(one - other) > (0 if in_a_row else 1)
     along, time_ns = (other - one)[apart].astype(np.float64), time_ns[apart]
     columns = np.stack([np.ones(len(along)), np.sqrt(np.abs(along)), along], axis=1)
     if either_way:

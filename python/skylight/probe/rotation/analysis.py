@@ -14,44 +14,40 @@ from functools import cached_property
 import numpy as np
 
 from skylight.evidence import F64, IoLog
-from skylight.infer.adjacent_tracks import NextTrack
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.one_spindle import is_by_parts, turns_otherwise
 from skylight.infer.phase import NONE, Coherence
 from skylight.infer.priors import BY_TYPE, CHOSEN
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation import seeks, track_fit
-from skylight.probe.rotation.hop_passes import HopPasses, Pair
 from skylight.probe.rotation.plan_steps import (
     ALONE,
-    APART_READS,
     AROUND,
     AROUND_PLACES,
     BEHIND,
     COARSE_TIMES,
     END,
-    IN_TURNS,
-    NEXT_READS,
     PLACE_READS,
     ROUND_IOS,
-    SAME_AGAIN,
-    SAME_PIECES,
-    SAME_READS,
     STAR_READS,
     STARS,
     TOWARDS_END,
     TOWARDS_READS,
-    TURN_READS,
     VISITS,
 )
 from skylight.probe.rotation.seeks import Curve
+from skylight.probe.rotation.step_times import StepTimes
 from skylight.probe.rotation.track_consistency import (
     LARGEST_STEP,
     MOST_PARTS,
+    agreed,
     are_larger,
     are_shuffled,
     as_large,
+    differs,
     first_pieces,
+    has_whole,
+    is_among,
     is_between,
     is_in_line,
     is_mostly_whole,
@@ -60,8 +56,10 @@ from skylight.probe.rotation.track_consistency import (
     off_line,
     parts,
     rows_of,
+    some_were_moved,
     start_between,
     starts_below,
+    starts_below_all,
 )
 from skylight.probe.rotation.track_fit import LEAST_TRACK_BYTES, MOST_TRACK_BYTES, Turn
 
@@ -87,7 +85,7 @@ FEWEST_PIECES, SHORT_TURNS = 8, 0.25
 """Pieces of which half are no quarter of a track are no tracks."""
 
 
-class Analysis:
+class Analysis(StepTimes):
     """See the module's page. `log` gives the log of a step by its name."""
 
     def __init__(
@@ -223,12 +221,35 @@ class Analysis:
     def _starts_at_home(self) -> bool:
         """Whether blocks at the start lie there, as far as larger tracks behind or elsewhere would show."""
         near = self.near
-        if near is None or self.middle is None or self.middle.slope < near.slope:
+        if near is None or self.middle is None:
             return True
+        if self.middle.slope < near.slope:  # as where addresses begin further in, but not by a zone in a GiB
+            return not are_larger(self._behind_start, near, 1)
         moved = are_larger(self.places, near) or starts_below(self.places, self._size, near)
         return not moved and all(
             near.slope <= behind.slope or as_large(near, behind) for behind in self._behind_start
         )
+
+    @cached_property
+    def start_in_line(self) -> bool:
+        """Whether tracks at the start are as large as all places lead to, and as whole tracks before it: what
+        is behind other tests' writes may lie on another surface than the first address."""
+        near = self.near
+        if near is None or self._at_home:
+            return True
+        before = [place for place in self.places[1:] if place.begin[0] < near.begin[0]]
+        if any(has_whole(place) and differs(place, near) for place in before):
+            return False
+        part, size = self._all_places
+        return not starts_below_all(part, size, near)
+
+    @property
+    def _all_places(self) -> tuple[F64, F64]:
+        """Places all over the drive, but for the start, as parts of all addresses, and bytes of a track."""
+        part, size = self.towards_end
+        places = np.array([(each.begin[0] / self._size, each.track_bytes) for each in self.places[1:]])
+        places = places.reshape(-1, 2)
+        return np.append(part, places[:, 0]), np.append(size, places[:, 1])
 
     @cached_property
     def _behind_start(self) -> list[Tracks]:
@@ -336,33 +357,48 @@ class Analysis:
         on = np.array([place for place in places if len(size) and place[0] >= 0.5]).reshape(-1, 2)
         return np.append(part, on[:, 0]), np.append(size, on[:, 1])
 
-    @property
-    def middle_at_home(self) -> bool:
-        """Whether tracks in the middle are between those on both sides of it, as far as these are in line, or
-        as large as those around: a drive that places data anywhere may have moved the middle alone."""
-        return self.middle_in_line or self._middle_as_around
+    @cached_property
+    def middle_home(self) -> Tracks | None:
+        """Tracks of the size at the middle address: those there, unless they may have been moved alone; then
+        those around, in other bands, where these agree and are in line; None where neither is known."""
+        there = self.sizes()["md"]
+        if there is None or (self.middle_in_line and not (self.may_be_moved and self._around_middle)):
+            return there
+        if is_among(there, self._around_middle, FEWEST_ALIKE):
+            return there
+        around = agreed(self._around_middle, FEWEST_ALIKE)
+        if around is None or not is_between(around.track_bytes, self._beside_middle, unseen=False):
+            return None
+        return around
 
     @cached_property
     def middle_in_line(self) -> bool:
-        """Whether nothing on both sides of the middle says that its tracks are out of line."""
-        if self._at_home or self.middle is None:
+        """Whether nothing on both sides of the middle says that tracks under that address are out of line."""
+        there = self.sizes_at["md"]
+        if self._at_home or there is None:
             return True
-        places = [(float(place.begin[0]) / self._size - 0.5, place.track_bytes) for place in self.places]
-        return is_between(self.middle.track_bytes, places)
+        return is_between(there.track_bytes, self._beside_middle)
+
+    @property
+    def _beside_middle(self) -> list[tuple[float, float]]:
+        return [(float(place.begin[0]) / self._size - 0.5, place.track_bytes) for place in self.places]
 
     @cached_property
-    def _middle_as_around(self) -> bool:
-        """Whether tracks around the middle, bands away, are as large: where surfaces differ, what lies
-        farther from it is out of line by itself."""
+    def may_be_moved(self) -> bool:
+        """Whether places all over the drive show that data was moved about, by little or much."""
+        return not self._at_home and some_were_moved(self.places)
+
+    @cached_property
+    def _around_middle(self) -> list[Tracks]:
+        """Tracks around the middle, bands away: where surfaces differ, what lies farther from it is out of
+        line by itself."""
         log, middle = self._log(AROUND), self.middle
         if middle is None or not len(log):
-            return False
+            return []
         groups = np.array_split(np.arange(len(log)), AROUND_PLACES)
-        around = [
-            self._fitted(log.rows(rows), *(part * middle.track_bytes for part in BESIDE)) for rows in groups
-        ]
-        alike = [place for place in around if place is not None and as_large(place, middle)]
-        return len(alike) >= FEWEST_ALIKE
+        low, high = (part * middle.track_bytes for part in BESIDE)
+        around = [self._fitted(log.rows(rows), low, high) for rows in groups]
+        return [place for place in around if place is not None]
 
     @property
     def end_is_found(self) -> bool:
@@ -445,70 +481,6 @@ class Analysis:
     def _fitted(self, log: IoLog, low: float, high: float) -> Tracks | None:
         turn = self.turn
         return track_fit.place_of(log, turn, low, high) if turn is not None and len(log) and low > 0 else None
-
-    def _pooled(self, name: str, pairs: int, reads: int) -> Reach | None:
-        if self.near is None or self.turn is None:
-            return None
-        return seeks.pooled_reaches(self._log(name), self.near, self.turn, reads // pairs)[0]
-
-    @cached_property
-    def same_wide(self) -> Reach | None:
-        """The reach within a track, roughly."""
-        return self._pooled("same-wide", SAME_PIECES, SAME_READS)
-
-    @cached_property
-    def same_narrow(self) -> Reach | None:
-        """The reach within a track, finer: None where the edge was not in the window that was looked at."""
-        return seeks.bracketed(self._pooled("same", SAME_PIECES, SAME_READS))
-
-    @cached_property
-    def same(self) -> Reach | None:
-        """The reach within a track: overhead and the transfer of a block."""
-        if len(self._log(SAME_AGAIN)):
-            return seeks.bracketed(self._pooled(SAME_AGAIN, SAME_PIECES, SAME_READS))
-        return self.same_narrow
-
-    @cached_property
-    def following(self) -> dict[Pair, float]:
-        """Arm times between tracks that follow each other in address, ns."""
-        return {} if (passes := self._passes("next", NEXT_READS)) is None else passes.all_ns()
-
-    @cached_property
-    def apart(self) -> dict[Pair, float]:
-        """Arm times from the first and the last of some dozens of tracks to the others, ns."""
-        return {} if (passes := self._passes("apart", APART_READS)) is None else passes.all_ns()
-
-    def rough_times(self, name: str, pairs: list[Pair], count: int) -> F64:
-        """Arm times of pairs by the first pass over a wide range, the median where it has none, ns."""
-        times = {} if (passes := self._passes(name, count)) is None else passes.rough_ns(pairs)
-        middle = float(np.median(list(times.values()))) if times else np.nan
-        return np.array([times.get(pair, middle) for pair in pairs])
-
-    def not_seen(self, name: str, pairs: list[Pair], count: int) -> list[int]:
-        """The numbers of the pairs whose edge the second pass did not show."""
-        found = {} if (passes := self._passes(name, count)) is None else passes.fine_ns()
-        return [number for number, pair in enumerate(pairs) if pair not in found]
-
-    def _passes(self, name: str, count: int) -> HopPasses | None:
-        """The passes over a step's pairs; None before the start and the reach within a track are known."""
-        if self.near is None or self.turn is None or self.same is None:
-            return None
-        return HopPasses(self._log, name, self.near, self.turn, self.same.ns, count, self.times)
-
-    @cached_property
-    def neighbours(self) -> NextTrack | None:
-        """The step to the next track of a surface; its pairs are of pieces."""
-        return None if self.near is None else seeks.step_of(self.near, self.following, self.apart)
-
-    @cached_property
-    def in_turns(self) -> tuple[Reach, Reach] | None:
-        """The reach within a track and that between those, measured in turns and more finely: how late the
-        host is counts in both alike, though it may be later in one minute than in another."""
-        if self.near is None or self.turn is None:
-            return None
-        count = TURN_READS * self.times
-        same, other = seeks.pooled_reaches(self._log(IN_TURNS), self.near, self.turn, count, 2)
-        return None if same is None or other is None else (same, other)
 
     @cached_property
     def places(self) -> list[Tracks]:

@@ -341,7 +341,8 @@ def _measure_tracks(plan: Plan, found: Analysis) -> None:
             plan.scattered(name + ALONE, [float(tracks.begin[0])], alone, reads)
     if _measure_steps(plan, found, found.near):
         _measure_far(plan, found)
-        if found.neighbours is None and found.curve is not None and not plan.is_zoned:
+        unseen = found.neighbours is None or found.is_open
+        if unseen and found.curve is not None and not plan.is_zoned:
             _measure_steps_behind(plan, found, found.near)
 
 
@@ -438,7 +439,8 @@ def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:
 def _measure_steps_behind(plan: Plan, found: Analysis, near: Tracks) -> None:
     """The same further on, until tracks there show the arm's step: where a stroke ends amid those that are
     looked at, it may look like cylinders, and of high cylinders a few dozens of tracks show hardly a step.
-    Where they say how tracks are walked as well, that is worth more than a step alone."""
+    Where they say how tracks are walked as well, that is worth more than a step alone, also than one at the
+    start that is a mean of ways which differ."""
     for behind in STEP_BEHIND_BYTES:
         if plan.size < BEFORE_END_PARTS * behind:
             return
@@ -451,7 +453,8 @@ def _measure_steps_behind(plan: Plan, found: Analysis, near: Tracks) -> None:
         if here.neighbours.walk != OPEN:
             found.behind = (there.prefix, here)
             return
-        found.behind = found.behind or (there.prefix, here)
+        if found.neighbours is None or here.neighbours.open_ns < found.neighbours.open_ns:
+            found.behind = found.behind or (there.prefix, here)
 
 
 def _measure_far(plan: Plan, found: Analysis) -> None:
@@ -463,7 +466,8 @@ def _measure_far(plan: Plan, found: Analysis) -> None:
     plan.scattered("places", begins, length, PLACE_READS)
     if len(found.places) < FEWEST_PLACES:
         return
-    if not found.middle_in_line and plan.size >= BEFORE_END_PARTS * AROUND_BYTES[-1]:
+    asked = not found.middle_in_line or (found.may_be_moved and not plan.is_zoned)
+    if asked and plan.size >= BEFORE_END_PARTS * AROUND_BYTES[-1]:
         track = found.near.track_bytes
         around = [plan.middle + bytes_on - SIZE_TRACKS * track / 2 for bytes_on in AROUND_BYTES]
         plan.scattered(AROUND, around, SIZE_TRACKS * track, SIZE_READS * found.times)

@@ -150,6 +150,14 @@ def pooled_reaches(log: IoLog, tracks: Tracks, turn: Turn, count: int, kinds: in
     return reaches(ideal, key, kinds, turn.period_ns)
 
 
+def stretches_ns(log: IoLog, tracks: Tracks, turn: Turn, count: int) -> tuple[F64, F64]:
+    """The reaches of single stretches of `count` hops of two kinds that take turns, ns; of each kind those
+    that are known well enough."""
+    found = [bracketed(reach) for reach in hop_reaches(log, tracks, turn, count)]
+    first, second = (np.array([reach.ns for reach in found[kind::2] if reach is not None]) for kind in (0, 1))
+    return first, second
+
+
 def star_reaches(log: IoLog, hub: Tracks, others: list[Tracks], turn: Turn, count: int) -> list[Reach | None]:
     """The reach between the hub and each other place."""
     if len(log) == 0:

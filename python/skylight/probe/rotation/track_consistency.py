@@ -16,6 +16,7 @@ import numpy as np
 from skylight.evidence import F64, IoLog
 from skylight.infer.robust import NORMAL_MEDIAN, never_falling
 from skylight.infer.track_phases import Tracks
+from skylight.probe.rotation.findings import TRACK_RIGHT
 
 PART_TURNS, MOST_PARTS = 0.75, 1
 """A piece shorter than that is a part of a track, and so many of those within the few tracks in the middle of
@@ -41,6 +42,10 @@ per cent."""
 SURFACES_DIFFER, FEWEST_LARGER = 0.1, 3
 """How much larger tracks anywhere may be than those at the start, which is at the outer diameter, and at how
 many places they have to be. Surfaces whose densities differ do so by a few per cent."""
+MOST_UNORDERED, FEWEST_UNORDERED = 0.03, 2
+"""How far places may be off the order of sizes, and how many have to be farther for data to have been moved
+about. Chosen: sizes are known to 1 % at most places, and one place may lie amid two zones."""
+FEWEST_ALL = 16  # places all over the drive, of about forty
 MOST_OUT = 0.25
 """The part of places that may lie in a cache. Chosen: of random drive 100180, whose cache holds what other
 tests wrote, it was a sixth, of 100586, which moves blocks anywhere within its halves, over a third."""
@@ -68,10 +73,10 @@ def as_large(one: Tracks, other: Tracks) -> bool:
     return abs(one.slope / other.slope - 1.0) <= max(MOST_GROWTH, GROWTH_ERRORS * error)
 
 
-def are_larger(places: list[Tracks], start: Tracks) -> bool:
-    """Whether tracks at several places all over the drive are larger than at its start."""
+def are_larger(places: list[Tracks], start: Tracks, fewest: int = FEWEST_LARGER) -> bool:
+    """Whether tracks at several places all over the drive are larger than at its start, plainly."""
     larger = [place for place in places if start.slope / place.slope - 1.0 > SURFACES_DIFFER]
-    return len(larger) >= FEWEST_LARGER
+    return len(larger) >= fewest
 
 
 def start_between(start: Tracks, behind: list[Tracks]) -> Tracks:
@@ -144,6 +149,45 @@ def starts_below(places: list[Tracks], whole_bytes: int, start: Tracks) -> bool:
     return smaller and off_line(before, size, start.track_bytes) < -1.0
 
 
+def starts_below_all(part: F64, size: F64, start: Tracks) -> bool:
+    """Whether tracks at the start are smaller than those of places all over the drive lead to (parts of all
+    addresses, and bytes of a track there), by more than half a zone and more than that line may be off.
+
+    Where data may be moved anywhere within a part of the drive, all places of that part may have been, and a
+    line of these alone shows nothing. The line of all places holds as long as most of them are at home: one
+    through the middles of zones is off by half a zone at the start, and what zones and surfaces are off it
+    beside that is its scatter."""
+    known = part >= LEAST_BEHIND
+    if np.count_nonzero(known) < FEWEST_ALL:
+        return False
+    before, size = 1.0 - part[known], size[known]  # as if the start were the end
+    smaller = start.track_bytes < (1 - LARGEST_STEP / 2) * sqrt(max(line_of(before, size).at_end, 0.0))
+    return smaller and off_line(before, size, start.track_bytes) < -1.0
+
+
+def differs(place: Tracks, other: Tracks) -> bool:
+    """Whether tracks of two places differ by more than is right, and plainly."""
+    return not as_large(place, other) and abs(place.slope / other.slope - 1.0) > TRACK_RIGHT.part
+
+
+def is_among(middle: Tracks, around: list[Tracks], fewest: int) -> bool:
+    """Whether tracks at an address are as large as some of the places around it at least, the half of them
+    before it and the others behind, or as all on one side where a zone ends beside: sizes fall."""
+    alike = [as_large(place, middle) for place in around]
+    half = len(around) // 2
+    ends = half > 0 and all(alike[:half]) and all(place.slope > middle.slope for place in around[half:])
+    begins = half > 0 and all(alike[half:]) and all(place.slope < middle.slope for place in around[:half])
+    return sum(alike) >= fewest or (len(around) > fewest and (ends or begins))
+
+
+def agreed(around: list[Tracks], fewest: int) -> Tracks | None:
+    """Those tracks that some of the places around an address at least are as large as; None where so few
+    agree."""
+    alike = {at: sum(as_large(each, other) for other in around) for at, each in enumerate(around)}
+    most = max(alike, key=lambda at: alike[at], default=None)
+    return None if most is None or alike[most] < fewest else around[most]
+
+
 def stroke_between(
     part: F64, size: F64, start: Tracks, ends: tuple[Tracks, Tracks]
 ) -> tuple[float, float] | None:
@@ -188,9 +232,9 @@ def is_in_line(off: float) -> bool:
     return -FURTHER_IN <= off <= 1.0
 
 
-def is_between(middle_bytes: float, places: list[tuple[float, float]]) -> bool:
+def is_between(middle_bytes: float, places: list[tuple[float, float]], *, unseen: bool = True) -> bool:
     """Whether tracks in the middle are between those beside it (parts of all addresses from the middle on,
-    and bytes of a track there), as far as these are in line; so where they are too few."""
+    and bytes of a track there), as far as these are in line; `unseen` where they are too few."""
     beside: tuple[list[tuple[float, float]], ...] = ([], [])
     for part, size in places:
         if LEAST_BESIDE <= abs(part) <= MOST_BESIDE:
@@ -200,7 +244,7 @@ def is_between(middle_bytes: float, places: list[tuple[float, float]]) -> bool:
         for part, size in beside[0] for there, other in beside[1]
     ])  # fmt: skip
     if len(between) < FEWEST_BESIDE:
-        return True
+        return unseen
     open_bytes = max(float(np.ptp(between)) / 2, middle_bytes * MOST_GROWTH)
     return abs(middle_bytes - float(np.median(between))) <= GROWTH_ERRORS * open_bytes
 
@@ -208,12 +252,22 @@ def is_between(middle_bytes: float, places: list[tuple[float, float]]) -> bool:
 def is_out_of_order(places: list[Tracks]) -> bool:
     """Whether tracks at many places are off the nearest order in which sizes only fall, by more than zones
     and surfaces of different density make them."""
+    return int(np.count_nonzero(_off_order(places) > LARGEST_STEP)) > MOST_OUT * len(places)
+
+
+def some_were_moved(places: list[Tracks]) -> bool:
+    """Whether tracks at some places are off that order by more than the errors of sizes: then others, whose
+    sizes are looked at, may have been moved by as little as a zone, which no line shows."""
+    return int(np.count_nonzero(_off_order(places) > MOST_UNORDERED)) >= FEWEST_UNORDERED
+
+
+def _off_order(places: list[Tracks]) -> F64:
+    """How far tracks of each place are off the nearest order in which sizes only fall, as a part of those."""
     order = sorted(places, key=lambda tracks: float(tracks.begin[0]))
-    size = np.array([tracks.track_bytes for tracks in order])
+    size = np.array([tracks.track_bytes for tracks in order], np.float64)
     if len(size) == 0:
-        return False
-    off = np.abs(size / never_falling(size[::-1], np.ones(len(size)))[::-1] - 1.0)
-    return int(np.count_nonzero(off > LARGEST_STEP)) > MOST_OUT * len(size)
+        return size
+    return np.abs(size / never_falling(size[::-1], np.ones(len(size)))[::-1] - 1.0)
 
 
 def are_shuffled(places: list[Tracks]) -> bool:
@@ -245,6 +299,11 @@ def is_mostly_whole(tracks: Tracks) -> bool:
     turns = tracks.turns()[1:-1]
     whole = float(turns[turns >= WHOLE_TURNS].sum() / turns.sum()) if turns.sum() > 0 else 1.0
     return whole >= LEAST_WHOLE
+
+
+def has_whole(tracks: Tracks) -> bool:
+    """Whether a whole track is among the pieces: of pieces of a log alone, what is fitted is a guess."""
+    return bool((tracks.turns() >= WHOLE_TURNS).any())
 
 
 def parts(tracks: Tracks) -> int:

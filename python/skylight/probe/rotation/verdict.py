@@ -15,6 +15,7 @@ from math import erf, hypot, sqrt
 import numpy as np
 
 from skylight.findings import Finding, Known
+from skylight.infer.adjacent_tracks import OPEN
 from skylight.infer.minimum_access_time import Reach
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation.analysis import Analysis
@@ -27,7 +28,7 @@ from skylight.probe.rotation.findings import (
     TRACK_RIGHT,
     TURN_RIGHT,
 )
-from skylight.probe.rotation.plan_steps import IN_TURNS
+from skylight.probe.rotation.plan_steps import AROUND, IN_TURNS
 from skylight.probe.rotation.seeks import Curve
 from skylight.probe.rotation.track_consistency import (
     SAFETY,
@@ -127,8 +128,16 @@ def _tracks(found: Analysis, in_range: bool = False, shingled: bool = False) -> 
     if way == END_BY_LINE and parts["id"] is None:
         why = "Tracks under the last addresses are not those of the end of a drive: they may lie in a cache."
         return TRACK.unknown(why, ("md", *found.end_rows))
-    if not found.middle_at_home:
-        why = "Tracks in the middle are no size between those on both sides of it: it was moved."
+    if not found.start_in_line:
+        why = (
+            "Tracks at the start are not of the size that other places lead to: it was moved, or lies on"
+            " another surface than the first address."
+        )
+        return TRACK.unknown(why, ("od", "places"))
+    middle = found.middle_home
+    is_there = middle is None or parts["md"] is None or middle.slope == parts["md"].slope
+    if parts["md"] is not None and middle is None:
+        why = "Tracks in the middle are of no size that those around it share: it was moved."
         return TRACK.unknown(why, ("md", "places"))
     if is_out_of_order(found.places) if way == END_BY_LINE else found.is_moved_about:
         why = (
@@ -136,6 +145,7 @@ def _tracks(found: Analysis, in_range: bool = False, shingled: bool = False) -> 
             " zone to the next: blocks there lie elsewhere, and may where sizes are looked at."
         )
         return TRACK.unknown(why, ("places", *found.end_rows))
+    parts["md"] = middle
     sizes, confidence = dict[str, int | float | bool | str](), end_at_home
     for name, tracks in parts.items():
         if tracks is None or tracks.slope_error / tracks.slope > MOST_TRACK_ERROR:
@@ -148,7 +158,8 @@ def _tracks(found: Analysis, in_range: bool = False, shingled: bool = False) -> 
         return TRACK.unknown(why_not, ("od", "md", found.end_rows[0]))
     shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
     why = f"The angle of blocks rises by one revolution every {shown} at the {_where_words(found)}."
-    return TRACK.found(sizes, confidence, why, ("od", "md", found.end_rows[0]), way=way)
+    rows = ("od", "md" if is_there else AROUND, found.end_rows[0])
+    return TRACK.found(sizes, confidence, why, rows, way=way)
 
 
 def _not_one_disk(found: Analysis, in_range: bool) -> str | None:
@@ -211,6 +222,12 @@ def track_seek(found: Analysis) -> tuple[float, float] | None:
         same, other = at.in_turns
         # What ways leave open there is a range about times that scatter about one.
         ns, error = other.ns - same.ns, hypot(other.half_ns, same.half_ns, near.open_ns / sqrt(3.0))
+        if near.walk == OPEN:
+            # Pairs near a mean may be none of it: they show by how much all times were off.
+            ns += at.off_pairs_ns
+            if (each := at.by_stretches) is not None:
+                # Of pairs of more than one time all reads together show the edge of the later ones.
+                ns, error = each.ns + at.off_pairs_ns, hypot(error, each.spread_ns)
     else:
         ns, error = near.ns, near.open_ns
     return (ns, error + 0.01 * ns) if ns > 0 else None
