@@ -112,6 +112,21 @@ def test_the_search_finds_count_and_sizes(rng: np.random.Generator, count: int) 
     assert found.last_bytes == pytest.approx(sizes[-1][1] - sizes[-1][0], rel=0.05)
 
 
+@pytest.mark.parametrize("one_size", [True, False])
+def test_double_strokes_of_which_one_holds_two_zones_are_no_pattern(
+    rng: np.random.Generator, one_size: bool
+) -> None:
+    """As of random drive 102419, whose second and third of four surfaces are alike: where it turns back, a
+    double stroke of the last surface holds its strokes of two zones."""
+    sizes, total = strokes([1.0094, 0.9907], [(7e9 * 0.97**each, 3.6e5 * 0.97**each) for each in range(8)])
+    if not one_size:
+        begin, end, track = sizes[2]
+        middle = begin + 0.4 * (end - begin)
+        sizes[2:3] = [(begin, middle, 1.02 * track), (middle, end, track)]
+    found = walk(answers(rng, sizes, 8e-4), total)
+    assert (found.pattern is not None and found.pattern.count == 2) == one_size
+
+
 @pytest.mark.parametrize(
     ("apart", "seen", "told"),
     [

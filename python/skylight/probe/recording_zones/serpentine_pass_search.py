@@ -45,6 +45,8 @@ REST_TO = 0.07  # how well what is left of two strokes must be known
 MOST_REPEATS = 10
 MOST_TURNS = 4  # strokes as long as the first that the search may jump to
 ASIDE = 0.4  # of a stroke
+MOST_CHECKED = 8
+"""Strokes: places of them are known to `FINE` each, which adds up to an eighth of one."""
 
 
 @dataclass(slots=True)
@@ -120,7 +122,7 @@ def _search(ask: Ask, size_bytes: float, found: Walk) -> None:
             found.strokes = strokes
         if len(strokes) == FEWEST_STROKES and rises(strokes, 0.0) == 0:
             return
-        if pattern is None or not _even(ask, strokes[: pattern.count], unit):
+        if pattern is None or not _even(ask, strokes[: max(pattern.count, _checked(pattern))], unit):
             continue
         if not pattern.in_groups(parts):
             found.pattern, found.first_bytes, found.unit = pattern, begun - hidden * unit, unit
@@ -141,6 +143,13 @@ def _second(ask: Ask, size_bytes: float, first: float) -> tuple[float, float, fl
             return here.track_bytes, near.track_bytes, like / near.track_bytes
     unit = stroke(ask, size_bytes, backward=False, start=first, step=first / 4)
     return None if unit is None else (here.track_bytes, near.track_bytes, unit / near.track_bytes)
+
+
+def _checked(pattern: Pattern) -> int:
+    """How many strokes are looked at, whether they hold one size: those of two zones of few surfaces. Those
+    alike look like one with strokes twice as long, which nothing shows in the first zone; in the next, where
+    the walk turns back, one of them lies in two zones. Farther strokes are not known well enough in place."""
+    return min(2 * pattern.count, MOST_CHECKED)
 
 
 def _even(ask: Ask, strokes: list[Size], unit: float) -> bool:
