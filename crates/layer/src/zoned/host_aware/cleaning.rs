@@ -20,7 +20,6 @@
 use skylight_disk::{Lba, LbaExtent, PbaExtent, Sectors};
 
 use super::Aware;
-use crate::extent_map::Mapped;
 use crate::plan::{MapChange, Medium, Plan, Purpose, Source, Step};
 use crate::zoned::rules::ZoneTable;
 
@@ -55,19 +54,13 @@ impl Aware {
         let next = match phase {
             Phase::Merge(at) => {
                 let chunk = self.chunk(&merged, at);
-                if !self.is_all_cached(chunk) {
-                    self.merge(&cleaning, chunk, table, plan);
-                }
+                self.merge(&cleaning, chunk, table, plan);
                 let last = chunk.end() == merged.end();
                 Some(if last { Phase::Rewrite(merged.start) } else { Phase::Merge(chunk.end()) })
             }
             Phase::Rewrite(at) => {
                 let chunk = self.chunk(&merged, at);
-                if self.is_all_cached(chunk) {
-                    self.read_cached(chunk, plan);
-                } else {
-                    plan.read(Medium::Platter, self.staged(&merged, chunk), Purpose::CleanRead);
-                }
+                plan.read(Medium::Platter, self.staged(&merged, chunk), Purpose::CleanRead);
                 let home = PbaExtent::new(self.places.of(table.layout(), at), chunk.len);
                 plan.write(Medium::Platter, home, Purpose::CleanWrite, Source::Merged(at.into()));
                 Some(if chunk.end() < merged.end() { Phase::Rewrite(chunk.end()) } else { Phase::Commit })
@@ -107,29 +100,22 @@ impl Aware {
         Some(Cleaning { zone, merged, unwritten, phase: Phase::Merge(start) })
     }
 
-    /// Whether the cache holds all of a chunk. Then it needs no staging: nothing of it is lost at home, and until the commit
-    /// the cache is where it is read.
-    fn is_all_cached(&self, chunk: LbaExtent) -> bool {
-        self.map.overlapping(chunk).map(|mapped| mapped.lba.len.get()).sum::<u64>() == chunk.len.get()
-    }
-
-    /// Reads what is cached of a chunk, in the order of the journal.
-    fn read_cached(&self, chunk: LbaExtent, plan: &mut Plan) {
-        let piece = |mapped: Mapped| PbaExtent::new(mapped.pba, mapped.lba.len);
-        let mut pieces: Vec<PbaExtent> = self.map.overlapping(chunk).map(piece).collect();
-        pieces.sort_unstable_by_key(|piece| piece.start);
-        pieces.into_iter().for_each(|piece| plan.read(Medium::Platter, piece, Purpose::CleanRead));
-    }
-
     /// Reads the valid data of a chunk and writes it to the staging area.
     fn merge(&self, cleaning: &Cleaning, chunk: LbaExtent, table: &ZoneTable, plan: &mut Plan) {
+        let mut cached = Sectors(0);
+        let mut pieces = Vec::new();
+        for mapped in self.map.overlapping(chunk) {
+            cached += mapped.lba.len;
+            pieces.push(PbaExtent::new(mapped.pba, mapped.lba.len));
+        }
         let valid =
             LbaExtent::new(chunk.start, cleaning.unwritten.min(chunk.end()).max(chunk.start) - chunk.start);
-        if !valid.is_empty() {
+        if !valid.is_empty() && cached < chunk.len {
             let home = PbaExtent::new(self.places.of(table.layout(), valid.start), valid.len);
             plan.read(Medium::Platter, home, Purpose::CleanRead);
         }
-        self.read_cached(chunk, plan);
+        pieces.sort_unstable_by_key(|piece| piece.start);
+        pieces.into_iter().for_each(|piece| plan.read(Medium::Platter, piece, Purpose::CleanRead));
         let staged = self.staged(&cleaning.merged, chunk);
         plan.write(Medium::Platter, staged, Purpose::CleanStage, Source::Internal);
     }
