@@ -134,6 +134,15 @@ def test_a_quantum_that_takes_longer_in_a_queue_than_alone_leaves_open_what_lies
     assert both[0] < 397_312 + (168 << 10) < both[1]
 
 
+@pytest.mark.parametrize(("quantum_ns", "known"), [(487e3, True), (526e6, False)])
+def test_a_quantum_takes_no_longer_than_a_lone_write(quantum_ns: float, known: bool) -> None:
+    """102674 and 102707 drawn: the lone writes filled a cache of 150 places, and bands were cleaned for half
+    of them. By what a quantum seemed to take there were 18 KiB before it, of 2.5 MiB."""
+    entry = Known([Finding("journal_entry_max_bytes", 12_644_352, "B", None, 1.0, "made")])
+    journal = Journal(1_392_640, quantum_ns, 47.9e6, (), 123, None, quantum_error_ns=quantum_ns / 3)
+    assert (verdict.bytes_on_flash(journal, entry, (718e3, 1_247e3)) is not None) is known
+
+
 def test_a_quantum_that_lone_writes_hardly_show_takes_what_it_takes_in_a_queue() -> None:
     """816148 ideal: behind 13.9 ms of out-of-band data the second quantum of a few lone writes seemed to take
     676 us, give or take 80; in a queue it takes 961, as it does (945). By both there were 1.6 or 2.4 MiB."""

@@ -226,7 +226,8 @@ def bytes_on_flash(journal: Journal, known: Known, time_ns: Interval) -> Interva
     """Bytes of an entry on flash: each of its two commands waits before the first byte, and how long is not
     seen apart from the transfer. What a quantum takes, writes that wait together say, and the second quantum
     of a lone one, if an entry holds as many; where they do not agree within the error of the lone ones, which
-    are few, as over a slow link, either may be right."""
+    are few, as over a slow link, either may be right. What is longer than a lone write, of which it is a
+    part, waited for something else, as in a cache so small that these writes filled it."""
     quantum, quanta_ns = journal.quantum, []
     if quantum is None:
         return None
@@ -236,7 +237,7 @@ def bytes_on_flash(journal: Journal, known: Known, time_ns: Interval) -> Interva
         apart_ns = [abs(each - journal.quantum_ns) for each in quanta_ns]
         if not apart_ns or apart_ns[0] > AGREE_ERRORS * journal.quantum_error_ns:
             quanta_ns.append(journal.quantum_ns)
-    if not quanta_ns or min(quanta_ns) <= 0:
+    if not quanta_ns or min(quanta_ns) <= 0 or max(quanta_ns) > journal.lone_ns:
         return None
     least, most = (max(each - wait, 0.0) for each, wait in zip(time_ns, FLASH_COMMAND_NS, strict=True))
     return quantum * (1 + least / max(quanta_ns)), quantum * (1 + most / min(quanta_ns))
