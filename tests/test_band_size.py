@@ -239,52 +239,6 @@ def test_a_row_of_stalls_is_found_among_many_delays() -> None:
     assert found is not None and (found.first, found.period) == (137, 361)
 
 
-def test_a_band_that_is_cut_off_is_not_taken_for_the_size() -> None:
-    """The last band of a stretch is short: the band before it has the stretch's size."""
-    size, middle = 200 << 30, 100 << 30
-    before = Band("md", middle - 640 * MIB, middle - 600 * MIB, 5.0)
-    own = Band("md", middle - 3 * MIB, middle + 8 * MIB, 5.0)
-    behind = Band("md", middle + 600 * MIB, middle + 630 * MIB, 5.0)
-    found = at_place("md", [before, own, behind], size)
-    assert found is not None and found.size == 40 * MIB
-    first_of_next = Band("md", middle, middle + 30 * MIB, 5.0)
-    found = at_place("md", [before, first_of_next, behind], size)
-    assert found is not None and found.size == 30 * MIB
-
-
-@pytest.mark.parametrize(("margin", "known"), [(1.5, True), (2.5, False)])
-def test_a_middle_band_read_a_step_off_goes_by_those_on_both_sides(margin: float, known: bool) -> None:
-    """As of random drive 100603: six, seven and six, of which the middle one has a weak edge."""
-    size, middle = 1 << 40, (1 << 39)
-    own = Band("md", middle - 6 * MIB, middle + MIB, margin)
-    before = Band("md", middle - 606 * MIB, middle - 600 * MIB, 5.8)
-    behind = Band("md", middle + 595 * MIB, middle + 601 * MIB, 6.0)
-    found = at_place("md", [before, own, behind], size)
-    assert found is not None and (found.size == 6 * MIB) == known
-    other = replace(behind, high=behind.high + 2 * MIB)
-    assert at_place("md", [before, replace(own, margin=1.5), other], size) is None
-
-
-def test_a_middle_band_larger_than_both_beside_it_is_none_of_these_sizes() -> None:
-    """As of random drive 100846, where bands of 15 MiB end and those of 14 begin: parts of both went home."""
-    size, middle = 1 << 40, (1 << 39)
-    before, own, behind = (
-        Band("md", middle + at * MIB, middle + (at + length) * MIB, 6.0)
-        for at, length in ((-606, 15), (-9, 16), (595, 14))
-    )
-    assert at_place("md", [before, own, behind], size) is None
-    found = at_place("md", [replace(before, high=before.high + 2 * MIB), own, behind], size)
-    assert found is not None and found.size == 16 * MIB
-
-
-def test_nothing_behind_the_middle_leaves_its_band_open() -> None:
-    """Without a band behind, the one of the middle may be the first of the next stretch or cut off."""
-    size, middle = 200 << 30, 100 << 30
-    before = Band("md", middle - 640 * MIB, middle - 600 * MIB, 5.0)
-    own = Band("md", middle - 3 * MIB, middle + 27 * MIB, 5.0)
-    assert at_place("md", [before, own], size) is None
-
-
 @pytest.mark.parametrize(("low", "high", "told"), [(591, 700, False), (600, 700, True), (0, 100, True)])
 def test_a_band_that_is_no_whole_number_of_its_size_behind_the_start_was_misread(
     low: int, high: int, told: bool

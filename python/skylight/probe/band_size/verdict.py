@@ -76,16 +76,18 @@ def at_place(place: str, bands: Sequence[Band], size: int) -> Size | None:
     own = next((band for band in here if band.low <= middle < band.high), None)
     before = [band for band in here if band.high <= middle]
     others = [band for band in here if band is not own]
+    same = [band for band in others if own is not None and band.size == own.size]
+    if own is not None and same:
+        return Size(own.size, math.prod(_doubt(band) for band in [own, *same]))
     if own is None or own.margin < WEAK:
         return _agreeing(here) if len({band.size for band in others}) == 1 and len(others) > 1 else None
-    same = [band for band in others if band.size == own.size]
-    if same:
-        return Size(own.size, math.prod(_doubt(band) for band in [own, *same]))
     if not any(band.low >= own.high for band in here):
         return None  # the one behind may be as large as its own
     near = [band for band in others if abs(band.size - own.size) == MIB]
     if own.margin < SURE and before and len(near) == len(others) and len({band.size for band in near}) == 1:
         return _agreeing(near)  # alike before it and behind: of its own an edge was misread
+    if own.margin < SURE and before and _is_last_of(before[-1], own, others):
+        return Size(before[-1].size, _doubt(before[-1]))
     if len({band.size for band in others}) > 1 and own.size > max(band.size for band in others):
         return None  # bands only become smaller: it holds pieces of both stretches that meet there
     if near or not before:
@@ -94,6 +96,14 @@ def at_place(place: str, bands: Sequence[Band], size: int) -> Size | None:
     if last.size > own.size and last.margin >= SURE:
         return Size(last.size, _doubt(last))
     return None
+
+
+def _is_last_of(before: Band, own: Band, others: Sequence[Band]) -> bool:
+    """Whether the band at the middle, of which an edge was misread, is as large as the one before it, which
+    is sure, and those behind are plainly smaller: a stretch of bands ends between."""
+    behind = [band for band in others if band.low >= own.high]
+    off_by_an_edge = before.margin >= SURE and abs(before.size - own.size) == MIB
+    return off_by_an_edge and all(band.size < min(own.size, before.size) - 2 * MIB for band in behind)
 
 
 def of_bands(bands: Sequence[Band], size: int, rows: Sequence[str]) -> Finding:
