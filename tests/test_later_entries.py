@@ -166,6 +166,13 @@ def test_a_quantum_in_flash_that_may_be_an_entry_of_its_own_hides_the_data(
     assert (found.interval[1] > own_ns) is True
 
 
+def test_a_lone_write_no_longer_than_a_flush_leaves_the_data_unknown() -> None:
+    """102726 drawn, by a clock of a millisecond: test 3 ended with a division by none."""
+    begin = np.arange(48, dtype=np.uint64) * np.uint64(10**7)
+    log = IoLog.of(IoBatch.make(Op.FLUSH, np.zeros(48), 0), begin, begin + np.uint64(10**6))
+    assert not judge_flash(log, 0.9e6, 0.0, 8e6).known
+
+
 def test_a_size_that_a_bound_left_without_runs_is_passed_over() -> None:
     runs = Runs()
     runs.footprints.runs[4096] = [Run.of(4096, True, IoLog.of(IoBatch.writes([0], 4096), ZERO, ZERO + 1))]

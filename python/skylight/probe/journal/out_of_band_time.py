@@ -349,6 +349,9 @@ def judge_flash(
         why = "a second quantum takes as long as the first, so each may be an entry with out-of-band data"
         return OUT_OF_BAND.unknown(why, ("flushes",), (least, most + own_ns))
     words = f"a lone write takes {format_duration(int(most))} beyond overhead and the transfer of a quantum"
+    if not most:
+        why = "a lone write takes no longer than a FLUSH and the transfer of a quantum by this clock"
+        return OUT_OF_BAND.unknown(why, ("flushes",))
     right = min(RIGHT_TURNS * rotation_ns / half, 1.0)
     if right < SURE_ENOUGH:
         why = f"{words}, and how much of it is the medium's own latency is not seen"
