@@ -346,7 +346,7 @@ def _read_back(seen: Observed, wide: Writes, turning: Coherence, back: ReadBack)
         f" FLUSH finds nothing to do; blocks written before and after {format_size(between)} of others"
     )
     confidence = turning.confidence * (1 - turning.p_value)
-    contradicts = back.where == "home" and seen.stalled
+    contradicts = back.where == "home" and (seen.stalled or seen.sustained.waits_as_for_bands)
     late_alone = back.where == "flash" and not back.all_unseen
     kept = seen.stalled or (seen.settled is not None and seen.settled.with_band)
     if (back.where == "unknown" or late_alone) and seen.stalled:

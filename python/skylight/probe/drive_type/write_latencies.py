@@ -40,7 +40,7 @@ SMALL_BEFORE = 1_024  # writes of test 1 before the large ones, all small: a vol
 TELLING_NS = FEWEST_SHARE * SLOWEST_WRITE_NS  # a stall that makes so many slower than a disk's
 LONGEST_RETRY_NS = 30_000_000_000  # no disk tries longer for one sector: hosts give up at 30 s
 LONGEST_OUTAGE_NS = 4 * LONGEST_RETRY_NS  # chosen: of a path that fails over, or of a host that hangs
-SLOW_SHARE = 0.2
+SLOW_SHARE, LATELY = 0.2, 32
 FEWEST_LAST = 1_024  # sustained writes that are looked at together: longer than bands being cleaned in a row
 MARGIN = 1.25  # chosen: a host may do later writes so much more slowly than the first
 LEAST_FLUSH_WORK_NS = 250_000  # less than 16 writes to a log or to flash take
@@ -187,6 +187,14 @@ class Sustained:
         where a cache of either kind is full: a volatile one for as long as the many small ones that came
         before are written out, flash on and on. A few more tell."""
         return not _waited(self.tail_ns, self.limit_ns(writes))
+
+    @property
+    def waits_as_for_bands(self) -> bool:
+        """True if the last ones took far longer than a disk takes to write out one each, as where small bands
+        of a fast disk are cleaned: not for long enough to show that, but blocks that lie at home then may
+        have gone there."""
+        lately_ns = self.latency_ns[-LATELY:]
+        return len(lately_ns) == LATELY and float(lately_ns.mean()) >= 2 * SLOWEST_WRITE_NS
 
     @property
     def stalled_lately(self) -> bool:
