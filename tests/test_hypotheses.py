@@ -337,13 +337,19 @@ class TestHome:
         assert settled.cheap is cheap
 
     def test_blocks_that_go_together_do_not_go_by_themselves(self) -> None:
-        assert not replace(self.settled(0.0), together=1e-6).alone
+        paired = replace(self.settled(0.0), together=1e-6)
+        assert not paired.alone and "go together" in paired.words
         assert replace(self.settled(0.0), together=0.5).alone
 
     def test_what_moved_early_in_the_trial_bounds_the_cost_too(self) -> None:
         early = (4.0, Moved(0.5, 0.02, BLOCKS, flash=False))
         slow = replace(self.settled(0.0), worked_s=(8.0, 40.0))
         assert not slow.cheap and replace(slow, early=early).cheap
+
+    def test_a_cost_that_contradicts_itself_says_nothing(self) -> None:
+        early = (4.0, Moved(1.0, 0.02, BLOCKS, flash=False))
+        found = replace(self.settled(0.0), trial=Moved(0.3, 0.02, BLOCKS, flash=False), early=early)
+        assert found.cost_ns is None and not found.cheap and not found.costly
 
     @pytest.mark.parametrize("away", [1.0, 0.6, None])
     def test_blocks_that_leave_cheaply_for_elsewhere_say_neither(self, away: float | None) -> None:

@@ -94,15 +94,19 @@ class Settled:
 
     @property
     def cost_ns(self) -> tuple[float, float] | None:
-        """What a block costs, at least and at most, ns; None without a trial."""
+        """What a block costs, at least and at most, ns; None without a trial, or where it contradicts itself,
+        as where reads are delayed that seem to be of blocks that moved."""
         if self.trial is None:
             return None
         most = min(self.trial.share + SURE_ERRORS * self.trial.error, 1.0)
         longest = [(self.worked_s[1], self.trial)] + ([self.early] if self.early else [])
-        return 1e9 * self.worked_s[0] / (most * self.places), min(
+        # A drive that may have moved all of them may have been done long before the end.
+        low = 1e9 * self.worked_s[0] / (most * self.places) if most < 1.0 else 0.0
+        high = min(
             1e9 * worked_s / (max(moved.share - SURE_ERRORS * moved.error, 1.0 / self.places) * self.places)
             for worked_s, moved in longest
         )
+        return (low, high) if low <= high else None
 
     @property
     def in_pairs(self) -> bool:
@@ -143,18 +147,22 @@ class Settled:
             return f"no block moved in {pause} without commands"
         if self.cost_ns is None:
             return f"blocks moved in {pause} without commands"
-        low, high = (format_duration(cost) for cost in self.cost_ns)
+        low, high = self.cost_ns
+        each = f"at up to {format_duration(high)} each"
+        if low > 0:
+            each = f"at {format_duration(low)} to {format_duration(high)} each"
         if self.cheap and not self.alone:
             seen = "are not seen" if self.away is None else "do not lie"
-            return (
-                f"left alone it moves blocks at {low} to {high} each, but they {seen} beside their neighbours"
-            )
+            but = f"{seen} beside their neighbours"
+            if self.together is not None and self.in_pairs:
+                but = "go together with others that were written beside them"
+            return f"left alone it moves blocks {each}, but they {but}"
         if self.costly and not self.with_band:
             return (
-                f"left alone it moves blocks at {low} to {high} each, but not seen together with others that"
-                " were written beside them, as for a band"
+                f"left alone it moves blocks {each}, but not seen together with others that were written"
+                " beside them, as for a band"
             )
-        return f"left idle it moves blocks back to their native locations at {low} to {high} each"
+        return f"left idle it moves blocks back to their native locations {each}"
 
 
 def _alone_ns(period_ns: float) -> float:
