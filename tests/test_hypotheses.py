@@ -278,7 +278,7 @@ class TestLater:
 
     def test_what_test_1_saw_itself_is_not_counted_twice(self) -> None:
         def cost(share: float) -> Observed:
-            rungs = ((4.0, Moved(0.0, 0.02, BLOCKS, False)), (16.0, Moved(0.5, 0.02, BLOCKS, False)))
+            rungs = ((4.0, Moved(0.0, 0.02, BLOCKS, False)), (16.0, Moved(0.2, 0.02, BLOCKS, False)))
             trial = Moved(share, 0.02, BLOCKS, False)
             return Observed(settled=Settled(rungs, None, trial, (8.0, 20.0), 600, period_ns=TURN_NS))
 
@@ -322,7 +322,8 @@ class TestHome:
     def test_a_slow_block_is_a_band_where_what_lies_beside_it_goes_too(
         self, together: float | None, is_band: bool
     ) -> None:
-        slow = replace(self.settled(None), trial=Moved(0.1, 0.02, BLOCKS, flash=False), together=together)
+        rung, trial = (Moved(share, 0.02, BLOCKS, flash=False) for share in (0.2, 0.1))
+        slow = replace(self.settled(None), rungs=((16.0, rung),), trial=trial, together=together)
         assert slow.costly and slow.with_band is is_band and not slow.cheap
         assert ("not seen together" in slow.words) is not is_band
 
@@ -345,6 +346,14 @@ class TestHome:
         early = (4.0, Moved(0.5, 0.02, BLOCKS, flash=False))
         slow = replace(self.settled(0.0), worked_s=(8.0, 40.0))
         assert not slow.cheap and replace(slow, early=early).cheap
+
+    def test_what_moved_in_the_rung_began_before_its_end(self) -> None:
+        """32 s in which 528 of 3,304 blocks moved at most are 61 ms each, and 65 as 35 moved before."""
+        rung, trial = Moved(0.391, 0.061, BLOCKS, flash=True), Moved(0.094, 0.033, BLOCKS, flash=True)
+        seen = replace(
+            self.settled(None), rungs=((64.0, rung),), trial=trial, worked_s=(32.0, 96.0), places=3_304
+        )
+        assert seen.cost_ns is not None and seen.cost_ns[0] == pytest.approx(64.7e6, rel=0.01)
 
     def test_a_cost_that_contradicts_itself_says_nothing(self) -> None:
         early = (4.0, Moved(1.0, 0.02, BLOCKS, flash=False))

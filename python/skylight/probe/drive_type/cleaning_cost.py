@@ -100,8 +100,12 @@ class Settled:
             return None
         most = min(self.trial.share + SURE_ERRORS * self.trial.error, 1.0)
         longest = [(self.worked_s[1], self.trial)] + ([self.early] if self.early else [])
-        # A drive that may have moved all of them may have been done long before the end.
-        low = 1e9 * self.worked_s[0] / (most * self.places) if most < 1.0 else 0.0
+        # In the rung it began sooner than at the end, by what it moved there. And a drive that may have moved
+        # all of the trial may have been done long before its end.
+        moved = self.rungs[-1][1]
+        sooner = max(moved.share - SURE_ERRORS * moved.error, 0.0) * RUNG_PLACES
+        counted = max(most * self.places - sooner, 1.0)
+        low = 1e9 * self.worked_s[0] / counted if most < 1.0 else 0.0
         high = min(
             1e9 * worked_s / (max(moved.share - SURE_ERRORS * moved.error, 1.0 / self.places) * self.places)
             for worked_s, moved in longest
