@@ -38,8 +38,8 @@ def test_a_few_runs_are_not_held_against_the_scatter_of_many() -> None:
 
 
 def test_runs_are_alike_by_all_pairs_however_many_there_are(rng: np.random.Generator) -> None:
-    """Random drive 102243 had so many runs of one block that to compare each two of them, for every size that
-    was judged, took two minutes."""
+    """Of random drive 102243, with hundreds of runs of one block, to compare each two of them for every size
+    that was judged took two minutes."""
 
     def run(length: int, turns: float) -> Run:
         done_ns = np.cumsum(8e6 * (2 + turns + rng.normal(0, 0.02, length))).astype(np.int64)

@@ -34,9 +34,8 @@ LEAST_WIDTH, MOST_WIDTH = 0.04, 0.25  # revolutions; wider, half of what moved w
 WITHIN = 0.9  # share of the controls by which the width is set
 QUICK_SHARE = 0.5  # of the time of the quickest tenth of the controls: such a read needs no platter
 QUICKEST_PART = 0.1
-ALL_QUICK = (
-    0.75  # in a log on a platter, where no seek is needed, half are; of flash other clients delay some
-)
+ALL_QUICK = 0.75
+"""In a log on a platter, where no seek is needed, half are; of flash other clients delay some."""
 
 
 @dataclass(frozen=True, slots=True)

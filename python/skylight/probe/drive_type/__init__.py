@@ -488,14 +488,10 @@ class DriveType(ProcedureTest[Observed]):
         flushed: bool,
     ) -> None:
         """Writes within ever narrower regions, until they are fixed; by a coarse clock more of the last."""
-        steps = [(name, limit, plan.places) for name, limit in zip(names, NARROW_BYTES, strict=True)]
-        for name, limit, places in [
-            *steps,
-            (f"{names[-1]}-more", NARROW_BYTES[-1], MORE_BY_TICKS * plan.places),
-        ]:
-            coarse = turning is not None and bool(seen) and seen[-1].ticks_hide(turning)
-            if plan.steps.spent() or (places > plan.places and (plan.quick or not coarse)):
-                return
+
+        def goes_on(name: str, limit: int, places: int) -> bool:
+            if plan.steps.spent():
+                return False
             region = plan.region(limit)
             log = self._write(plan, name, plan.rounds(name, region, places), region, flushed=flushed)
             writes = writes_of(
@@ -506,11 +502,14 @@ class DriveType(ProcedureTest[Observed]):
                 place_bytes=plan.place_bytes,
                 turning=turning if plan.quick else None,
             )
-            if len(writes.latency_ns) == 0:
-                return
-            seen.append(writes)
-            if writes.fixed(turning):
-                return
+            seen.extend([writes] if len(writes.latency_ns) else [])
+            return len(writes.latency_ns) > 0 and not writes.fixed(turning)
+
+        steps = zip(names, NARROW_BYTES, strict=True)
+        if not all(goes_on(name, limit, plan.places) for name, limit in steps):
+            return
+        if turning is not None and not plan.quick and seen[-1].ticks_hide(turning):
+            goes_on(f"{names[-1]}-more", NARROW_BYTES[-1], MORE_BY_TICKS * plan.places)
 
     def _sustain(self, plan: Plan, seen: Observed, wide: Writes) -> None:
         """More random writes than a volatile cache holds, piece by piece, until they are plainly slow."""

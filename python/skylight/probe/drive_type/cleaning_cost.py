@@ -102,20 +102,20 @@ class Settled:
         longest = [(self.worked_s[1], self.trial)] + ([self.early] if self.early else [])
         # In the rung it began sooner than at the end, by what it moved there. And a drive that may have moved
         # all of the trial may have been done long before its end.
-        moved = self.rungs[-1][1]
-        sooner = max(moved.share - SURE_ERRORS * moved.error, 0.0) * RUNG_PLACES
-        counted = max(most * self.places - sooner, 1.0)
+        counted = max(most * self.places - _least(self.rungs[-1][1]) * RUNG_PLACES, 1.0)
         low = 1e9 * self.worked_s[0] / counted if most < 1.0 else 0.0
-        high = min(
-            1e9 * worked_s / (max(moved.share - SURE_ERRORS * moved.error, 1.0 / self.places) * self.places)
-            for worked_s, moved in longest
-        )
+        high = min(1e9 * worked_s / max(_least(moved) * self.places, 1.0) for worked_s, moved in longest)
         return (low, high) if low <= high else None
 
     @property
     def in_pairs(self) -> bool:
         """Whether blocks go home with those beside them, as far as it is known."""
-        return self.together is None or self.together <= TOGETHER
+        return self.together is None or self.seen_in_pairs
+
+    @property
+    def seen_in_pairs(self) -> bool:
+        """Whether blocks were seen to go home with those beside them."""
+        return self.together is not None and self.together <= TOGETHER
 
     @property
     def cheap(self) -> bool:
@@ -125,9 +125,7 @@ class Settled:
     @property
     def alone(self) -> bool:
         """True where blocks went home by themselves."""
-        if not self.cheap or self.trial is None or self.away is None:
-            return False
-        if self.together is not None and self.in_pairs:
+        if not self.cheap or self.trial is None or self.away is None or self.seen_in_pairs:
             return False
         return self.away.share <= 1.0 - self.trial.share + MOST_AWAY
 
@@ -158,7 +156,7 @@ class Settled:
         if self.cheap and not self.alone:
             seen = "are not seen" if self.away is None else "do not lie"
             but = f"{seen} beside their neighbours"
-            if self.together is not None and self.in_pairs:
+            if self.seen_in_pairs:
                 but = "go together with others that were written beside them"
             return f"left alone it moves blocks {each}, but they {but}"
         if self.costly and not self.with_band:
@@ -173,6 +171,11 @@ def _alone_ns(period_ns: float) -> float:
     """What a block alone may cost: a seek and a revolution to fetch it from the log, the same to write it
     home. A fast disk moves its smallest bands in hardly more than a slow one takes for a block."""
     return 2 * (SEEK_NS + period_ns)
+
+
+def _least(moved: Moved) -> float:
+    """The share that moved, at least."""
+    return max(moved.share - SURE_ERRORS * moved.error, 0.0)
 
 
 def _some(moved: Moved) -> bool:

@@ -163,6 +163,6 @@ def _elsewhere(seen: Observed, turning: Coherence) -> Clue:
     words += f" and {away + appended} to a log or a cache." if away + appended else "."
     rows = ("writes-elsewhere", *(mixed.name for mixed in seen.mixed_elsewhere.values()))
     # The few writes to a part look like neither by a coarse clock, wherever they go.
-    hidden = sum(writes.ticks_hide(turning) for writes in parts) - home - away
-    unclear = max(len(parts) - home - away - appended - max(hidden, 0), 0)
+    hidden = any(writes.ticks_hide(turning) for writes in parts)
+    unclear = 0 if hidden else max(len(parts) - home - away - appended, 0)
     return hypotheses.elsewhere(home, away, unclear, words, rows, appended=appended)

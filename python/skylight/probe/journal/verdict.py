@@ -409,11 +409,7 @@ def _either_way(
     off_ns = 2 * math.hypot(error_ns, turn_ns * math.sqrt(part * (1 - part) / count))
     least_ns = cost_ns - delay_ns
     interval = (max(least_ns - off_ns, 0.0), least_ns + turn_ns + off_ns)
-    middle = sum(interval) / 2
-    if middle - interval[0] > CLOSE * interval[0]:
-        return MERGE.unknown(why, MANY_ROWS, interval)
-    why = f"{why}; the middle of both is near enough to either"
-    return MERGE.found(round(middle), confidence, why, MANY_ROWS, interval, way="either way")
+    return _middle_of(interval, confidence, why, "either way")
 
 
 def _amid_others(
@@ -422,17 +418,21 @@ def _amid_others(
     """The cost of a merge where other clients have the arm in between: what the shortest took, which found it
     near the map, or the mean, in which it came from anywhere; the middle, if both are near enough to it."""
     interval = (shortest_ns, cost_ns + 2 * error_ns)
-    middle = sum(interval) / 2
     why = (
         f"{count} merges took {format_duration(int(shortest_ns))} more at least and"
         f" {format_duration(int(cost_ns))} on average, with other clients' commands between them, from which"
         " the arm has to come back"
     )
-    if middle - shortest_ns > CLOSE * shortest_ns:
+    return _middle_of(interval, confidence, why, "")
+
+
+def _middle_of(interval: tuple[float, float], confidence: float, why: str, way: str) -> Finding:
+    """The middle of what a merge may cost, if each end is as near to it as a merge has to be known."""
+    middle = sum(interval) / 2
+    if middle - interval[0] > CLOSE * interval[0]:
         return MERGE.unknown(why, MANY_ROWS, interval)
-    return MERGE.found(
-        round(middle), confidence, f"{why}; the middle is near enough to either", MANY_ROWS, interval
-    )
+    why = f"{why}; the middle of both is near enough to either"
+    return MERGE.found(round(middle), confidence, why, MANY_ROWS, interval, way=way)
 
 
 __all__ = ["Merges", "Quantum", "Seen", "groups", "judge", "observe"]
