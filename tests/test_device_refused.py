@@ -6,6 +6,7 @@ import os
 import re
 import stat
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -232,6 +233,17 @@ def test_a_device_that_another_holds_exclusively(device: Loop) -> None:
     finally:
         os.close(holder)
     assert refusal(device.path) == ""
+
+
+def test_a_device_that_another_holds_for_a_moment_is_waited_for(device: Loop) -> None:
+    """As the guard of the run before does, while it puts the drive's settings back."""
+    holder = os.open(device.path, os.O_RDONLY | os.O_EXCL)
+    letting_go = threading.Timer(0.3, os.close, [holder])
+    letting_go.start()
+    try:
+        assert refusal(device.path) == ""
+    finally:
+        letting_go.join()
 
 
 def test_two_engines_cannot_both_destroy(device: Loop) -> None:

@@ -9,6 +9,8 @@ use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rustix::fs::{Mode, OFlags};
 
@@ -27,6 +29,12 @@ pub const MIN_SIZE_BYTES: u64 = 64 << 20;
 
 /// Size of the buffer that is allocated at open, so that a kernel without io_uring is detected then.
 const FIRST_BUFFER_BYTES: u32 = 8192;
+
+/// How long a device that another program holds is tried again. Chosen: the guard of an ended run opens the
+/// drive for milliseconds to put its settings back, on a busy machine for tenths of a second, and the run after
+/// it is not to be refused for that; a user who is refused in earnest waits no longer than a second.
+const HELD_PATIENCE: Duration = Duration::from_secs(1);
+const HELD_PAUSE: Duration = Duration::from_millis(10);
 
 /// What the caller may do to a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -358,7 +366,7 @@ pub(crate) fn open_file(
     if writes_device {
         flags |= OFlags::EXCL;
     }
-    let opened = rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| {
+    let opened = open_when_free(path, flags).map_err(|errno| {
         let reason = match errno.raw_os_error() {
             libc::EACCES | libc::EPERM => RefusalReason::no_permission(purpose, is_root()),
             libc::EBUSY => RefusalReason::InUse(" by another program that holds it exclusively".into()),
@@ -376,6 +384,17 @@ pub(crate) fn open_file(
         return Err(RefusalReason::ReadOnly.of(name));
     }
     Ok(file)
+}
+
+/// Opens a file; one that another program holds exclusively is tried again for [`HELD_PATIENCE`].
+fn open_when_free(path: &Path, flags: OFlags) -> rustix::io::Result<File> {
+    let begin = Instant::now();
+    loop {
+        match rustix::fs::open(path, flags, Mode::empty()) {
+            Err(rustix::io::Errno::BUSY) if begin.elapsed() < HELD_PATIENCE => thread::sleep(HELD_PAUSE),
+            other => return other.map(File::from),
+        }
+    }
 }
 
 /// Whether this process runs as root.

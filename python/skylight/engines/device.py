@@ -468,15 +468,16 @@ class DeviceEngine:
             for failed in self._restored(list(self._switches)):
                 raise failed
         finally:
+            # The lock goes first: the next run, which waits for the device to be free, finds it free too.
+            lock, self._lock = self._lock, None
+            if lock is not None:
+                lock.release()
             self._host.close()
             guard, self._guard = self._guard, None
             if guard is not None and guard.has_work():
                 guard.release()
             elif guard is not None:
                 guard.dismiss()
-            lock, self._lock = self._lock, None
-            if lock is not None:
-                lock.release()
 
     def _switch(self, setting: Setting, on: bool) -> Switch:
         note = self.note_path
