@@ -138,6 +138,16 @@ def test_the_rest_of_a_band_that_shows_a_pause_later_is_no_band() -> None:
     assert progress.band_bytes == pytest.approx(39.7 * (1 << 20), rel=0.01)
 
 
+def test_two_bands_side_by_side_are_no_rest_of_each_other() -> None:
+    """103583 drawn: bands of 26 cells end amid the stretch, and bands of 12 begin, of which two go home in a
+    row; they were taken for one of 24."""
+    progress = progress_at(448, (0, 26))
+    for first, end in ((26, 38), (38, 50)):
+        progress.add(0.5, progress.home[-1] | ((np.arange(448) >= first) & (np.arange(448) < end)))
+    assert [cells for _, cells in progress.finished] == [26, 12, 12]
+    assert progress.band_bytes == 12 << 20
+
+
 def test_bands_may_be_shorter_from_the_first_on_that_was_finished() -> None:
     """99783 drawn: bands shrink towards the inner diameter, here by a third."""
     assert progress_of([0, 30, 22, 0, 22], [0.5] * 5, 200).band_bytes == 22 << 20

@@ -8,7 +8,7 @@ import pytest
 from skylight.evidence import I64
 from skylight.infer.stalls import rare_period
 from skylight.probe.journal.entry_space import Footprints
-from skylight.probe.journal.map_merges import Merges
+from skylight.probe.journal.map_merges import Merges, stalls_of
 from skylight.probe.journal.verdict import Seen, _merge_findings
 
 
@@ -73,14 +73,18 @@ def test_merges_amid_other_clients_may_take_as_little_as_the_shortest(
 
 def test_a_write_that_begins_amid_its_place_lost_no_whole_revolution(rng: np.random.Generator) -> None:
     """A drive that needs no start of a track: what comes late takes a revolution from there (host-aware, seed
-    98605), and one in twenty, in time, a good half of that."""
+    98605), and one in twenty, in time, a good half of that: others after an erase."""
     rotation_ns = 10_000_000
-    latency_ns = np.full(4_000, 1.04 * rotation_ns)
-    latency_ns[rng.permutation(4_000)[:240]] = 0.48 * rotation_ns
-    latency_ns[155::156] = 3.58 * rotation_ns
-    first = (latency_ns + rng.normal(0, 0.005 * rotation_ns, 4_000)).astype(np.int64)
+
+    def run() -> I64:
+        latency_ns = np.full(4_000, 1.04 * rotation_ns)
+        latency_ns[rng.permutation(4_000)[:240]] = 0.48 * rotation_ns
+        latency_ns[155::156] = 3.58 * rotation_ns
+        return (latency_ns + rng.normal(0, 0.005 * rotation_ns, 4_000)).astype(np.int64)
+
+    first, second = run(), run()
     slow = first > 3 * rotation_ns
-    merges = Merges(first, first.copy(), rare_period(slow), 4_000, int(slow.sum()))
+    merges = Merges(first, second, rare_period(slow), 4_000, int(slow.sum()))
     _, cost = _merge_findings(Seen(Footprints("disk", float(rotation_ns)), merges=merges))
     assert isinstance(cost.value, int) and abs(cost.value / rotation_ns - 3.1) < 0.05
 
@@ -143,3 +147,22 @@ def test_of_commands_that_come_late_either_may_lose_a_revolution(
     assert every.value == 200 and cost.known == known
     assert cost.interval is not None and cost.interval[0] < stall_turns * turn_ns < cost.interval[1]
     assert not known or (isinstance(cost.value, int) and abs(cost.value / turn_ns / stall_turns - 1) < 0.1)
+
+
+@pytest.mark.parametrize(
+    ("sooner_turns", "regular", "extra_turns"), [(1.0, True, 7.0), (1.0, False, 8.0), (0.44, True, 7.0)]
+)
+def test_writes_that_are_early_at_even_places_do_not_catch_their_revolution_by_chance(
+    sooner_turns: float, regular: bool, extra_turns: float, rng: np.random.Generator
+) -> None:
+    """As of 103481 and 102662 drawn, where the log goes on on another surface every seventh write, which
+    no erase lets one ask again. The control: as many are early anywhere."""
+    turn_ns = 8_000_000
+    early = np.arange(6_800) % 20 % 7 == 3 if regular else rng.random(6_800) < 0.15
+    latency_ns = 3.4 - sooner_turns * early + rng.normal(0, 0.01, 6_800)
+    latency_ns[67::68] = 10.4
+    first = (turn_ns * latency_ns).astype(np.int64)
+    slow = first > 5 * turn_ns
+    merges = Merges(first, np.empty(0, np.int64), rare_period(slow), len(first), int(slow.sum()))
+    extra_ns = stalls_of(merges, merges.period, turn_ns) if merges.period is not None else np.zeros(1)
+    assert float(extra_ns.mean()) == pytest.approx(extra_turns * turn_ns, rel=0.02)

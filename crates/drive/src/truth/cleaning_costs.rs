@@ -33,7 +33,7 @@ pub const CHUNK: u64 = 64 << 10;
 const BANDS_ONE_BLOCK: u64 = 9;
 const BANDS_HALF: u64 = 3;
 /// Number of merges in the average.
-const MERGES: u64 = 16;
+const MERGES: u64 = 64;
 /// Merges that differ by more from their mean have no length of their own: as near as an answer must come.
 const MERGE_TOLERANCE: f64 = 0.1;
 /// Idle time before the copy cleans. Chosen, because no measurement on it depends on the value.

@@ -211,12 +211,14 @@ class Progress:
     @property
     def finished(self) -> list[tuple[int, int]]:
         """The short pauses, counted from 1, in which a band or a part of one was finished, and how many cells
-        it has. The rest of a band that shows a pause later, since some looks were late, is of that band."""
+        it has."""
         return [(part.pause, part.cells) for part in self.parts]
 
     @property
     def parts(self) -> list[Part]:
-        """The same, and where they lie. A few in a row at an end of the stretch are a part of a band too."""
+        """The same, and where they lie. A few in a row at an end of the stretch are a part of a band too. The
+        rest of a band that shows a pause later, since some looks were late, is of that band; but two as long
+        as each other, side by side, are two bands, as where longer ones end and shorter ones begin."""
         short = self.more[: len(self.more) - self.long]
         most = max(short, default=0)
         found: list[Part] = []
@@ -226,11 +228,19 @@ class Progress:
             part = self._part(number, cells)
             if cells <= SOME_PART * most and not (part.in_a_row and part.at_end):
                 continue
-            if found and found[-1].pause == number - 1 and found[-1].cells + cells <= most + 1:
+            if found and self._is_rest(part, found[-1], most):
                 found[-1] = replace(found[-1], cells=found[-1].cells + cells, in_a_row=False)
             else:
                 found.append(part)
         return found
+
+    @staticmethod
+    def _is_rest(part: Part, before: Part, most: int) -> bool:
+        """Whether cells that went home are the rest of the band that went home a pause before."""
+        apart = part.in_a_row and before.in_a_row and (part.first > before.last or part.last < before.first)
+        alike = min(part.cells, before.cells) + 1 >= WHOLE_PART * max(part.cells, before.cells)
+        follows = before.pause == part.pause - 1 and before.cells + part.cells <= most + 1
+        return follows and not (apart and alike)
 
     def _part(self, number: int, cells: int) -> Part:
         home = self.home

@@ -32,6 +32,9 @@ RESAMPLES = 100
 CLOSE = MERGE_RIGHT.part  # how near a mean must be known to be named
 BESIDE = 40  # writes on each side of a stall that it is compared with
 CAUGHT = 4  # per cent: if this share catches its revolution, the drive without jitter does
+MOST_LAG = 64
+"""Writes from one early one to another, at most, at which places of the log come again. Chosen: a track holds
+fewer places than that, or each lies on several."""
 # Writes that are a revolution sooner than most: how near to a whole one, and how many show that some are.
 EARLY_TURNS, FEWEST_EARLY, SURE = 0.2, 8, 5.0
 ALIKE = 1.5
@@ -206,19 +209,41 @@ def caught_level_ns(merges: Merges, rotation_ns: float) -> tuple[float, bool]:
     jitter was small, if other writes do after an erase. If the same do, it is their place on the disk."""
     latency_ns = merges.latency_ns.astype(np.float64)
     middle = float(np.median(latency_ns))
-    if float(np.percentile(latency_ns, CAUGHT)) < middle - rotation_ns / 2:
-        return float(np.percentile(latency_ns, CAUGHT)), True
-    early = _a_turn_sooner(latency_ns, middle, rotation_ns)
-    if early is None:
-        return middle, True
     repeated_ns = merges.again_ns[: len(latency_ns)].astype(np.float64)
-    again = _a_turn_sooner(repeated_ns, middle, rotation_ns)
-    if again is None:
+    caught_ns = float(np.percentile(latency_ns, CAUGHT))
+    if caught_ns < middle - rotation_ns / 2:
+        early, again = (each < middle - rotation_ns / 2 for each in (latency_ns, repeated_ns))
+        by_place = _same(early, again) if len(again) == len(early) else _at_even_places(early)
+        return (middle if by_place else caught_ns), True
+    sooner = _a_turn_sooner(latency_ns, middle, rotation_ns)
+    if sooner is None:
+        return middle, True
+    sooner_again = _a_turn_sooner(repeated_ns, middle, rotation_ns)
+    if sooner_again is None:
         return middle, False
+    return (middle if _same(sooner, sooner_again) else middle - rotation_ns), True
+
+
+def _same(early: Bools, again: Bools) -> bool:
+    """Whether the same writes are early after an erase, and not as many of them as by chance."""
     both = int(np.count_nonzero(early & again))
     by_chance = early.sum() * again.sum() / len(early)
-    by_place = both > max(by_chance + SURE * np.sqrt(by_chance), both / 2, early.sum() / 2)
-    return (middle if by_place else middle - rotation_ns), True
+    return bool(both > max(by_chance + SURE * np.sqrt(by_chance), both / 2, early.sum() / 2))
+
+
+def _at_even_places(early: Bools) -> bool:
+    """Whether most early writes have another one so many writes on, as where entries of one length reach the
+    end of a track, and not as many of them as by chance.
+
+    >>> number = np.arange(400)
+    >>> _at_even_places(number * 3 % 20 < 3), _at_even_places(np.random.default_rng(1).random(400) < 0.15)
+    (True, False)
+    """
+    count = int(early.sum())
+    by_chance = count * count / max(len(early), 1)
+    lags = range(2, min(MOST_LAG, len(early) // 2))
+    most = max((int(np.count_nonzero(early[lag:] & early[:-lag])) for lag in lags), default=0)
+    return bool(most > max(by_chance + SURE * np.sqrt(by_chance), count / 2))
 
 
 def _a_turn_sooner(latency_ns: F64, middle_ns: float, rotation_ns: float) -> Bools | None:
@@ -232,11 +257,12 @@ def _a_turn_sooner(latency_ns: F64, middle_ns: float, rotation_ns: float) -> Boo
 
 
 def _undelayed(latency_ns: F64, level_ns: float, rotation_ns: float | None) -> float:
-    """The middle of latencies, without the whole revolutions by which they are above the level, ns."""
+    """The middle of latencies, without the whole revolutions by which they are above the level, ns. What is
+    above it by less has not lost one, but lies where the log goes on on another surface."""
     if rotation_ns is None:
         return float(np.median(latency_ns))
     beyond = (latency_ns - level_ns) / rotation_ns
-    turns = np.round(beyond)
+    turns = np.floor(beyond + EARLY_TURNS)
     # A drive that begins amid a place takes a revolution from there, wherever that was.
     arrived = np.abs(latency_ns / rotation_ns - 1 - ARRIVED_TURNS / 2) <= ARRIVED_TURNS / 2
     plain = ~arrived | (np.abs(beyond - turns) < EARLY_TURNS)
