@@ -8,7 +8,7 @@ import pytest
 from skylight.evidence import I64
 from skylight.infer.stalls import rare_period
 from skylight.probe.journal.entry_space import Footprints
-from skylight.probe.journal.map_merges import Merges, stalls_of
+from skylight.probe.journal.map_merges import Merges, period_of, stalls_of
 from skylight.probe.journal.verdict import Seen, _merge_findings
 
 
@@ -166,3 +166,13 @@ def test_writes_that_are_early_at_even_places_do_not_catch_their_revolution_by_c
     merges = Merges(first, np.empty(0, np.int64), rare_period(slow), len(first), int(slow.sum()))
     extra_ns = stalls_of(merges, merges.period, turn_ns) if merges.period is not None else np.zeros(1)
     assert float(extra_ns.mean()) == pytest.approx(extra_turns * turn_ns, rel=0.02)
+
+
+def test_writes_behind_merges_are_no_merges() -> None:
+    """816383: the first of all writes was late too, and so were four at a distance, behind three merges of 450
+    ms: 9.52 ms were said."""
+    latency_ns = np.full(6_400, 14_000_000, np.int64)
+    latency_ns[::1930] = 25_000_000
+    latency_ns[1929::1930] = 465_000_000
+    found = period_of(latency_ns, latency_ns > 20_000_000)
+    assert found is not None and (found.every, found.offset, found.hits) == (1930, 1929, 3)

@@ -9,7 +9,8 @@
 //!   the cost of each additional data band.
 //! * `map_merge_ns`: how much longer an isolated write takes with a merge than without, on average. A write with a copy
 //!   of the map before it is one with a merge, also where each merge writes several copies. Not measurable if the standard
-//!   deviation of the merges exceeds the tolerance.
+//!   deviation of the merges exceeds the tolerance. Its range reaches to the same with the drive's jitter, for that decides
+//!   which accesses of a merge just miss their revolution.
 
 use skylight_disk::{Direction, Nanos, Sectors};
 use skylight_layer::{Medium, Purpose};
@@ -22,7 +23,8 @@ use super::watermarks::{isolated_writes, lone_writes, usable};
 use crate::batch::Batch;
 use crate::drive::Drive;
 use crate::profile::{
-    CleaningType, Conditions, Duration, Layer, Profile, ProfileError, SetAssociative, VolatileCache, Zoned,
+    CleaningType, Conditions, Duration, Jitter, Layer, Profile, ProfileError, SetAssociative, VolatileCache,
+    Zoned,
 };
 use skylight_command::code::Code;
 
@@ -252,7 +254,8 @@ pub(super) fn map_merges(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileE
         TrueFinding::number("map_merge_every", every, "entries of the journal from merge to merge")
             .unless(few.clone()),
     ];
-    findings.extend(merges(profile, &log)?.map(|Merges { extra_ns, apart, count }| {
+    let with_jitter = merges(profile, &log, Noise::Jitter)?;
+    findings.extend(merges(profile, &log, Noise::None)?.map(|Merges { extra_ns, apart, count }| {
         let why = format!("how much longer an isolated write with a merge takes, mean over {count} merges");
         let reason = few.or_else(|| {
             let apart_percent = 100.0 * apart;
@@ -260,9 +263,18 @@ pub(super) fn map_merges(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileE
                 format!("merges take different numbers of revolutions: {apart_percent:.0} % off their mean");
             (apart > MERGE_TOLERANCE).then_some(unlike)
         });
-        TrueFinding::number("map_merge_ns", extra_ns, why).unless(reason)
+        let range = with_jitter.map(|other| (extra_ns.min(other.extra_ns), extra_ns.max(other.extra_ns)));
+        TrueFinding { range, ..TrueFinding::number("map_merge_ns", extra_ns, why) }.unless(reason)
     }));
     Ok(findings)
+}
+
+/// What a copy of the drive has of its noise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Noise {
+    None,
+    /// All but its outliers.
+    Jitter,
 }
 
 /// The first merges of a drive: how much longer a write with one takes on average, their standard deviation as a fraction
@@ -304,8 +316,11 @@ fn with_and_without(drive: &mut Drive, addresses: &[u64]) -> (Vec<f64>, Vec<f64>
 
 /// The first merges on a copy that merges at the drive's own period. A merge includes rotational delays there and back, so
 /// its time depends on the position of the journal at that moment; any other period would change the result.
-fn merges(profile: &Profile, log: &Log) -> Result<Option<Merges>, ProfileError> {
+fn merges(profile: &Profile, log: &Log, noise: Noise) -> Result<Option<Merges>, ProfileError> {
     let mut copy = quiet(profile);
+    if noise == Noise::Jitter {
+        copy.jitter = Jitter { outlier_rate: 0.0, ..profile.jitter.clone() };
+    }
     match &mut copy.layer {
         Layer::Journaled(keys) => (keys.idle, keys.cleaning) = (None, CleaningType::Lazy),
         Layer::Zoned(Zoned { host_aware: Some(keys), .. }) => {

@@ -154,7 +154,7 @@ def period_of(latency_ns: I64, slow: Bools, known_slow: Bools | None = None) -> 
     found = rare_period(slow, known_slow)
     at = np.flatnonzero(slow)
     if found is not None or len(at) <= FEWEST_RARE:
-        return found
+        return None if found is None else _with_merges(found, latency_ns, slow)
     at = at[np.argsort(latency_ns[at])]
     taken_ns = latency_ns[at].astype(np.float64)
     kinds = np.split(at, np.flatnonzero(taken_ns[1:] > ALIKE * taken_ns[:-1]) + 1)
@@ -167,6 +167,17 @@ def period_of(latency_ns: I64, slow: Bools, known_slow: Bools | None = None) -> 
             unexplained = len(at) - len(kind) + one.unexplained
             periods.append(replace(one, chance=len(kinds) * one.chance, unexplained=unexplained))
     return periods[0] if len(periods) == 1 else None
+
+
+def _with_merges(found: RarePeriod, latency_ns: I64, slow: Bools) -> RarePeriod:
+    """The period, or that of the writes just before, where these took longer: a merge leaves the heads far from
+    the log, so that the next write is late too, as is the first of all, which no merge precedes."""
+    places = found.places(len(slow))
+    before = places[places > 0] - 1
+    longer = len(before) >= FEWEST_RARE and bool(slow[before].all()) and not found.slips
+    if longer and np.median(latency_ns[before]) > ALIKE * np.median(latency_ns[places]):
+        return replace(found, offset=(found.offset - 1) % found.every, hits=len(before))
+    return found
 
 
 def merges_of(many: Sequence[Many], rotation_ns: float | None, long: IoLog | None = None) -> Merges | None:
