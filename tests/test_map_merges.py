@@ -169,8 +169,8 @@ def test_writes_that_are_early_at_even_places_do_not_catch_their_revolution_by_c
 
 
 def test_writes_behind_merges_are_no_merges() -> None:
-    """816383: the first of all writes was late too, and so were four at a distance, behind three merges of 450
-    ms: 9.52 ms were said."""
+    """816383: the first of all writes was late too, and so were four at a distance, behind three merges of
+    450 ms: 9.52 ms were said."""
     latency_ns = np.full(6_400, 14_000_000, np.int64)
     latency_ns[::1930] = 25_000_000
     latency_ns[1929::1930] = 465_000_000

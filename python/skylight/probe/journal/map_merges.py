@@ -170,8 +170,8 @@ def period_of(latency_ns: I64, slow: Bools, known_slow: Bools | None = None) -> 
 
 
 def _with_merges(found: RarePeriod, latency_ns: I64, slow: Bools) -> RarePeriod:
-    """The period, or that of the writes just before, where these took longer: a merge leaves the heads far from
-    the log, so that the next write is late too, as is the first of all, which no merge precedes."""
+    """The period, or that of the writes just before, where these took longer: a merge leaves the heads far
+    from the log, so that the next write is late too, as is the first of all, which no merge precedes."""
     places = found.places(len(slow))
     before = places[places > 0] - 1
     longer = len(before) >= FEWEST_RARE and bool(slow[before].all()) and not found.slips
