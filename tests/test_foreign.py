@@ -177,6 +177,16 @@ def test_a_device_like_a_disk_has_its_numbers() -> None:
     )
 
 
+def test_a_disk_behind_a_cache_keeps_its_surfaces() -> None:
+    """The suite found them, and it was counted as a falsehood."""
+    answers = next(each for each in CATALOGUE if each.name == "guest-cache").right_answers()
+    true = answers["plateaus"][0]["value"]
+    said = [Finding("plateaus", {**true, "count": count}, "bytes", None, 0.97, "") for count in (10, 9)]
+    assert [outcome(each, answers) for each in said] == ["right", "wrong"]
+    alone = {each.name: each.right_answers() for each in CATALOGUE if each.part_of_disk}
+    assert alone and not any("plateaus" in each for each in alone.values()), "these end before that disk does"
+
+
 def counted(outcome: Outcome, confidence: float, name: str = "drive_type") -> tally.Counted:
     return tally.Counted("7", "ssd", name, outcome, outcome != "unknown", confidence)
 

@@ -108,11 +108,11 @@ NOT_ROTATING = {"drive_type": (word("not-rotating"),)}
 NO_CACHE = {"cache_medium": (word("none"),), "cache_location": (word("none"),)}
 """No persistent cache that a write could be found in."""
 CACHE_SIZES = ("cache_bytes", "cache_fill_bytes", "cache_raw_bytes")
-SURFACE = ("rotation_ns", "track_bytes", "seek_ns")
+SURFACE = ("rotation_ns", "track_bytes", "seek_ns", "plateaus")
 """What reads show of a disk that lies beneath address by address."""
 ALL_OF_SMR = (
     "drive_type", "cache_medium", "cache_location", "cleaning_type", "mapping", *SURFACE,
     "journal_quantum_bytes", "journal_entry_max_bytes", "out_of_band_ns", "map_merge_every", "map_merge_ns",
-    "cleaning_start_ns", "plateaus",
+    "cleaning_start_ns",
 )  # fmt: skip
 """What remains of a shingled disk in an array of such disks, where numbers of one disk show."""
