@@ -138,6 +138,19 @@ def test_noisy_ways_of_the_arm_name_the_place_or_none(caches: tuple[float, ...],
     assert not places or said.count(UNKNOWN) < 6, "most are known"
 
 
+@pytest.mark.parametrize(("caches", "place"), [((0.0, 0.1, 0.8), "many"), ((0.02, 0.1, 0.2, 0.9), "many")])
+def test_many_caches_most_of_which_lie_towards_an_end_are_not_one_there(
+    caches: tuple[float, ...], place: str
+) -> None:
+    """As of 103449 drawn and nine more of 1,160: the profile was that of one at the OD, but cached blocks of far
+    addresses lay farther apart than any address was from there."""
+    seed = 20261130
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    said = [judge(noisy(rng, caches, 3 * MS), ARM).value for _ in range(20)]
+    assert said.count(place) > 18
+
+
 @pytest.mark.parametrize(("caches", "place"), [((0.3, 0.52), "many"), ((0.46, 0.54), "md")])
 def test_two_caches_about_the_middle_are_not_one_there(caches: tuple[float, float], place: str) -> None:
     """Of drive 100225 drawn each half has free bands of its own, and both that were in use lay near the

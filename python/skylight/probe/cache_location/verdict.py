@@ -180,8 +180,11 @@ class _Signs:
         fitted, weight = self.by_ways()
         sure = weight >= SURE
         if apart >= FAR or self.beyond_one():
-            # Caches in many places are nowhere as far from one end as from the other.
-            return UNKNOWN if sure and fitted in ("od", "id") else "many"
+            # Caches in many places are nowhere as far from one end as from the other; nor is one at an end
+            # farther across than the drive is from there.
+            whole_ns = float(np.ptp(self.ways_ns))
+            one_end = sure and fitted in ("od", "id") and self.apart_ns - self.near_ns <= whole_ns
+            return UNKNOWN if one_end else "many"
         if float(np.ptp(self.ways_ns)) < FLAT * self.range_ns:
             return UNKNOWN
         if self.ways.arm_ns is not None and sure:
