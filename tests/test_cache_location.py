@@ -142,8 +142,8 @@ def test_noisy_ways_of_the_arm_name_the_place_or_none(caches: tuple[float, ...],
 def test_many_caches_most_of_which_lie_towards_an_end_are_not_one_there(
     caches: tuple[float, ...], place: str
 ) -> None:
-    """As of 103449 drawn and nine more of 1,160: the profile was that of one at the OD, but cached blocks of far
-    addresses lay farther apart than any address was from there."""
+    """As of 103449 drawn and nine more of 1,160: the profile was that of one at the OD, but cached blocks of
+    far addresses lay farther apart than any address was from there."""
     seed = 20261130
     print("seed", seed)
     rng = np.random.default_rng(seed)
