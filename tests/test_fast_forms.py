@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
-from skylight.evidence import F64, I64, IoBatch, IoLog, Op
+from skylight.evidence import F64, I64, IoBatch, IoLog, Op, Stop, are_writes
 from skylight.infer import tracks_under_entries
 from skylight.infer.track_phases import phasors
+from skylight.probe import spending_bound
 from skylight.probe.band_size import random_order
 from skylight.probe.band_size.random_order import MIB, STATE_COST, SURE, _Before
 from skylight.probe.durable_writes import with_flushes
 from skylight.probe.spending_bound import Bound
 
 SEED = 20261130
+BATCH_COLUMNS = ("op", "offset", "size")
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 31, 62, 63])
@@ -71,25 +75,104 @@ def test_blocks_of_a_track_agree_as_blocks_one_by_one() -> None:
                 assert found[which, row, end] == pytest.approx(agreed, abs=1e-9)
 
 
-@pytest.mark.parametrize("flush_s", [0.0, 0.5, 5.0, 50.0])
-def test_a_bound_that_looks_at_no_single_command_lets_as_many_through(
-    flush_s: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def let_through() -> list[int]:
-        rng, counts = np.random.default_rng(SEED), list[int]()
-        for depth in (1, 1, 4, 31):
-            bound = Bound(20_000 * 10**9, 1 << 33)
-            for _ in range(20):
-                io = IoBatch.writes(rng.integers(0, 1000, 200) * 4096, 4096)
-                op = np.where(rng.random(200) < 0.05, int(Op.FLUSH), io.op).astype(np.uint8)
-                io = IoBatch(op, io.offset, np.where(op == int(Op.FLUSH), 0, io.size).astype(np.uint32))
-                counts.append(bound.fits(io, depth))
-                done = io.part(0, counts[-1])
-                took = np.where(done.op == int(Op.FLUSH), flush_s * 1e9 + 10**6, 10**6).astype(np.uint64)
-                ends = np.cumsum(took)
-                bound.spend(IoLog.of(done, ends - took, ends), depth)
-        return counts
+class _Whole(Bound):
+    """Looks at all commands, each by itself."""
 
-    quick = let_through()
-    monkeypatch.setattr(Bound, "_surely_flushable", lambda *_, **__: False)
-    assert let_through() == quick
+    def fits(self, io: IoBatch, depth: int = 1, until: Stop | None = None) -> int:
+        growth = self._growth(io)
+        if not self.fits_pause(0) or self._left_ns <= self._kept_back_ns(growth):
+            return 0
+        slow = round(self._left_ns // (growth * self._worst_ns(depth, until)))
+        io = io.part(0, max(1 if depth > 1 else 64, slow))
+        written = np.cumsum(np.where(are_writes(io.op), io.size, 0), dtype=np.int64)
+        waits = self._held(io) * 1.3 * self._flush_ns > self.left_ns
+        if np.count_nonzero(io.op == int(Op.FLUSH)) > 1:
+            group = self._unflushed_at(io.op, np.ones(len(io), np.int64), 0)
+            waits |= (group > 32) & (group * 1.3 * self._seen_ns(1) > self.left_ns)
+        late = np.flatnonzero(waits & ((io.op == int(Op.WRITE)) | (io.op == int(Op.FLUSH))))
+        within = int(np.count_nonzero(written <= self._left_bytes))
+        return min(within, int(late[0])) if len(late) else within
+
+    def _saw_flushes(self, log: IoLog) -> None:
+        for op, size, took_ns in zip(log.op, log.size, log.latency_ns, strict=True):
+            if op == int(Op.WRITE):
+                self._unflushed, self._unflushed_bytes = (
+                    self._unflushed + 1,
+                    self._unflushed_bytes + int(size),
+                )
+            if op == int(Op.FLUSH):
+                self._flush_ns = max(self._flush_ns, int(took_ns) / max(self._unflushed, 32))
+                self._unflushed, self._unflushed_bytes = 0, 0
+
+
+def _mixed(rng: np.random.Generator, count: int, flushes: float) -> IoBatch:
+    """Writes and reads of one size, with FLUSHes among them."""
+    op = np.where(rng.random(count) < 0.1, int(Op.READ), int(Op.WRITE))
+    op = np.where(rng.random(count) < flushes, int(Op.FLUSH), op).astype(np.uint8)
+    size = np.where(op == int(Op.FLUSH), 0, 1 << int(rng.integers(12, 21))).astype(np.uint32)
+    return IoBatch(op, np.zeros(count, np.uint64), size)
+
+
+@pytest.mark.parametrize("flush_s", [0.0, 0.5, 5.0, 50.0, 500.0])
+@pytest.mark.parametrize("write_s", [0.001, 1.0, 30.0, 200.0])
+def test_a_bound_that_looks_no_farther_than_it_must_lets_as_many_through(
+    flush_s: float, write_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spending_bound, "LOOK", 3)
+    rng = np.random.default_rng(SEED)
+    for depth, flushes, until in itertools.product((1, 31), (0.0, 0.01, 0.1), (None, Stop(10**9, 3, 31))):
+        bounds = [kind(20_000 * 10**9, 1 << 32) for kind in (Bound, _Whole)]
+        for _ in range(20):
+            io = _mixed(rng, int(rng.integers(1, 1_000)), flushes)
+            count, whole = (bound.fits(io, depth, until) for bound in bounds)
+            assert count == whole
+            done = io.part(0, int(rng.integers(0, count + 1)))
+            took = np.where(done.op == int(Op.FLUSH), flush_s, 0.001)
+            took[: 1 if write_s > 1 else None] = write_s
+            ends = np.cumsum(took * 1e9).astype(np.uint64)
+            for bound in bounds:
+                bound.spend(IoLog.of(done, ends - (took * 1e9).astype(np.uint64), ends), depth)
+
+
+def test_a_long_fill_in_short_pieces_looks_at_each_command_a_few_times(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A host-aware drive under ideal conditions spent half an hour on it: groups behind each of which a FLUSH
+    may wait for a zone a block are sent in pieces of a few dozen commands."""
+    looked = 0
+
+    def part(self: IoBatch, first: int, last: int) -> IoBatch:
+        nonlocal looked
+        looked += max(0, min(last, len(self)) - first)
+        return whole(self, first, last)
+
+    whole = IoBatch.part
+    counts = dict[int, int]()
+    for total in (20_000, 40_000):
+        bound, looked = Bound(20_000 * 10**9, 1 << 40), 0
+        one = IoBatch.writes([0], 4096)
+        bound.spend(IoLog.of(one, np.zeros(1, np.uint64), np.array([300 * 10**9], np.uint64)))
+        io, pieces = with_flushes(IoBatch.writes(np.zeros(total), 4096), 300), 0
+        until = Stop(10**9, 1, 1)
+        monkeypatch.setattr(IoBatch, "part", part)
+        while len(io):
+            count = bound.fits(io, 31, until)
+            assert count
+            io, pieces = whole(io, count, len(io)), pieces + 1
+        monkeypatch.setattr(IoBatch, "part", whole)
+        counts[total] = looked
+        assert pieces > total / 100, "in short pieces"
+    assert counts[20_000] < 20 * 20_000
+    assert counts[40_000] == pytest.approx(2 * counts[20_000], rel=0.1)
+
+
+def test_larger_commands_that_are_not_sent_yet_shorten_no_piece() -> None:
+    """Each command that is sent may take longer for being larger than the slowest so far, not for what
+    follows it in a batch."""
+    bound = Bound(20_000 * 10**9, 1 << 40)
+    slow = IoBatch.writes([0], 4096)
+    bound.spend(IoLog.of(slow, np.zeros(1, np.uint64), np.array([20 * 10**9], np.uint64)))
+    small, large = IoBatch.writes(np.zeros(1_000), 4096), IoBatch.writes(np.zeros(1_000), 1 << 20)
+    both = IoBatch(*(np.concatenate([getattr(io, name) for io in (small, large)]) for name in BATCH_COLUMNS))
+    assert 100 < bound.fits(both, 31) <= bound.fits(small, 31)
+    assert bound.fits(large, 31) < 10

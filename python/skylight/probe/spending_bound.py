@@ -48,12 +48,34 @@ MOST_HELD_BYTES = 1 << 30
 has been sent. Chosen: twice the most memory that disks of today have; a controller with more has a battery,
 and its FLUSH waits for none of them."""
 
+LOOK, LOOK_FARTHER = 256, 4
+"""How many commands are looked at first, and how many times as many next while all of those fit. Chosen: a
+piece of a few dozen commands looks at some hundred, and a long one at a third more than it has."""
+
 MOST_LATE = 0.25
 """Of a bound, at most this share is kept back, but for what the slowest command so far took."""
 
 
 class BoundReached(Exception):
     """The test may ask no more of its target: device time or bytes written have reached their bound."""
+
+
+def _has_groups(ops: U8) -> bool:
+    """Whether more than one FLUSH is among these operations; no more of them are looked at than show it."""
+    ahead, flushes = LOOK, 0
+    while flushes < 2 and ahead < LOOK_FARTHER * len(ops):
+        flushes = int(np.count_nonzero(ops[:ahead] == int(Op.FLUSH)))
+        ahead *= LOOK_FARTHER
+    return flushes > 1
+
+
+def _between_flushes(ops: U8) -> tuple[int, int]:
+    """How many commands come before the first FLUSH, and at most before any or behind the last."""
+    ends = np.flatnonzero(ops == int(Op.FLUSH))
+    if not len(ends):
+        return len(ops), len(ops)
+    first, last = int(ends[0]), len(ops) - 1 - int(ends[-1])
+    return first, max(first, last, int(np.diff(ends).max(initial=1)) - 1)
 
 
 class Bound:
@@ -87,47 +109,61 @@ class Bound:
         slow as commands may be without reaching the stop; 0 when nothing is left."""
         if not self.fits_pause(0):
             return 0
-        growth = self._growth(io)
+        sure, ahead = 0, LOOK
+        while True:
+            # Not all at once: a fill of a million commands in short pieces would look at most for each.
+            count = max(sure, self._fits_of(io, ahead, depth, until))
+            if count < ahead:
+                return count
+            sure, ahead = ahead, LOOK_FARTHER * ahead
+
+    def _fits_of(self, io: IoBatch, ahead: int, depth: int, until: Stop | None) -> int:
+        """As `fits`, of the first `ahead` commands: what lies behind them is not sent in the same piece
+        unless all of these fit."""
+        near = io.part(0, ahead)
+        growth = self._growth(near)
         if self._left_ns <= self._kept_back_ns(growth):
             self.why = f"{format_seconds(self.device_ns / 1e9)} of device time"
             return 0
         slow = round(self._left_ns // (growth * self._worst_ns(depth, until)))
-        io = io.part(0, max(1 if depth > 1 else LONE_PIECE, slow))
-        count = len(io)
-        if int(io.size.sum(dtype=np.int64)) > self._left_bytes:  # else all that they write fits
-            written = np.cumsum(np.where(are_writes(io.op), io.size, 0), dtype=np.int64)
+        most = max(1 if depth > 1 else LONE_PIECE, slow)
+        near = near.part(0, most)
+        count = len(near)
+        if int(near.size.sum(dtype=np.int64)) > self._left_bytes:  # else all that they write fits
+            written = np.cumsum(np.where(are_writes(near.op), near.size, 0), dtype=np.int64)
             count = int(np.searchsorted(written, self._left_bytes, side="right"))
         if count == 0:
             self.why = f"{format_size(self.bytes_written)} written"
             return 0
-        count = min(count, self._flushable(io))
+        count = min(count, self._flushable(near, io.op[:most]))
         if count == 0:
             self.why = f"{format_seconds(self.device_ns / 1e9)} of device time"
         return count
 
-    def _flushable(self, io: IoBatch) -> int:
+    def _flushable(self, io: IoBatch, ops: U8) -> int:
         """How many of the first commands leave a volatile cache no more than a FLUSH has time for: it answers
         writes at once, and one FLUSH then waits for all of them, and for what each of them has cleaned. Of
         groups of more than a queue each may wait as long as the slowest write did by itself: such groups are
-        sent until one finds the cache full."""
-        flushes = int(np.count_nonzero(io.op == int(Op.FLUSH))) > 1
-        if self._flush_ns == 0.0 and not flushes:
-            return len(io)
-        if self._surely_flushable(len(io), flushes=flushes):
-            return len(io)
+        sent until one finds the cache full. `ops` are the operations of these commands and of those behind
+        them, which show whether groups are sent."""
+        count = len(io)
+        if self._surely_flushable(self._unflushed + count, count):
+            return count
+        groups, (first, longest) = _has_groups(ops), _between_flushes(io.op)
+        if self._surely_flushable(max(self._unflushed + first, longest), longest if groups else 0):
+            return count
         waits = self._held(io) * NEXT_MARGIN * self._flush_ns > self.left_ns
-        if flushes:
-            group = self._unflushed_at(io.op, np.ones(len(io), np.int64), 0)
+        if groups:
+            group = self._unflushed_at(io.op, np.ones(count, np.int64), 0)
             waits |= (group > FLUSHED_TOGETHER) & (group * NEXT_MARGIN * self._seen_ns(1) > self.left_ns)
         late = np.flatnonzero(waits & ((io.op == int(Op.WRITE)) | (io.op == int(Op.FLUSH))))
-        return int(late[0]) if len(late) else len(io)
+        return int(late[0]) if len(late) else count
 
-    def _surely_flushable(self, count: int, *, flushes: bool) -> bool:
-        """Whether a FLUSH has time even for all of these commands and all before them, and a group for all of
-        these: then none of them need be looked at one by one."""
-        all_ns = (self._unflushed + count) * NEXT_MARGIN * self._flush_ns
-        group_ns = count * NEXT_MARGIN * self._seen_ns(1) if flushes and count > FLUSHED_TOGETHER else 0.0
-        return max(all_ns, group_ns) <= self.left_ns
+    def _surely_flushable(self, held: int, group: int) -> bool:
+        """Whether a FLUSH has time for that many writes, and a group for each of its own: where no more
+        come before any FLUSH, none of them need be looked at one by one."""
+        group_ns = group * NEXT_MARGIN * self._seen_ns(1) if group > FLUSHED_TOGETHER else 0.0
+        return max(held * NEXT_MARGIN * self._flush_ns, group_ns) <= self.left_ns
 
     def _unflushed_at(self, op: U8, each: I64, before: int) -> I64:
         """The sum of `each` over the writes that no FLUSH has followed, at each of these commands, itself
@@ -149,18 +185,16 @@ class Bound:
 
     def _saw_flushes(self, log: IoLog) -> None:
         """Notes what writes took of the FLUSH behind them, and how many no FLUSH followed."""
-        flushes = log.op == int(Op.FLUSH)
-        if not flushes.any():
-            writes = log.op == int(Op.WRITE)
-            self._unflushed += int(np.count_nonzero(writes))
-            self._unflushed_bytes += int(log.size[writes].sum(dtype=np.int64))
-            return
-        behind = self._behind(log.op)
-        each_ns = log.latency_ns[flushes] / np.maximum(behind[flushes], FLUSHED_TOGETHER)
-        self._flush_ns = max(self._flush_ns, float(each_ns.max(initial=0.0)))
-        held_bytes = self._unflushed_at(log.op, log.size.astype(np.int64), self._unflushed_bytes)
-        self._unflushed = 0 if flushes[-1] else int(behind[-1])
-        self._unflushed_bytes = 0 if flushes[-1] else int(held_bytes[-1])
+        flushes, writes = np.flatnonzero(log.op == int(Op.FLUSH)), log.op == int(Op.WRITE)
+        if len(flushes):
+            written = np.cumsum(writes, dtype=np.int64)[flushes]
+            behind = np.diff(written, prepend=-self._unflushed)
+            each_ns = log.latency_ns[flushes] / np.maximum(behind, FLUSHED_TOGETHER)
+            self._flush_ns = max(self._flush_ns, float(each_ns.max()))
+            self._unflushed, self._unflushed_bytes = 0, 0
+            writes[: flushes[-1]] = False
+        self._unflushed += int(np.count_nonzero(writes))
+        self._unflushed_bytes += int(log.size[writes].sum(dtype=np.int64))
 
     def _seen_ns(self, depth: int) -> int:
         """What the slowest command took for itself. Of what it took in a queue it spent a share on others,
@@ -180,8 +214,10 @@ class Bound:
         """How many times as long as the slow ones so far the next commands may take for being larger: a drive
         that cleans before each part of a write takes four times as long for four times the data. No read
         waits for that."""
+        if not self._slow_bytes:
+            return 1.0
         largest = float(io.size.max(initial=0, where=io.op != int(Op.READ)))
-        return max(1.0, largest / self._slow_bytes) if self._slow_bytes else 1.0
+        return max(1.0, largest / self._slow_bytes)
 
     def _kept_back_ns(self, growth: float) -> float:
         """Device time that is kept for one command more."""
