@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from skylight.evidence import F64, I64, IoBatch, IoLog, Op, Stop, are_writes
-from skylight.infer import tracks_under_entries
-from skylight.infer.track_phases import phasors
+from skylight.infer import phase, tracks_under_entries
+from skylight.infer.phase import NONE, Coherence
+from skylight.infer.remembered import MOST_KEPT, remembered
+from skylight.infer.robust import common_part, median_slope, ranks
+from skylight.infer.track_phases import Tracks, phasors
 from skylight.probe import spending_bound
 from skylight.probe.band_size import random_order
 from skylight.probe.band_size.random_order import MIB, STATE_COST, SURE, _Before
-from skylight.probe.durable_writes import with_flushes
+from skylight.probe.durable_writes import FlushedBatch, with_flushes
 from skylight.probe.spending_bound import Bound
 
 SEED = 20261130
@@ -176,3 +181,95 @@ def test_larger_commands_that_are_not_sent_yet_shorten_no_piece() -> None:
     both = IoBatch(*(np.concatenate([getattr(io, name) for io in (small, large)]) for name in BATCH_COLUMNS))
     assert 100 < bound.fits(both, 31) <= bound.fits(small, 31)
     assert bound.fits(large, 31) < 10
+
+
+def test_a_common_part_is_that_of_all_values() -> None:
+    rng = np.random.default_rng(SEED)
+    for count, times in itertools.product((0, 1, 63, 64, 65, 300), (1, 6, 1_000)):
+        values = times * rng.integers(1, 1 << 40, count)
+        values[: count // 2] *= 4  # what the first have in common is more
+        values[: count // 4] = 0
+        parts = np.split(values, [count // 3])
+        whole = int(np.gcd.reduce(values, initial=0))
+        assert common_part(*parts) == whole
+        part = common_part(*parts, enough=5_000)
+        assert part == whole if whole > 5_000 or not count else whole <= part <= 5_000 and part % whole == 0
+
+
+def test_a_median_slope_and_ranks_are_those_of_scipy() -> None:
+    rng = np.random.default_rng(SEED)
+    for count in (2, 3, 5, 12, 30):
+        for digits in (1, 8):  # with equal values, and without
+            x, y = (np.round(np.append(rng.random(count - 1), edge), digits) for edge in (2.0, 0.5))
+            slope, _, least, most = stats.theilslopes(y, x, 0.95)
+            assert median_slope(y, x, 0.95) == pytest.approx((slope, least, most), rel=1e-12)
+            assert np.array_equal(ranks(y), stats.rankdata(y))
+
+
+def test_phase_vectors_a_step_on_are_those_of_each_frequency() -> None:
+    rng = np.random.default_rng(SEED)
+    time_s = np.sort(rng.random(200)) * 5.0
+    groups = phase._Groups(np.arange(0, 200, 4), np.full(50, 4.0), np.repeat(np.arange(5), 10), 5)
+    for hz in (np.array([120.0]), np.arange(60.0, 70.0, 0.1), np.linspace(99.0, 101.0, 41)):
+        plain = np.exp(2j * np.pi * np.outer(hz, time_s)).reshape(len(hz), 50, 4).sum(axis=2)
+        assert phase._sums(time_s, groups, hz) == pytest.approx(plain, abs=1e-9)
+    weight, sums = rng.integers(0, 3, (7, 50)).astype(np.float64), plain[0]
+    between, total = groups.parts(sums, weight)
+    for row, (one, other) in enumerate(zip(between, total, strict=True)):
+        rounds = [slice(first, first + 10) for first in range(0, 50, 10)]
+        counts = [float((weight[row, each] * 4).sum()) for each in rounds]
+        means = [complex((weight[row, each] * sums[each]).sum()) / max(count, 1.0)
+                 for each, count in zip(rounds, counts, strict=True)]  # fmt: skip
+        apart = np.abs(sums - 4 * np.repeat(means, 10)) ** 2 / 4
+        assert one == pytest.approx(float((weight[row] * apart).sum()))
+        less = sum(abs(mean) ** 2 * count for mean, count in zip(means, counts, strict=True))
+        assert other == pytest.approx(float((weight[row] * 4).sum()) - less)
+
+
+@pytest.mark.parametrize("within", [1, 5, 64])
+def test_a_stop_counts_the_slow_among_the_last_that_were_done(within: int) -> None:
+    rng = np.random.default_rng(SEED)
+    for rows in (1, 4, 5, 6, 64, 200):
+        submit = np.sort(rng.integers(0, 100, rows)).astype(np.uint64)
+        done = submit + rng.integers(0, 9, rows).astype(np.uint64)
+        log = IoLog.of(IoBatch.reads(np.zeros(rows), 512), submit, done)
+        last = np.isin(log.complete_ns, np.sort(log.complete_ns)[-within:])
+        slow = int(np.count_nonzero(log.latency_ns[last] >= 7))
+        assert Stop(7, within, within).after(log).count == max(within - slow, 1)
+
+
+@pytest.mark.parametrize("group", [1, 3])
+def test_a_batch_with_flushes_gives_any_part_in_any_order(group: int) -> None:
+    rng = np.random.default_rng(SEED)
+    for count in (0, 1, 2, 50):
+        io = IoBatch.writes(np.arange(count) * 4096, 4096)
+        lazy, whole = FlushedBatch(io, group), with_flushes(io, group)
+        for first, last in [(0, 0), (0, 1), *np.sort(rng.integers(0, 90, (40, 2)), axis=1).tolist()]:
+            part, plain = lazy.part(first, last), whole.part(first, last)
+            for name in BATCH_COLUMNS:
+                assert np.array_equal(getattr(part, name), getattr(plain, name))
+
+
+def test_what_was_answered_is_asked_again_only_of_other_columns() -> None:
+    asked = list[float]()
+
+    @remembered
+    def fitted(x: F64, low: float, turn: Coherence) -> Tracks | None:
+        asked.append(low)
+        return Tracks(low, 0.0, x, x, x, np.arange(len(x)), 0.0) if turn.share else None
+
+    x = np.linspace(0.0, 1.0, 9)
+    first = fitted(x, 1.0, NONE)
+    assert first is None and fitted(x.copy(), 1.0, NONE) is None and asked == [1.0]
+    seen = replace(NONE, share=1.0)
+    found = fitted(x.copy(), low=1.0, turn=seen)
+    assert found is not None and found is fitted(x, low=1.0, turn=replace(seen)) and len(asked) == 2
+    assert not found.level.flags.writeable, "an answer that two share is changed by neither"
+    for other in (x[:-1], np.append(x, 0.0), x + 1e-12, x.reshape(3, 3)):
+        fitted(other, 1.0, seen)
+    assert len(asked) == 6
+    for low in range(2 * MOST_KEPT):
+        fitted(x, 2.0 + low, NONE)
+    assert len(asked) == 6 + 2 * MOST_KEPT
+    fitted(x, 1.0 + 2 * MOST_KEPT, NONE)
+    assert len(asked) == 6 + 2 * MOST_KEPT, "the last are kept"

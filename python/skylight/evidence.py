@@ -262,7 +262,7 @@ class Stop:
         if not np.any(log.latency_ns >= self.latency_ns):
             return self
         last = np.sort(log.complete_ns)[-self.within :]
-        slow = log.latency_ns[np.isin(log.complete_ns, last)] >= self.latency_ns
+        slow = log.latency_ns[log.complete_ns >= last[0]] >= self.latency_ns
         return replace(self, count=max(self.count - int(np.count_nonzero(slow)), 1))
 
     def reached(self, log: IoLog) -> bool:

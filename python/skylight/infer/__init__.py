@@ -1,4 +1,5 @@
-"""Statistics that the tests share. Pure functions of numpy columns: no target, no files, no global state.
+"""Statistics that the tests share. Pure functions of numpy columns: no target, no files, no state
+but answers that are kept for when the same is asked again.
 
 | module | answers |
 |---|---|
@@ -22,6 +23,7 @@
 | `latency_without_wait` | the shortest of times that hold a wait for a place to come round |
 | `adjacent_tracks` | which neighbouring tracks lie on one surface: a step of the arm against a head switch |
 | `tracks_in_bands` | the same of tracks in bands of a few each, whose distance is not known |
+| `remembered` | what a fit or a test of the same columns gave before |
 | `host_clock` | what a host adds to times: the tick of its clock, its gap between commands |
 | `ordered_reads` | revolution, tracks, way to a cache: from latencies of reads in address order alone |
 | `zone_throughput` | how many zones a zoned drive serves at full speed, and when it blocks |

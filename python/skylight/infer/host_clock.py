@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skylight.evidence import Evidence, IoLog, Step
+from skylight.infer.robust import common_part
 from skylight.units import format_percent, format_seconds
 
 TICK_DEVIATION = 12**-0.5
@@ -54,12 +55,12 @@ FINE_HOST = Host(0.0, 1.0)
 """No gap, and a clock of a nanosecond."""
 
 
-def tick_ns(*columns: NDArray[np.generic]) -> float:
+def tick_ns(*columns: NDArray[np.generic], fine_ns: int = 1) -> float:
     """The tick of the clock that some times were read from, ns: the largest that all are multiples of, unless
-    no clock is so coarse."""
-    found = [np.gcd.reduce(column.astype(np.int64)) for column in columns if len(column)]
-    tick = float(np.gcd.reduce(found)) if found else 1.0
-    return tick if 0 < tick <= COARSEST_NS else 1.0
+    no clock is so coarse. Of a clock that is no coarser than `fine_ns` only that is known: of millions of
+    times not all are looked at then."""
+    tick = common_part(*columns, enough=fine_ns)
+    return float(tick) if 0 < tick <= COARSEST_NS else 1.0
 
 
 def readings_needed(tick_ns: float, turn_ns: float, error: float) -> float:

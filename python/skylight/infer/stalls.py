@@ -538,7 +538,7 @@ def change_point(
         return None
     before = int(count[first - 1]) if first else 0
     slow = float(np.median(took[first:]))
-    parted = are_parted(done[:first], tick_ns(submit_ns, complete_ns))
+    parted = are_parted(done[:first], tick_ns(submit_ns, complete_ns, fine_ns=AT_ONCE_NS))
     an_entry = before / max(first, 1) if parted else 1.0
     return ChangePoint(before, first, base, slow, clear, an_entry)
 
@@ -568,5 +568,5 @@ def change_of_pace(submit_ns: NDArray[np.generic], complete_ns: NDArray[np.gener
     clear = (min(slow_ns / (SLOW_ENTRY * usual_ns), MOST_TIMES) - 1.0) * (len(took) - first - 1)
     last, _ = entries(done[:writes])
     each = len(last)
-    an_entry = writes / each if are_parted(last, tick_ns(submit_ns, complete_ns)) else 1.0
+    an_entry = writes / each if are_parted(last, tick_ns(submit_ns, complete_ns, fine_ns=AT_ONCE_NS)) else 1.0
     return ChangePoint(writes, each, usual_ns * writes / each, slow_ns, clear, an_entry)

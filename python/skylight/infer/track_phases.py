@@ -30,6 +30,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, U64
 from skylight.infer.host_clock import TICK_DEVIATION
+from skylight.infer.remembered import remembered
 from skylight.infer.robust import NORMAL_MEDIAN
 from skylight.segmentation import agreed_pieces, cut_pieces
 
@@ -176,6 +177,7 @@ def _slope_at(hz: float, apart: F64) -> tuple[F64, float]:
     return np.sin(off) * apart, float((2 * np.pi * np.cos(off) * apart**2).sum())
 
 
+@remembered
 def fit_tracks(x: F64, phase: F64, low: float, high: float, tick_turns: float = 0.0) -> Tracks | None:
     """Tracks of `low` to `high` bytes under reads at addresses `x` that completed at `phase` (revolutions),
     by a clock with a tick of `tick_turns` revolutions.

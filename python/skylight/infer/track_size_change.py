@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from skylight.evidence import F64
+from skylight.infer.remembered import remembered
 from skylight.infer.track_phases import CUT_PENALTY_PER_LOG, LEAST_SIGMA, Tracks, centred, fit_tracks
 
 FEWEST_ROWS = 24  # that a slope of its own is fitted to
@@ -25,6 +26,7 @@ CAP = 9.0  # a read counts no more than three standard deviations
 MOST_CUTS = 2  # one on either side of the address
 
 
+@remembered
 def tracks_at(x: F64, phase: F64, tracks: Tracks, at: float, tick_turns: float = 0.0) -> Tracks:
     """Tracks of the size of that under an address `at`, of reads at addresses `x` that completed at `phase`
     (revolutions) by a clock with a tick of `tick_turns` revolutions; `tracks` were fitted to all of them."""

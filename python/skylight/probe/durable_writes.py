@@ -117,14 +117,25 @@ class FlushedBatch(IoBatch):
     ([1, 2, 1, 1, 2, 1, 2], [1, 1, 2, 1, 1, 2, 1, 2])
     """
 
-    __slots__ = ("_group", "_writes")
+    __slots__ = ("_begin", "_group", "_laid_out", "_writes")
     _writes: IoBatch
     _group: int
+    _begin: int
+    _laid_out: IoBatch
 
     def __init__(self, writes: IoBatch, group: int) -> None:
         """Of these writes, `group` before each FLUSH."""
         object.__setattr__(self, "_writes", writes)  # a batch is frozen
         object.__setattr__(self, "_group", group)
+        object.__setattr__(self, "_begin", 0)
+        object.__setattr__(self, "_laid_out", writes.part(0, 0))
+
+    def _lay_out(self, begin: int, end: int) -> None:
+        """Lays out these groups: what is taken next mostly lies in them too, as a bound lets through a few of
+        the commands that are asked for."""
+        writes = self._writes.part(begin * self._group, end * self._group)
+        object.__setattr__(self, "_begin", begin * (self._group + 1))
+        object.__setattr__(self, "_laid_out", with_flushes(writes, self._group))
 
     def __len__(self) -> int:
         """Number of I/Os."""
@@ -134,9 +145,9 @@ class FlushedBatch(IoBatch):
         """Rows `first` to `last` (exclusive)."""
         last = min(last, len(self))
         first, each = min(first, last), self._group + 1
-        begin, end = first // each, -(-last // each)
-        laid_out = with_flushes(self._writes.part(begin * self._group, end * self._group), self._group)
-        return laid_out.part(first - begin * each, last - begin * each)
+        if not self._begin <= first <= last <= self._begin + len(self._laid_out):
+            self._lay_out(first // each, -(-(last + last - first) // each))
+        return self._laid_out.part(first - self._begin, last - self._begin)
 
     @property
     def op(self) -> U8:

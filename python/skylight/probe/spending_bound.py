@@ -185,7 +185,8 @@ class Bound:
 
     def _saw_flushes(self, log: IoLog) -> None:
         """Notes what writes took of the FLUSH behind them, and how many no FLUSH followed."""
-        flushes, writes = np.flatnonzero(log.op == int(Op.FLUSH)), log.op == int(Op.WRITE)
+        writes = log.op == int(Op.WRITE)
+        flushes = np.flatnonzero(log.op == int(Op.FLUSH))
         if len(flushes):
             written = np.cumsum(writes, dtype=np.int64)[flushes]
             behind = np.diff(written, prepend=-self._unflushed)
@@ -233,7 +234,9 @@ class Bound:
 
     def spend(self, log: IoLog, depth: int = 1) -> None:
         """Subtracts what was done at that depth."""
-        self._left_bytes -= int(log.size[are_writes(log.op)].sum(dtype=np.int64))
+        if np.any(log.op != int(Op.READ)):
+            self._left_bytes -= int(log.size[are_writes(log.op)].sum(dtype=np.int64))
+            self._saw_flushes(log)
         self.spend_ns(log.span_ns)
         latency_ns = log.latency_ns
         slowest_ns, together = int(latency_ns.max(initial=0)), max(1, min(depth, len(log)))
@@ -242,7 +245,6 @@ class Bound:
             slow = log.size[latency_ns > together * SLOWEST_NS]
             self._slow_bytes = max(self._slow_bytes, int(slow.max(initial=0)))
         self._late_ns = max(self._late_ns, slowest_ns)
-        self._saw_flushes(log)
 
     def stop(self, depth: int, until: Stop | None) -> Stop:
         """What ends a piece: a stop of its own, or a command so slow that the bound is looked at again,

@@ -44,10 +44,12 @@ _MESSAGE = b"\xff\xff\xff\xff"
 _END = _MESSAGE + bytes(4)
 """A stream that its writer closed ends with these bytes."""
 
-FEW_ROWS = 32
-"""Rows of a batch that is not compressed. Chosen: about what a disk does in half a second of random I/O.
-To compress seven columns and unpack them costs 130 us, many times all else that such a batch does; without
-that one row takes a fifth less of the file, and 32 rows take 0.8 KiB more."""
+FEW_ROWS, SOME_ROWS = 32, 512
+"""Rows of a batch that is not compressed, and of one that is by LZ4; one of more is by zstd. Chosen: 32 are
+about what a disk does in half a second of random I/O. To compress seven columns by zstd and unpack them costs
+130 us, many times all else that a short batch does, and a tenth of a test with thousands of steps; without
+that one row takes a fifth less of the file, and 32 rows take 0.8 KiB more. LZ4 costs 20 us, and takes 0.5 KiB
+more of a hundred rows."""
 
 OPTIONAL = "result"
 """The column that a recording lacks that was made before targets with zones: every I/O was done."""
@@ -114,13 +116,13 @@ def _is_cut(rest: bytes) -> bool:
     return True
 
 
-class _Uncompressed:
-    """The messages of batches that are not compressed, for a stream whose schema stands in its file."""
+class _Messages:
+    """The messages of batches in one way of compressing, for a stream whose schema stands in its file."""
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, compression: str | None) -> None:
         """Of batches of this schema."""
         self._sink = io.BytesIO()
-        options = pa.ipc.IpcWriteOptions(use_threads=False)
+        options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
         self._stream = pa.ipc.new_stream(self._sink, schema, options=options)
         self._stream.write_batch(pa.RecordBatch.from_pylist([], schema=schema))  # the schema comes with it
 
@@ -160,7 +162,7 @@ class PartWriter:
             raise not_kept(error, path) from error
         self._schema = schema
         self._no_rows = pa.RecordBatch.from_pylist([], schema=schema)
-        self._small = _Uncompressed(schema)
+        self._short = (_Messages(schema, None), _Messages(schema, "lz4"))
         self._begun = False
 
     def __enter__(self) -> Self:
@@ -187,8 +189,9 @@ class PartWriter:
         # In its one form with `CHECK`, which comes before all other keys.
         metadata = {KEY: f'{{"{CHECK}":{self._check},{bare[1:]}'.encode()}
         try:
-            if self._begun and batch.num_rows <= FEW_ROWS:
-                self._file.write(self._small.message(batch, metadata))
+            if self._begun and batch.num_rows <= SOME_ROWS:
+                messages = self._short[batch.num_rows > FEW_ROWS]
+                self._file.write(messages.message(batch, metadata))
             else:  # the first brings the schema
                 self._stream.write_batch(batch, custom_metadata=metadata)
                 self._begun = True

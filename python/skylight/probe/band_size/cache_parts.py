@@ -89,11 +89,21 @@ def spread(size_bytes: int, count: int, unit: int, phase: float = 0.0, begin: in
     follows nothing; bytes.
 
     Multiples of the golden section are as even as numbers can be, at every count."""
+    return spread_at(size_bytes, np.arange(begin, begin + count, dtype=np.uint64), unit, phase)
+
+
+def spread_at(size_bytes: int, numbers: U64, unit: int, phase: float = 0.0) -> U64:
+    """Those of the units of `spread` that have these numbers, without the others.
+
+    >>> spread_at(1 << 30, np.array([7, 2], np.uint64), 4096) == spread(1 << 30, 8, 4096)[[7, 2]]
+    array([ True,  True])
+    """
     units = size_bytes // unit
     step = _coprime(round(units * 0.6180339887498949), units)
-    first = int(phase * units)
-    number = np.arange(begin, begin + count, dtype=np.uint64)
-    index = (first + number * np.uint64(step)) % np.uint64(units)
+    index = np.uint64(int(phase * units)) + numbers * np.uint64(step)
+    index -= (
+        index // np.uint64(units) * np.uint64(units)
+    )  # numpy divides by one number faster than it takes a rest
     return np.asarray(index * np.uint64(unit), np.uint64)
 
 

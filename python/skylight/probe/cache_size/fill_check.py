@@ -18,11 +18,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from skylight.evidence import U64, Bools, IoBatch, IoLog
+from skylight.evidence import I64, U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
 from skylight.infer.cached_or_native_extent import Platter, whole_looks
 from skylight.infer.stalls import MISSED_TURNS, SLOW
-from skylight.probe.band_size.cache_parts import DEPTH, spread
+from skylight.probe.band_size.cache_parts import DEPTH, spread, spread_at
 from skylight.probe.durable_writes import FlushedSteps
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
@@ -135,8 +135,14 @@ def out_of_order(
     >>> sorted(out_of_order(200 << 20, 100 << 20, 4, 40 << 20).tolist())
     [4096, 41947136, 104861696, 146804736]
     """
+    numbers = np.arange(begin, begin + count, dtype=np.uint64)
+    return _out_of_order_at(size_bytes, zone_bytes, numbers, size, phase)
+
+
+def _out_of_order_at(size_bytes: int, zone_bytes: int, numbers: U64, size: int, phase: float) -> U64:
+    """Those of the same that have these numbers."""
     zones, each = size_bytes // zone_bytes, (zone_bytes - BLOCK) // size
-    zone, place = np.divmod(spread(zones * each, count, 1, phase, begin), np.uint64(each))
+    zone, place = np.divmod(spread_at(zones * each, numbers, 1, phase), np.uint64(each))
     return np.asarray(zone * np.uint64(zone_bytes) + np.uint64(BLOCK) + place * np.uint64(size), np.uint64)
 
 
@@ -166,6 +172,18 @@ class Places:
         if size < self.zone_bytes:
             return out_of_order(self.size_bytes, self.zone_bytes, count, size, phase, begin)
         return spread(self.size_bytes, count, size, (phase + self.phase) % 1.0, begin)
+
+    def some(self, numbers: I64, size: int) -> U64:
+        """Those places that have these numbers, without the others.
+
+        >>> numbers, places = np.array([70, 3]), (Places(10 << 30), Places(10 << 30, 256 << 20))
+        >>> [bool(np.all(each.some(numbers, 4096) == each.where(71, 4096)[numbers])) for each in places]
+        [True, True]
+        """
+        chosen = numbers.astype(np.uint64)
+        if size < self.zone_bytes:
+            return _out_of_order_at(self.size_bytes, self.zone_bytes, chosen, size, 0.0)
+        return spread_at(self.size_bytes, chosen, size, self.phase % 1.0)
 
     def writes(self, first: int, count: int, size: int) -> IoBatch:
         """Writes to `count` of these places behind the first `first`."""
@@ -216,7 +234,7 @@ class Check:
         if (clean := self.clean(f"{self.name}-begun")) is not None:
             return clean.zones >= SOME_GONE
         first = self.places.where(ASKED + 1, self.size)[1:]  # address 0 has no block before it
-        newest = self.places.where(max(done - waiting, ASKED), size)[-ASKED:]
+        newest = self.places.where(ASKED, size, begin=max(done - waiting - ASKED, 0))
         emptied = self.state is not State.REWRITTEN
         least = SOME_GONE if emptied else MOST_OF_ASKED
         asked = ((first, self.size, "begun"), (newest, size, "newest"))
@@ -232,7 +250,7 @@ class Check:
         may be left: then bands are cleaned in an order of their own, and the first to go are never seen."""
         if self.state is not State.REWRITTEN or self.zone_bytes or waited < SCATTERED_AFTER * done:
             return False
-        where = self.places.where(done, size)[np.linspace(1, done - 1, STAYED, dtype=np.int64)]
+        where = self.places.some(np.linspace(1, done - 1, STAYED, dtype=np.int64), size)
         looked = _home(self.steps, f"{self.name}-scattered", where, size)
         return int(np.count_nonzero(looked)) >= SCATTERED
 
@@ -278,7 +296,7 @@ class Check:
     def _gone(self, count: int, looked: str = "stayed") -> int:
         """How many of some of the earlier of this number of writes are home, in a step of that name."""
         early, late = (round(share * count) for share in STAYED_BETWEEN)
-        where = self.places.where(late + 1, self.size)[np.linspace(early, late, STAYED, dtype=np.int64)]
+        where = self.places.some(np.linspace(early, late, STAYED, dtype=np.int64), self.size)
         return int(np.count_nonzero(_home(self.steps, f"{self.name}-{looked}", where[where > 0], self.size)))
 
     def clean(self, name: str) -> Clean | None:

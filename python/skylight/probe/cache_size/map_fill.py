@@ -151,7 +151,7 @@ class Blocks:
             self._groups += 1
             first = int(self._used[number])
             self._used[number] += group
-            place = spread(self._in_zone, first + group, 1)[first:]
+            place = spread(self._in_zone, group, 1, begin=first)
             base = self._zones[number] * np.uint64(self._zone_bytes) + np.uint64(BLOCK)
             where.append(base + place * np.uint64(2 * BLOCK))
         return np.concatenate(where)

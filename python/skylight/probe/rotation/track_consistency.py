@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import hypot, sqrt
+from statistics import NormalDist
 
 import numpy as np
 
 from skylight.evidence import F64, IoLog
-from skylight.infer.robust import NORMAL_MEDIAN, never_falling
+from skylight.infer.robust import NORMAL_MEDIAN, median_slope, never_falling, ranks
 from skylight.infer.track_phases import Tracks
 from skylight.probe.rotation.findings import TRACK_RIGHT
 
@@ -117,9 +118,7 @@ class Line:
 
 def line_of(part: F64, size: F64) -> Line:
     """That line (parts of all addresses, and bytes of a track there)."""
-    from scipy import stats  # slow to import, so only when needed
-
-    slope, _, least, most = map(float, stats.theilslopes(size**2, part, LINE_SURE))
+    slope, least, most = median_slope(size**2, part, LINE_SURE)
     level = float(np.median(size**2 - slope * part))
     scatter = float(np.median(np.abs(size**2 - level - slope * part))) / NORMAL_MEDIAN
     behind = 1.0 - float(np.median(part))
@@ -215,10 +214,8 @@ def led_to(part: F64, size: F64) -> tuple[float, float]:
     >>> round(size), round(error)
     (600000, 0)
     """
-    from scipy import stats  # slow to import, so only when needed
-
     line = line_of(part, size)
-    open_slope = (line.more + line.less) / (2.0 * stats.norm.ppf((1.0 + LINE_SURE) / 2.0))
+    open_slope = (line.more + line.less) / (2.0 * NormalDist().inv_cdf((1.0 + LINE_SURE) / 2.0))
     last = sqrt(max(line.at_end, 1.0))
     return last, hypot(line.scatter, open_slope) / (2.0 * last)
 
@@ -284,13 +281,11 @@ def _chance_of_no_order(values: F64) -> float:
 
     Bartels, "The rank version of von Neumann's ratio test for randomness", JASA 1982: normal about 2 beyond
     ten values."""
-    from scipy import stats  # slow to import, so only when needed
-
     count = len(values)
-    rank = stats.rankdata(values)
+    rank = ranks(values)
     ratio = float((np.diff(rank) ** 2).sum() / ((rank - rank.mean()) ** 2).sum())
     variance = 4 * (count - 2) * (5 * count**2 - 2 * count - 9) / (5 * count * (count + 1) * (count - 1) ** 2)
-    return float(stats.norm.cdf((ratio - 2) / variance**0.5))
+    return NormalDist().cdf((ratio - 2) / variance**0.5)
 
 
 def is_mostly_whole(tracks: Tracks) -> bool:

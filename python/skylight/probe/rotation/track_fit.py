@@ -26,6 +26,7 @@ from skylight.infer import phase
 from skylight.infer.host_clock import FINE_HOST, Host, host_of, tick_ns
 from skylight.infer.minimum_access_time import Reach, edges_of, ideal_ns, reach_of
 from skylight.infer.phase import SLOWEST_RPM, Coherence
+from skylight.infer.remembered import remembered
 from skylight.infer.striped import stripe_of
 from skylight.infer.track_phases import Tracks, agreement, centred, fit_tracks, phase_of, refined, settled
 from skylight.infer.track_size_change import tracks_at
@@ -55,6 +56,7 @@ def rough_turn(log: IoLog, place_bytes: int, round_ios: int) -> Coherence:
     return phase.coherence(log.complete_ns, log.offset // np.uint64(place_bytes), round_ios)
 
 
+@remembered
 def exact_turn(seen: Coherence, log: IoLog) -> Turn:
     """The period to a few parts in a million, from a step of reads in random order over a few MiB."""
     x = log.offset.astype(np.float64)
