@@ -19,8 +19,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-import numpy as np
-
 from skylight.engines.sim import Drive, SimEngine
 from skylight.errors import TargetError, UsageError
 from skylight.evidence import IoBatch, IoLog, Op, SettingsReport, Stop, TargetFacts
@@ -138,7 +136,7 @@ class ConditionedEngine(SimEngine):
 
     def run(self, io: IoBatch, *, depth: int = 1, until: Stop | None = None) -> IoLog:
         """As without conditions; a target without TRIM fails it."""
-        if self.conditions.erase == "none" and bool(np.any(io.op == int(Op.TRIM))):
+        if self.conditions.erase == "none" and bool((io.op == int(Op.TRIM)).any()):
             raise TargetError(f"{self.describe().name}: TRIM is not supported by this target")
         return super().run(io, depth=depth, until=until)
 

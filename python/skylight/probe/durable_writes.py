@@ -101,7 +101,7 @@ def _interleaved(column: NDArray[Column], group: int, flush: int) -> NDArray[Col
     Not by insert, which takes four times as long."""
     whole, last = divmod(len(column), group)
     out = np.full(_with_flushes(len(column), group), flush, column.dtype)
-    groups, rest = np.split(out, [whole * (group + 1)])
+    groups, rest = out[: whole * (group + 1)], out[whole * (group + 1) :]
     groups.reshape(whole, group + 1)[:, :group] = column[: whole * group].reshape(whole, group)
     rest[:last] = column[whole * group :]
     return out
@@ -357,7 +357,7 @@ class StandIn(ABC):
 
     def _is_own(self, io: IoBatch) -> bool:
         """Whether the batch is done in a way of its own: one of writes alone."""
-        return len(io) > 0 and bool(np.all(io.op == int(Op.WRITE)))
+        return len(io) > 0 and bool((io.op == int(Op.WRITE)).all())
 
     def left_ns(self) -> float:
         """Device time that is left of the budget."""

@@ -97,6 +97,8 @@ class Bound:
         self._late_ns = min(LATE_NS, round(MOST_LATE * device_ns))
         self._slowest_ns: dict[int, int] = {}
         """The slowest command, ns, by the number of commands that waited together."""
+        self._seen_at: dict[int, int] = {}
+        """What `_seen_ns` gives of them at a depth: it is asked a few times for each piece."""
         self._slow_bytes = 0
         """The largest command that took longer than any is thought to."""
         self._unflushed, self._unflushed_bytes, self._flush_ns = 0, 0, 0.0
@@ -200,7 +202,10 @@ class Bound:
     def _seen_ns(self, depth: int) -> int:
         """What the slowest command took for itself. Of what it took in a queue it spent a share on others,
         but one alone may take all of it; and one that was slow alone is as slow in a queue."""
-        return max((slow // min(alike, depth) for alike, slow in self._slowest_ns.items()), default=0)
+        if depth not in self._seen_at:
+            each = (slow // min(alike, depth) for alike, slow in self._slowest_ns.items())
+            self._seen_at[depth] = max(each, default=0)
+        return self._seen_at[depth]
 
     def _worst_ns(self, depth: int, until: Stop | None) -> int:
         """The slowest pace that commands can keep without reaching the stop, ns a command."""
@@ -234,13 +239,15 @@ class Bound:
 
     def spend(self, log: IoLog, depth: int = 1) -> None:
         """Subtracts what was done at that depth."""
-        if np.any(log.op != int(Op.READ)):
+        if (log.op != int(Op.READ)).any():
             self._left_bytes -= int(log.size[are_writes(log.op)].sum(dtype=np.int64))
             self._saw_flushes(log)
         self.spend_ns(log.span_ns)
         latency_ns = log.latency_ns
         slowest_ns, together = int(latency_ns.max(initial=0)), max(1, min(depth, len(log)))
-        self._slowest_ns[together] = max(self._slowest_ns.get(together, 0), slowest_ns)
+        if slowest_ns > self._slowest_ns.get(together, 0):
+            self._slowest_ns[together] = slowest_ns
+            self._seen_at.clear()
         if slowest_ns > together * SLOWEST_NS:
             slow = log.size[latency_ns > together * SLOWEST_NS]
             self._slow_bytes = max(self._slow_bytes, int(slow.max(initial=0)))

@@ -64,9 +64,12 @@ _ARROW_SCHEMA = pa.schema(
 )
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+
 def canonical(value: object) -> str:
     """JSON in its one form, for digests."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return _CANONICAL.encode(value)  # not dumps, which makes an encoder each time
 
 
 def not_kept(error: OSError | pa.ArrowException, path: Path) -> KeepError:

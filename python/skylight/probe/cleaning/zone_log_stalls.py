@@ -321,8 +321,8 @@ def _looked(ground: Ground, step: str, layout: Layout, log: IoLog, seen: Watched
     looked = ground.steps.run(f"{step}-look", ground.looks(blocks))
     all_home = ground.home(looked)
     home = all_home[: MARKS + len(here)]
-    for marks in np.split(all_home[len(home) :], again) if again else ():
-        home[:MARKS] |= marks
+    if again:
+        home[:MARKS] |= all_home[len(home) :].reshape(again, MARKS).any(axis=0)
     if not older:
         home[:MARKS] = _marks_home(ground, f"{step}-look", home[:MARKS], layout)
     beside = layout.stretch.blocks[here]
