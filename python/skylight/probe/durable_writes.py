@@ -131,8 +131,7 @@ class FlushedBatch(IoBatch):
         object.__setattr__(self, "_laid_out", writes.part(0, 0))
 
     def _lay_out(self, begin: int, end: int) -> None:
-        """Lays out these groups: what is taken next mostly lies in them too, as a bound lets through a few of
-        the commands that are asked for."""
+        """Lays out these groups."""
         writes = self._writes.part(begin * self._group, end * self._group)
         object.__setattr__(self, "_begin", begin * (self._group + 1))
         object.__setattr__(self, "_laid_out", with_flushes(writes, self._group))
@@ -145,8 +144,12 @@ class FlushedBatch(IoBatch):
         """Rows `first` to `last` (exclusive)."""
         last = min(last, len(self))
         first, each = min(first, last), self._group + 1
-        if not self._begin <= first <= last <= self._begin + len(self._laid_out):
-            self._lay_out(first // each, -(-(last + last - first) // each))
+        laid_out = self._begin + len(self._laid_out)
+        if not self._begin <= first <= last <= laid_out:
+            # Twice as many as are asked for where fewer were done before, as where a bound lets through a few
+            # at a time: else they would be laid out again for each piece.
+            again = last - first if self._begin < first < laid_out else 0
+            self._lay_out(first // each, -(-(last + again) // each))
         return self._laid_out.part(first - self._begin, last - self._begin)
 
     @property
