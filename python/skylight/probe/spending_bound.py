@@ -7,8 +7,6 @@ Source: docs/architecture.md, idea 3.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from skylight.evidence import F64, I64, U8, IoBatch, IoLog, Op, Stop, are_writes
@@ -261,7 +259,8 @@ class Bound:
         if depth == 1 and LONE_PIECE * allowed_ns > self.left_ns:
             free_ns = self.left_ns - self._kept_back_ns(1.0)  # one more as slow may follow all of them
             alone_ns = max(min(alone_ns, round(LONE_SHARE * free_ns / LONE_PIECE)), 1)
-        return replace(until or Stop(alone_ns), alone_ns=alone_ns)
+        asked = until or Stop(alone_ns)
+        return Stop(asked.latency_ns, asked.count, asked.within, alone_ns)
 
     @property
     def left_ns(self) -> int:
