@@ -18,6 +18,7 @@ from skylight.infer.track_phases import Tracks, phasors
 from skylight.probe import spending_bound
 from skylight.probe.band_size import random_order
 from skylight.probe.band_size.random_order import MIB, STATE_COST, SURE, _Before
+from skylight.probe.cache_size.fill_procedure import PartTimes
 from skylight.probe.durable_writes import FlushedBatch, with_flushes
 from skylight.probe.spending_bound import Bound
 
@@ -273,3 +274,14 @@ def test_what_was_answered_is_asked_again_only_of_other_columns() -> None:
     assert len(asked) == 6 + 2 * MOST_KEPT
     fitted(x, 1.0 + 2 * MOST_KEPT, NONE)
     assert len(asked) == 6 + 2 * MOST_KEPT, "the last are kept"
+
+
+def test_times_of_the_parts_of_a_fill_are_those_of_all_logs() -> None:
+    rng, times, logs = np.random.default_rng(SEED), PartTimes(300), list[IoLog]()
+    for rows in (40, 0, 100, 160):
+        submit = np.sort(rng.integers(0, 100, rows)).astype(np.uint64) + np.uint64(1_000 * len(logs))
+        logs.append(IoLog.of(IoBatch.writes(np.zeros(rows), 512), submit, submit + rng.permutation(submit)))
+        if len(logs) != 2:
+            submit_ns, done_ns = times.of(logs)
+            assert np.array_equal(submit_ns, np.concatenate([log.submit_ns for log in logs]))
+            assert np.array_equal(done_ns, np.concatenate([np.sort(log.complete_ns) for log in logs]))

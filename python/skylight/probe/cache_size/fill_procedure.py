@@ -185,6 +185,25 @@ def _lone_fill(check: Check, size: int, quanta: int) -> Fill:
     return _fill(name, size, quanta, (done, LONE_USUAL + found.writes if found else done), found)
 
 
+class PartTimes:
+    """Submissions, and completions in order, of all parts of a fill so far, of which one ends before the next
+    begins: they are asked for behind each of hundreds of parts, of millions of writes, so only what is new is
+    sorted and copied."""
+
+    def __init__(self, most: int) -> None:
+        """Of so many writes at most."""
+        self._submit_ns, self._done_ns = np.empty(most, np.uint64), np.empty(most, np.uint64)
+        self._parts = self._rows = 0
+
+    def of(self, logs: list[IoLog]) -> tuple[U64, U64]:
+        """Those of these parts, the first of which are those of before."""
+        for log in logs[self._parts :]:
+            rows = slice(self._rows, self._rows + len(log))
+            self._submit_ns[rows], self._done_ns[rows] = log.submit_ns, np.sort(log.complete_ns)
+            self._parts, self._rows = self._parts + 1, rows.stop
+        return self._submit_ns[: self._rows], self._done_ns[: self._rows]
+
+
 def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[int, int], pace: Pace) -> Fill:
     """Writes at depth, of these numbers, until cleaning begins and goes on; a merge next to an outlier only
     looks like it."""
@@ -195,9 +214,9 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
     whole_groups = 2 * DEPTH if flushed else DEEP_STOP[0]
     until = Stop(limit_ns(steps, pace.latency_ns), whole_groups, DEEP_STOP[1])
     logs: list[IoLog] = []
-    ends: list[U64] = []
     (at, count), begin = between, between[0]
     every = check.places.writes(begin, count - begin, size)  # laid out once: parts may be hundreds
+    times = PartTimes(len(every))
     slow_after: int | None = None
     unseen, scattered = 0, False
     while at < count and len(logs) < MOST_PARTS:
@@ -221,9 +240,7 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
                 continue
         found = None
         if not is_quick or slowed(logs):
-            # One part ends before the next begins, so only what is new is sorted, of millions of writes.
-            ends.extend(np.sort(log.complete_ns) for log in logs[len(ends) :])
-            submit_ns, complete_ns = np.concatenate([log.submit_ns for log in logs]), np.concatenate(ends)
+            submit_ns, complete_ns = times.of(logs)
             found = (
                 change_of_pace(submit_ns, complete_ns)
                 if is_quick
