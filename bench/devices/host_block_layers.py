@@ -265,9 +265,8 @@ class CleanedLog(OneDisk):
         alive[self.head // self.each] = 2 * self.each
         return int(np.argmin(alive))
 
-    def clean(self, at_ns: int) -> int:
-        """Copies what is alive of the segment with least; the end."""
-        victim = self.victim()
+    def clean(self, victim: int, at_ns: int) -> int:
+        """Copies what is alive of a segment; the end."""
         home = range(victim * self.each, (victim + 1) * self.each)
         blocks = [
             block
@@ -289,16 +288,17 @@ class CleanedLog(OneDisk):
                 at_ns = self.disk.command(READ, start, length, at_ns)
             return at_ns
         while len(self.free) < 4 + len(blocks) // self.each:
-            at_ns = self.clean(at_ns)
+            at_ns = self.clean(self.victim(), at_ns)
         return self.append(list(blocks), at_ns)
 
     def rest(self, from_ns: int, to_ns: int) -> None:
         """Keeps a twentieth free, as long as that is worth while."""
         at_ns = from_ns + self.idle_ns
         while len(self.free) < len(self.alive) // 20 and at_ns < to_ns:
-            if self.alive[self.victim()] > self.worth * self.each:
+            victim = self.victim()
+            if self.alive[victim] > self.worth * self.each:
                 break
-            at_ns = self.clean(max(at_ns, self.disk.now_ns))
+            at_ns = self.clean(victim, max(at_ns, self.disk.now_ns))
 
 
 def merged_in_order(blocks: list[int]) -> list[tuple[int, int]]:
