@@ -152,9 +152,11 @@ def test_cleaning_follows_offset_and_count(tmp_path: Path) -> None:
     assert begun.interval[0] <= 20e9 + 1e9 <= begun.interval[1] + 1e9
 
 
-def test_zones_elsewhere_are_tried_where_the_test_of_bands_could_not_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cache", [1 << 40, 1_000])
+def test_zones_elsewhere_are_tried_where_the_test_of_bands_could_not_say(cache: int, tmp_path: Path) -> None:
+    """With the small cache the trials before leave zones that are not clean, which the drive counts too."""
     known = Known([Finding("band_bytes", UNKNOWN, "bytes", None, 0.0, "so")], writes=True)
-    engine, test = FakeZoned(ZonedTraits(zones=160, cache_writes=1 << 40)), ZoneCleaning()
+    engine, test = FakeZoned(ZonedTraits(zones=160, cache_writes=cache)), ZoneCleaning()
     recording = Recording.create(tmp_path / "r", engine.describe(), {}, 1)
     with recording.part(test.name) as writer:
         test.measure(Session(engine, writer, test=test.name, seed=1, known=known))

@@ -145,11 +145,13 @@ def try_one(
     size: int,
     part: str = PARTS[0],
 ) -> Trial:
-    """Updates zones and watches them being cleaned."""
+    """Updates zones and watches them being cleaned. The drive counts all its zones, so those of other parts
+    are reset too: an earlier trial may have ended with some that were not clean."""
     each = zones_of_a_trial(zones, part)
     size = max(size, steps.block_bytes)
     name = f"{state}-{place}-{ios}x{size >> 10}k"
-    batches = [zones.reset(each)]
+    parts = {part, *(one.part for one in seen.trials)}
+    batches = [zones.reset(np.unique(np.concatenate([zones_of_a_trial(zones, one) for one in parts])))]
     if state == "full":
         offset = np.arange(0, zones.capacity_bytes // FILL_BYTES, dtype=np.int64) * FILL_BYTES
         where = (zones.start_bytes(each)[:, None] + offset).ravel()
