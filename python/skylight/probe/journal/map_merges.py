@@ -89,11 +89,20 @@ class Merges:
     long_ns: I64 | None = None
     """What writes of two quanta took, one after another on a drive as new."""
 
-    def told_apart(self, cost_ns: float, rotation_ns: float) -> bool:
-        """Whether stalls that cost so much come after as many writes of two quanta as of blocks, and not
-        after half as many. Those that may be a revolution lost do so by chance too, where others do not."""
+    def are_merges(self, cost_ns: float, rotation_ns: float) -> bool:
+        """Whether stalls that cost so much are more than the arm's way along the log: they are many, or the
+        control says so. Those that may be a revolution lost pass the control by chance too, as others are
+        many by chance, so both have to say it."""
+        many = self.period is not None and self.period.hits >= least_hits(cost_ns, rotation_ns)
+        if cost_ns < LOST_TURNS * rotation_ns:
+            return many and self._told_apart(rotation_ns)
+        return many or self._told_apart(rotation_ns)
+
+    def _told_apart(self, rotation_ns: float) -> bool:
+        """Whether the stalls come after as many writes of two quanta as of blocks, and not after half as
+        many."""
         found = self.period
-        if found is None or found.slips or self.long_ns is None or cost_ns < LOST_TURNS * rotation_ns:
+        if found is None or found.slips or self.long_ns is None:
             return False
         slow = slow_ones(self.long_ns, rotation_ns)
         named = found.places(len(slow))
@@ -117,13 +126,14 @@ def least_hits(cost_ns: float, rotation_ns: float) -> int:
 
 
 def control_writes(many: Sequence[Many], rotation_ns: float | None) -> int:
-    """How many writes of two quanta tell whether the stalls of many lone writes are merges; 0 where these
-    tell it themselves, or have no period."""
+    """How many writes of two quanta show whether the stalls of many lone writes are merges; 0 where these
+    show it themselves, or have no period, or where more of them would be needed too."""
     merges = None if rotation_ns is None else merges_of(many, rotation_ns)
     if merges is None or rotation_ns is None or (found := merges.period) is None:
         return 0
     cost_ns = merge_cost(merges, found, rotation_ns, flash=False)[0]
-    if cost_ns < LOST_TURNS * rotation_ns or found.hits >= least_hits(cost_ns, rotation_ns):
+    enough = found.hits >= least_hits(cost_ns, rotation_ns)
+    if enough != (cost_ns < LOST_TURNS * rotation_ns):
         return 0
     return found.offset + (FEWEST_LONG - 1) * found.every + 1
 
@@ -136,10 +146,11 @@ def more_writes(many: Sequence[Many], rotation_ns: float | None) -> int:
         return 0
     seen = len(found.places(merges.writes))
     cost_ns = merge_cost(merges, found, rotation_ns, flash=False)[0]
-    if seen + 1 >= MERGES_WANTED or rotation_ns <= CLOSE * cost_ns or many[-1].until.reached(many[-1].log):
+    wanted = max(MERGES_WANTED, least_hits(cost_ns, rotation_ns))
+    if seen + 1 >= wanted or rotation_ns <= CLOSE * cost_ns or many[-1].until.reached(many[-1].log):
         return 0
     most = int(MOST_MORE_S * 1e9 / max(float(merges.latency_ns.mean()), 1.0))
-    return min((MERGES_WANTED - seen) * found.every, most)
+    return min((wanted - seen) * found.every, most)
 
 
 def period_of(latency_ns: I64, slow: Bools, known_slow: Bools | None = None) -> RarePeriod | None:
@@ -203,9 +214,21 @@ def merges_of(many: Sequence[Many], rotation_ns: float | None, long: IoLog | Non
     period = period_of(first, both, one) or _amid_delays(first, again, rotation_ns)
     if count == whole_again:
         again = np.concatenate([again, more])
+        count, period = _longer(again, count, period, rotation_ns)
     found = Merges(first, again, period, count, int(both.sum()))
     found.long_ns = None if long is None else long.latency_ns
     return found
+
+
+def _longer(
+    again_ns: I64, count: int, period: RarePeriod | None, rotation_ns: float | None
+) -> tuple[int, RarePeriod | None]:
+    """How many writes the period is of, and that with the stalls of the writes which followed, if each came
+    where it names one: places of the log whose distance is no whole number of entries drift off it."""
+    slow = slow_ones(again_ns, rotation_ns)
+    if period is None or period.slips or not slow[(named := period.places(len(slow)))[named >= count]].all():
+        return count, period
+    return len(slow), replace(period, hits=period.hits + int(np.count_nonzero(named >= count)))
 
 
 def _amid_delays(latency_ns: I64, again_ns: I64, rotation_ns: float | None) -> RarePeriod | None:

@@ -35,7 +35,6 @@ from skylight.probe.journal.map_merges import (
     RESAMPLES,
     Merges,
     caught_level_ns,
-    least_hits,
     merge_cost,
     merges_of,
     others_between,
@@ -351,9 +350,9 @@ def _merge_findings(seen: Seen) -> list[Finding]:
         merges, found, seen.footprints.rotation_ns, flash=seen.footprints.flash
     )
     turn_ns = 0.0 if seen.footprints.flash else seen.footprints.rotation_ns or 0.0
-    if found.hits < least_hits(cost_ns, turn_ns) and not merges.told_apart(cost_ns, turn_ns):
+    if not merges.are_merges(cost_ns, turn_ns):
         why = (
-            f"every {found.every:,}th lone write stalls, but {found.hits} times only and for"
+            f"every {found.every:,}th lone write stalls, {found.hits} times in all and for"
             f" {format_duration(int(cost_ns))}, as where the log goes on elsewhere on the disk"
         )
         return [
