@@ -54,6 +54,42 @@ def test_the_edge_of_writes_that_wait_costs_less_of_a_multiple() -> None:
     assert not Comparison(past, inside, 0.0, waiting=False).is_past
 
 
+def test_writes_that_mostly_find_their_angle_wait_all_the_same() -> None:
+    """Host-aware, seed 120514: to three of four zones a write took a sixth of a revolution, to one half."""
+    steps = cast("Any", known_of(rotation_ns=11_811_000))
+    assert opened._waits(steps, burst([1.8, 1.7, 2.0, 5.4]))
+    assert not opened._waits(steps, burst([0.2, 0.2, 0.2, 0.2]))
+    cached = burst([0.2] * 4)
+    hangs = cached.latency_ns.copy()
+    hangs[::7] = 30 * MS
+    assert not opened._waits(steps, replace(cached, log=log_of(hangs)))
+
+
+@pytest.mark.parametrize(("slow", "past"), [(1, False), (40, True)])
+def test_a_few_commands_that_hang_are_no_edge(slow: int, past: bool) -> None:
+    """Host-aware, seed 120508: two writes of 256 that hung made a write to 128 zones four times as long in
+    the mean as one to 64."""
+    latency = np.full((3, 128), 96_000)
+    latency[1:, 5 : 5 + slow] = 160 * MS
+    tried = Burst("sequential", 4096, 128, 3, log_of(latency.ravel()))
+    compared = Comparison(tried, burst([0.096] * 64, rounds=6), 0.0, waiting=False)
+    assert compared.costs_ns[0] > 4 * compared.costs_ns[1]
+    assert compared.is_past == past
+    if not past:
+        assert opened.growth_ns(opened.Seen(search=[compared]), 128) == 0
+
+
+def test_a_cost_that_grows_by_and_by_is_looked_into_with_flushes() -> None:
+    """Host-aware, seed 120509: a volatile cache of 256 writes was full sooner the more zones there were, and
+    the edge of 3,600 cost no multiple of what a full one cost."""
+    level = Comparison(burst([0.1] * 8), burst([0.1] * 4), 0.0, waiting=False)
+    half = Comparison(burst([0.3] * 16), burst([0.1] * 8), 0.0, waiting=False)
+    full = Comparison(burst([0.5] * 32), burst([0.3] * 16), 0.0, waiting=False)
+    assert opened._grew(opened.Seen(search=[level, half, full]))
+    assert not opened._grew(opened.Seen(search=[level, half]))
+    assert not opened._grew(opened.Seen(search=[level]))
+
+
 def test_zones_at_other_angles_are_no_edge() -> None:
     inside, beyond = burst([5.0] * 8), burst([5.0] * 8 + [16.0] * 8)
     assert not Comparison(beyond, inside, 0.0, waiting=True).is_past
