@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from skylight.evidence import F64, I64, U64, IoBatch, IoLog, Op, Stop
-from skylight.infer.stalls import beyond, slow_from
+from skylight.infer.stalls import USUAL_PERCENT, beyond, slow_from
 from skylight.probe.band_size.cache_parts import DEPTH, spread
 from skylight.probe.cache_size.fill_check import ABOVE, BLOCK, MOST_GONE, Clean, Fill, limit_ns, out_of_order
 from skylight.probe.cache_size.fill_procedure import MOST_SMALL_S
@@ -87,6 +87,14 @@ def cycles(log: IoLog) -> I64:
     # A host may see one late and the next in time.
     done = np.maximum.accumulate(log.complete_ns[log.op == int(Op.FLUSH)].astype(np.int64))
     return np.diff(done, prepend=np.int64(log.submit_ns[0])) if len(done) else np.zeros(0, np.int64)
+
+
+def cut_off(log: IoLog) -> I64:
+    """What the group took that was ended before its FLUSH, if one was; ns."""
+    last = np.flatnonzero(log.op == int(Op.FLUSH))
+    if not len(last) or last[-1] + 1 == len(log):
+        return np.zeros(0, np.int64)
+    return np.array([int(log.complete_ns.max()) - int(log.complete_ns[last].max())], np.int64)
 
 
 def smoothed(cycle_ns: I64) -> F64:
@@ -189,6 +197,7 @@ class HeldFill:
             return []
         blocks = Blocks(self._steps.size, self._zone_bytes)
         stop_ns, done, places, left_ns = 0, 0, 0.0, round(MOST_SMALL_S * 1e9)
+        before: list[I64] = []
         while done < most and left_ns > 0:
             group = max(min(pace.group, max(done, alone) // GROUPS), DEPTH)
             groups = min(max(PIECE_GROUPS, done // PIECES // group), blocks.groups_left(group))
@@ -200,18 +209,29 @@ class HeldFill:
             log = self._groups(blocks.take(group, groups), group, pace, Stop(stop_ns))
             if not (count := int(np.count_nonzero(log.op == int(Op.WRITE)))):
                 break
-            took = cycles(log)
+            took = np.concatenate([cycles(log), cut_off(log)])
             clean = self._clean()
-            first = slow_from(took, slow_ns)[0] if clean.zones else len(took)
+            late_ns = self._late_ns(slow_ns, before)
+            first = slow_from(took, late_ns)[0] if clean.zones else len(took)
             places += most_places(took[:first], slow_ns, pace.one_ns, self._quantum_ns)
             if clean.zones:
                 # Cleaning began for some block of the first slow group.
-                begun = done + first * group + group // 2
-                clear = group * float(np.sum(np.maximum(beyond(took[first:], slow_ns), 0.0)))
+                begun = done + min(first * group + group // 2, count)
+                clear = group * float(np.sum(np.maximum(beyond(took[first:], late_ns), 0.0)))
                 return [_ended(begun, done + count, clear, clean, (group, places, pace.one_ns))]
+            before.append(took)
             done, left_ns = done + count, left_ns - log.span_ns
             stop_ns = max(stop_ns, round(ABOVE * int(log.latency_ns.max())))
         return [Fill(NAME, BLOCK, 0, done, done, False, 0.0, pace.one_ns, 1.0, most_places=places)]
+
+    def _late_ns(self, slow_ns: int, before: list[I64]) -> int:
+        """Which groups waited for cleaning: those that took longer than what one is to take, and than those
+        usually did behind which no zone was clean. Other clients delay the blocks of a long group one by one,
+        and the group by all of that."""
+        if not before:
+            return slow_ns
+        usual_ns = float(np.percentile(np.concatenate(before), USUAL_PERCENT))
+        return max(slow_ns, limit_ns(self._steps, usual_ns))
 
     def _groups(self, blocks: U64, group: int, pace: Pace, until: Stop) -> IoLog:
         io = held(self._read_at(len(blocks) // group, pace.read_bytes), pace.read_bytes, blocks, group)
