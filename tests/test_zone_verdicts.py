@@ -79,6 +79,18 @@ def test_a_few_commands_that_hang_are_no_edge(slow: int, past: bool) -> None:
         assert opened.growth_ns(opened.Seen(search=[compared]), 128) == 0
 
 
+@pytest.mark.parametrize(("eight_ms", "stays"), [(2.0, False), (10.0, True)])
+def test_an_edge_that_more_zones_contradict_is_unknown(eight_ms: float, stays: bool) -> None:
+    """Host-aware, seed 120544: with five zones three writes missed their places, with eight none did, and the
+    edge of 12 zones was said to be 4."""
+    few = burst([2.0] * 4)
+    eight = Comparison(burst([eight_ms] * 8), few, 0.0, waiting=True)
+    five = Comparison(burst([4.0] * 5), few, 4.0 * MS, waiting=True)
+    seen = opened.Seen(search=[eight, five], waiting=True, inside=4, outside=5, zone_ns=10.0 * MS)
+    assert opened._contradicts(eight, seen) != stays
+    assert not opened._contradicts(five, seen)
+
+
 def test_a_cost_that_grows_by_and_by_is_looked_into_with_flushes() -> None:
     """Host-aware, seed 120509: a volatile cache of 256 writes was full sooner the more zones there were, and
     the edge of 3,600 cost no multiple of what a full one cost."""

@@ -431,6 +431,19 @@ def _control(steps: Steps, seen: Seen, zones: ZonesSeen, base: int, more_ns: flo
     if seen.inside > base and inside is not None and zone_ns > 0:
         most_ns = inside[0].most_excess_ns - more_ns * seen.inside * (seen.inside - base)
         seen.hidden = min(math.ceil(max(most_ns, 0.0) / zone_ns), seen.inside - base)
+    seen.stays &= not any(_contradicts(one, seen) for one in seen.search)
+
+
+def _contradicts(one: Comparison, seen: Seen) -> bool:
+    """Whether more zones than the first number outside were no multiple, and cost a round less than half of
+    what so many beyond the edge cost at least. A write that just meets its place misses it once jitter is
+    larger, as behind a write that waits long: a revolution more for some zones, and with another number of
+    zones for none."""
+    if seen.outside is None or one.tried.zones <= seen.outside or one.against.zones > seen.inside:
+        return False
+    if one.is_past or one.least_ns or one.tried.flush_every != seen.flush_every:
+        return False
+    return one.most_excess_ns < HALF * seen.zone_ns * (one.tried.zones - seen.inside)
 
 
 def beside(edge: int) -> tuple[int, int]:
