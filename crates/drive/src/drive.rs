@@ -439,11 +439,12 @@ impl Drive {
         let command = *self.pending.command(index);
         let Command { id, op, extent, .. } = command;
         let came = self.pending.arrival(index).queued_at;
+        let takes_room = op == Op::Write && self.cache.takes_room(extent, self.layer.as_ref());
         let (time, admitted) = self.admit(&command, time, host);
         if op == Op::Write && admitted.is_ok() {
             self.cache_busy_until = time;
             host.cached(id, self.cache.accept(extent, time));
-            self.cache.note_accepted(extent, self.layer.as_ref());
+            self.cache.note_accepted(extent, takes_room, self.layer.as_ref());
             self.pending.reconsider(extent, &mut self.cache);
         }
         let extra = self.jitter.as_mut().map_or(Nanos(0), |jitter| jitter.extra(time - came));

@@ -5,11 +5,16 @@
 //! So once it has taken a write for which a host would wait too long ([`Layer::room`]), it takes no other before that has
 //! left: what a FLUSH waits for is one part, or as many bands as fit a host's patience, and the writes themselves.
 //!
+//! A drive with zones has room for a write in order whatever its persistent cache holds. Which writes are in order is known
+//! when they are admitted, so those that take no room are remembered until they leave. Writes to a zone leave in the order in
+//! which they came, so of two that begin at one sector the one in order is gone before the other.
+//!
 //! Invariant: of the parts with cached writes, at most one lacks room for them, but for a write that extends over several.
 //! Source: chosen; the layer of Skylight (FAST'15), section 3.1, has no volatile cache, and its section 4 says nothing of
 //! what the drives' volatile caches hold.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use skylight_disk::{BLOCK_SECTORS, Lba, LbaExtent, Sectors};
 use skylight_layer::{Layer, Room};
@@ -23,6 +28,8 @@ pub(crate) struct OwedCleaning {
     others: BTreeMap<u32, Cached>,
     /// A part that lacks room for them.
     owing: Option<u32>,
+    /// Where those begin that take no room, and how many do so there.
+    in_order: BTreeMap<Lba, u32>,
 }
 
 /// The cached writes of a part.
@@ -55,8 +62,12 @@ impl OwedCleaning {
         if part == 0 { &mut self.first } else { self.others.entry(part).or_default() }
     }
 
-    /// A write is cached.
-    pub(crate) fn accepted(&mut self, extent: LbaExtent, layer: &dyn Layer) {
+    /// A write is cached, which takes room or does not ([`Layer::takes_room`]).
+    pub(crate) fn accepted(&mut self, extent: LbaExtent, takes_room: bool, layer: &dyn Layer) {
+        if !takes_room {
+            *self.in_order.entry(extent.start).or_default() += 1;
+            return;
+        }
         let part = layer.location_group(extent.start);
         let cached = self.part(part);
         cached.sectors += space(extent);
@@ -68,6 +79,13 @@ impl OwedCleaning {
 
     /// A cached write has left.
     pub(crate) fn destaged(&mut self, extent: LbaExtent, layer: &dyn Layer) {
+        if let Entry::Occupied(mut entry) = self.in_order.entry(extent.start) {
+            *entry.get_mut() -= 1;
+            if *entry.get() == 0 {
+                entry.remove();
+            }
+            return;
+        }
         let part = layer.location_group(extent.start);
         let cached = self.part(part);
         cached.sectors = cached.sectors - space(extent);
@@ -185,5 +203,52 @@ mod tests {
         assert!(longest > 20_000_000_000, "no command waited for bands: {longest} ns");
         // Three minutes, and what is done beside that.
         assert!(longest < 2 * 180_000_000_000, "a command waited {longest} ns");
+    }
+
+    /// A host-aware drive without a throttle, whose journal of 60 slots is full soon.
+    fn host_aware_drive() -> Drive {
+        let text = include_str!("../../../python/skylight/profiles/st8000as0022.toml");
+        let text: Vec<&str> = text.lines().filter(|line| !line.starts_with("throttle")).collect();
+        let text = (text.join("\n").replace("places = 37163", "places = 60"))
+            .replace("zone_size = \"256 MiB\"", "zone_size = \"1 GiB\"")
+            .replace("map_entries = 250000", "map_entries = 100000");
+        let profile = Profile::from_toml(&text, "test").unwrap_or_else(|error| panic!("{error}"));
+        Drive::new(&profile, 7).expect("it is a drive")
+    }
+
+    #[test]
+    fn no_command_waits_for_dozens_of_zones_of_a_host_aware_drive() {
+        const ZONE: u64 = (1 << 30) / 512;
+        let mut drive = host_aware_drive();
+        let first = drive.capacity().get() / ZONE / 2;
+        let block = |zone: u64| LbaExtent::new(Lba((first + zone) * ZONE + ZONE / 2), Sectors(8));
+        // Alone, each takes a slot.
+        for zone in 0..60 {
+            took(&mut drive, Op::Write, block(zone));
+            took(&mut drive, Op::Flush, LbaExtent::default());
+        }
+        let mut longest = 0;
+        for zone in 60..160 {
+            longest = longest.max(took(&mut drive, Op::Write, block(zone)));
+        }
+        longest = longest.max(took(&mut drive, Op::Flush, LbaExtent::default()));
+        assert!(longest > 10_000_000_000, "no command waited for a zone: {longest} ns");
+        assert!(longest < 2 * 180_000_000_000, "a command waited {longest} ns");
+    }
+
+    #[test]
+    fn writes_in_order_take_no_room() {
+        let drive = host_aware_drive();
+        let layer = drive.layer();
+        let mut owed = OwedCleaning::of(layer).expect("it cleans for a write");
+        let extent = LbaExtent::new(Lba(0), Sectors(1 << 21));
+        owed.accepted(extent, false, layer);
+        owed.accepted(extent, false, layer);
+        assert!(!owed.is_owing());
+        owed.accepted(extent, true, layer);
+        assert!(owed.is_owing(), "a GiB out of order is more than it has slots for");
+        (0..3).for_each(|_| owed.destaged(extent, layer));
+        assert!(!owed.is_owing());
+        assert!(owed.in_order.is_empty());
     }
 }

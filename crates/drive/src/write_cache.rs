@@ -150,11 +150,17 @@ impl WriteCache {
         Self { owed, ..self }
     }
 
-    /// Notes that a write was accepted.
+    /// Whether a write that is to be admitted will take room in the persistent cache, where that is asked.
     #[inline]
-    pub(crate) fn note_accepted(&mut self, extent: LbaExtent, layer: &dyn Layer) {
+    pub(crate) fn takes_room(&self, extent: LbaExtent, layer: &dyn Layer) -> bool {
+        self.owed.is_some() && layer.takes_room(extent)
+    }
+
+    /// Notes that a write was accepted, which takes room or does not ([`WriteCache::takes_room`]).
+    #[inline]
+    pub(crate) fn note_accepted(&mut self, extent: LbaExtent, takes_room: bool, layer: &dyn Layer) {
         if let Some(owed) = &mut self.owed {
-            owed.accepted(extent, layer);
+            owed.accepted(extent, takes_room, layer);
         }
     }
 

@@ -431,6 +431,12 @@ pub trait Layer: Send {
         None
     }
 
+    /// Whether a write, which the drive is about to admit, will take any of that ([`Layer::room`]): none in order on a drive with
+    /// zones does, nor one to a zone without a write pointer.
+    fn takes_room(&self, _extent: LbaExtent) -> bool {
+        true
+    }
+
     /// Whether these commands are writes of one length that all go to the end of one log, for the scheduler: the first
     /// sector of each ([`Layer::locate_first`]) is at the same location.
     fn all_go_to_log(&self, _commands: &[Command]) -> bool {

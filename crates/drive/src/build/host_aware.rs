@@ -12,6 +12,7 @@ use skylight_layer::zoned::host_aware::throttle::{Estimate, ThrottleSpec};
 use skylight_layer::zoned::host_aware::{AwareSpec, Bookkeeping, ZoneLog};
 
 use super::geometry::Tracks;
+use super::patience::within_patience;
 use super::regions::fits;
 use super::{idle_after, sectors};
 use crate::profile::{CacheLocation, HostAware, MetadataLocation, Profile, ProfileError};
@@ -75,10 +76,7 @@ pub(super) fn add(
         seed: CHOICE_SEED,
         bookkeeping: bookkeeping(keys),
         close_together: keys.close_together as usize,
-        zone_log: match keys.zone_metadata_location {
-            MetadataLocation::Cache => ZoneLog::At(zone_log),
-            MetadataLocation::Zone => ZoneLog::BeforeZones { each: before_zone, together },
-        },
+        zone_log: zone_log_at(keys, zone_log, before_zone),
         zone_log_copies: keys.zone_metadata_copies,
         zone_log_of_closed: keys.zone_metadata_of_closed,
         journal,
@@ -92,8 +90,17 @@ pub(super) fn add(
         idle_after: idle_after(keys.cleaning, keys.idle),
         throttle: throttle(keys),
         estimate: estimate(mechanics, tracks, region.start),
+        // A zone is read, staged, read again and written home.
+        zones_for_one_command: within_patience(4, profile, mechanics, zones.layout.zone, tracks),
     });
     Ok(())
+}
+
+fn zone_log_at(keys: &HostAware, at_cache: PbaExtent, each: Sectors) -> ZoneLog {
+    match keys.zone_metadata_location {
+        MetadataLocation::Cache => ZoneLog::At(at_cache),
+        MetadataLocation::Zone => ZoneLog::BeforeZones { each, together: keys.zone_metadata_together.max(1) },
+    }
 }
 
 /// The space that the metadata of zones take between them: that of whole groups of neighbours.

@@ -1,6 +1,6 @@
 //! Builds the translation layers of profiles and places their regions on the platters.
 
-use skylight_disk::{Geometry, Mechanics, Nanos, Pba, PbaExtent, Sectors, Shingling};
+use skylight_disk::{Geometry, Mechanics, Pba, PbaExtent, Sectors, Shingling};
 use skylight_layer::capabilities::overwriting::{ReadData, ReadMode};
 use skylight_layer::journaled::{CleaningOrder, CleaningSpec, JournalSpec};
 use skylight_layer::{
@@ -10,13 +10,10 @@ use skylight_layer::{
 };
 
 use super::geometry::{Tracks, about};
+use super::patience::within_patience;
 use super::regions::{bands, fits, free_runs, reserve, track_bands, tracks_for, tracks_for_bands};
 use super::{host_aware, idle_after, sectors};
 use crate::profile::{self, BandRun, CacheLocation, CacheMedium, Profile, ProfileError};
-
-/// How long a host waits for a command. Linux sets a timer of 30 s and tries five times more before it takes a drive offline
-/// (`drivers/scsi/sd.h`: `SD_TIMEOUT`, `SD_MAX_RETRIES`), so no firmware may keep a command longer.
-const PATIENCE: Nanos = Nanos(180_000_000_000);
 
 /// The layer of a profile.
 pub(super) fn build(
@@ -158,24 +155,6 @@ fn set_associative(
         bands_for_one_write: within_patience(2, profile, mechanics, band, tracks),
         idle_after: idle_after(keys.cleaning, keys.idle),
     })
-}
-
-/// How many bands a drive cleans while a host waits for a command, going over each `times` times. They lie all over the disk,
-/// so they have the tracks of the disk on average.
-fn within_patience(
-    times: u64,
-    profile: &Profile,
-    mechanics: &Mechanics,
-    band: Sectors,
-    tracks: &Tracks,
-) -> u64 {
-    let count: u64 = tracks.runs.iter().map(|run| run.pieces(run.track)).sum();
-    let mean = (tracks.sectors / count.max(1)).max(1);
-    let step = profile.geometry.track_skew.nanos().max(profile.geometry.head_skew.nanos());
-    let track = mechanics.rotation.revolution() + step;
-    // Two revolutions to get there, and to wait for the band to begin.
-    let once = (band.get().div_ceil(mean) + 2) * track.get();
-    (PATIENCE.get() / (times * once)).max(1)
 }
 
 fn fully_associative(

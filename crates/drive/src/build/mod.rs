@@ -2,6 +2,7 @@
 //!
 //! * `geometry`: the tracks.
 //! * `regions`: placement of caches, maps and bands on the tracks.
+//! * `patience`: how much a drive cleans while a host waits.
 //! * `layers`: the translation layers; `host_aware`, what host-aware drives have besides their zones.
 //!
 //! Invariants: every host sector and every part of a cache has a location on the platters or on flash, and no
@@ -12,6 +13,7 @@ mod geometry;
 mod guard_track_tests;
 mod host_aware;
 mod layers;
+mod patience;
 mod regions;
 
 use skylight_disk::layout::RecordingZone;

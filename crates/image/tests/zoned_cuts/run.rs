@@ -113,6 +113,7 @@ fn aware(zone: Sectors, is_lazy: bool) -> (AwareSpec, Pba) {
         idle_after: (!is_lazy).then_some(Nanos(1)),
         throttle: ThrottleSpec { first: second, step: none, most: second, writes: 8, one_in: 1 },
         estimate: Estimate { revolution: second, seek: none, stroke: none, platters: 1_000, track: 100 },
+        zones_for_one_command: 1,
     };
     (spec, at)
 }

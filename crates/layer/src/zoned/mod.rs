@@ -24,7 +24,7 @@ use skylight_disk::{Lba, LbaExtent, Pba, PbaExtent, Sectors};
 
 use crate::CacheUse;
 use crate::capabilities::zoned::{Part, ZoneLayout, ZoneModel, Zoned};
-use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Source, Step};
+use crate::plan::{Idle, Layer, Medium, Piece, Plan, Purpose, Queue, Room, Source, Step};
 use crate::restore::{MediaUse, Misplaced, Recovered};
 use host_aware::{Aware, AwareSpec, ZoneLog};
 use rules::{Placed, PointerMoves, ZoneTable};
@@ -401,6 +401,15 @@ impl Layer for ZonedLayer {
             None => self.places.of(self.table.layout(), extent.start),
         };
         (Medium::Platter, at)
+    }
+
+    fn room(&self, _address: Lba) -> Option<Room> {
+        self.aware.as_ref().map(Aware::room)
+    }
+
+    fn takes_room(&self, extent: LbaExtent) -> bool {
+        let (zone, offset) = self.table.layout().place_of(extent.start);
+        !self.table.layout().is_conventional(zone) && !self.table.may_continue(zone, offset)
     }
 
     fn all_go_to_log(&self, commands: &[Command]) -> bool {

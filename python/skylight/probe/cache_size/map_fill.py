@@ -92,9 +92,10 @@ def cycles(log: IoLog) -> I64:
 def cut_off(log: IoLog) -> I64:
     """What the group took that was ended before its FLUSH, if one was; ns."""
     last = np.flatnonzero(log.op == int(Op.FLUSH))
-    if not len(last) or last[-1] + 1 == len(log):
+    if not len(log) or (len(last) and last[-1] + 1 == len(log)):
         return np.zeros(0, np.int64)
-    return np.array([int(log.complete_ns.max()) - int(log.complete_ns[last].max())], np.int64)
+    began = log.complete_ns[last].max() if len(last) else log.submit_ns[0]
+    return np.array([int(log.complete_ns.max()) - int(began)], np.int64)
 
 
 def smoothed(cycle_ns: I64) -> F64:
@@ -228,9 +229,10 @@ class HeldFill:
         """Which groups waited for cleaning: those that took longer than what one is to take, and than those
         usually did behind which no zone was clean. Other clients delay the blocks of a long group one by one,
         and the group by all of that."""
-        if not before:
+        took = np.concatenate(before) if before else np.zeros(0, np.int64)
+        if not len(took):
             return slow_ns
-        usual_ns = float(np.percentile(np.concatenate(before), USUAL_PERCENT))
+        usual_ns = float(np.percentile(took, USUAL_PERCENT))
         return max(slow_ns, limit_ns(self._steps, usual_ns))
 
     def _groups(self, blocks: U64, group: int, pace: Pace, until: Stop) -> IoLog:

@@ -36,7 +36,7 @@ use crate::extent_map::ENTRY_MAX_SECTORS;
 use crate::extent_map::ExtentMap;
 use crate::journaled::JournalSpec;
 use crate::journaled::journal::{EntryLocation, Journal, JournalRecord};
-use crate::plan::{CacheUse, Idle, MapChange, Medium, Piece, Plan, Purpose, Source, Step};
+use crate::plan::{CacheUse, Idle, MapChange, Medium, Piece, Plan, Purpose, Room, Source, Step};
 use crate::restore::{CachedExtent, MediaUse, Misplaced, Recovered};
 use cleaning::Cleaning;
 use open_zones::OpenZones;
@@ -115,6 +115,8 @@ pub struct AwareSpec {
     pub throttle: ThrottleSpec,
     /// What the drive takes the steps of cleaning to cost.
     pub estimate: Estimate,
+    /// How many zones are cleaned while a host has patience: so many writes may wait once the reserve is gone.
+    pub zones_for_one_command: u64,
 }
 
 impl AwareSpec {
@@ -252,6 +254,24 @@ impl Aware {
             usize::try_from(free / WRITE_MAP_ENTRIES).unwrap_or(usize::MAX)
         });
         (entry_max, if is_full { 1 } else { entry_writes.min(in_map).max(1) })
+    }
+
+    /// What writes out of order may take before a host loses patience: what is free, the reserve, for which a write waits no
+    /// longer than the throttle says, and what is freed by as many zones as it bears. A write that waits has an entry of its own
+    /// ([`Aware::entry_limits`]), and needs one entry of the map or two.
+    pub(super) fn room(&self) -> Room {
+        let AwareSpec { journal, watermark, map_limit, .. } = &self.spec;
+        let used = self.journal.slots_used();
+        let free = watermark.saturating_sub(used);
+        let reserve = self.spec.host_slots().saturating_sub(used.max(*watermark));
+        let zones = self.spec.zones_for_one_command;
+        let in_map =
+            map_limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.map.entries()) / WRITE_MAP_ENTRIES);
+        let in_slots = free.saturating_mul(journal.entry_writes as u64).saturating_add(reserve);
+        let writes = in_slots.min(in_map).saturating_add(zones);
+        let largest = journal.quanta(journal.entry_max);
+        let quanta = free.saturating_add(reserve.saturating_add(zones).saturating_mul(largest));
+        Room { sectors: Sectors(quanta.saturating_mul(journal.quantum.get())), writes }
     }
 
     /// Writes one journal entry of the host's data, after cleaning if that is necessary.

@@ -12,7 +12,7 @@ use super::throttle::{Estimate, ThrottleSpec};
 use super::{AwareSpec, Bookkeeping, ZoneLog};
 use crate::capabilities::zoned::{Preparation, ZoneCondition, ZoneLayout, ZoneModel, Zoned};
 use crate::journaled::JournalSpec;
-use crate::plan::{Idle, Layer, MapChange, Plan, Purpose, Queue, Source, Step};
+use crate::plan::{Idle, Layer, MapChange, Plan, Purpose, Queue, Room, Source, Step};
 use crate::zoned::tests::of_zone;
 use crate::zoned::{ZonedLayer, ZonedSpec};
 
@@ -72,6 +72,7 @@ fn spec(places: u64, watermark: u64, map_limit: Option<u64>, is_beside_zones: bo
             platters: RESERVED + ZONE * ZONES,
             track: 100,
         },
+        zones_for_one_command: 1,
     };
     ZonedSpec { layout, start: Pba(RESERVED), aware: Some(aware) }
 }
@@ -500,6 +501,22 @@ fn a_full_cache_holds_writes_back_and_lets_them_into_the_reserve() {
     assert!(!written(&held, Purpose::CleanStage).is_empty());
     assert_eq!(written(&held, Purpose::Cache).len(), 1);
     shadow.check_all();
+}
+
+#[test]
+fn room_is_what_is_free_and_what_a_host_has_patience_for() {
+    let mut shadow = Shadow::with_map(20, 4, None);
+    let room = |shadow: &Shadow| shadow.drive.room(Lba(0)).expect("it has a persistent cache");
+    // Four slots of four writes each, the reserve but for two of the largest entries, of three slots, and one zone.
+    assert_eq!(room(&shadow), Room { sectors: Sectors((4 + 11 * 3) * 8), writes: 4 * 4 + 11 });
+    for zone in 1..=4 {
+        shadow.run(Op::Write, zone * ZONE + 8, 8);
+    }
+    assert_eq!(room(&shadow), Room { sectors: Sectors(11 * 3 * 8), writes: 11 }, "no slot is free");
+    let extent = |start| LbaExtent::new(Lba(start), Sectors(8));
+    assert!(shadow.drive.takes_room(extent(5 * ZONE + 8)));
+    assert!(!shadow.drive.takes_room(extent(5 * ZONE)), "it is in order");
+    assert!(!shadow.drive.takes_room(extent(0)), "the zone has no write pointer");
 }
 
 #[test]
