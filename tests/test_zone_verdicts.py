@@ -218,6 +218,18 @@ def test_the_edge_is_not_sure_where_writes_vary_by_more_than_a_zone_costs(
     assert (open_zones._sure(seen) >= open_zones.LEAST_CONFIDENCE) == is_sure
 
 
+@pytest.mark.parametrize(("hidden", "is_sure"), [(0, True), (1, True), (3, False)])
+def test_the_edge_is_not_sure_where_rounds_inside_may_hide_more_zones_than_is_right(
+    hidden: int, is_sure: bool
+) -> None:
+    """Host-aware, seed 120558 drawn: beside other clients rounds over 1,498 zones may hide 202, and
+    the edge is 1,300."""
+    few, inside, past = burst([1.0] * 8), burst([1.0] * 10), burst([11.0] * 11)
+    search = [Comparison(tried, few, 30 * MS, waiting=False) for tried in (past, inside)]
+    seen = opened.Seen(ZONES, search=search, inside=10, outside=11, zone_ns=20 * MS, hidden=hidden)
+    assert (open_zones._sure(seen) >= open_zones.LEAST_CONFIDENCE) == is_sure
+
+
 def test_the_cost_of_the_fewest_zones_is_their_own() -> None:
     few = burst([5.0] * 4)
     search = [

@@ -156,7 +156,9 @@ def _sure(seen: Seen) -> float:
     draw = np.random.Generator(np.random.PCG64(BOOTSTRAP_SEED))
     last, shares = _last(seen), list[float]()
     outside = seen.outside or seen.inside
-    if not seen.stays:
+    # Where the middle of what rounds inside may hide is further off than is right, it is not
+    # known. These are whole zones, rounded up.
+    if not seen.stays or (seen.hidden - 1) / 2 > EDGE_RIGHT.part * seen.inside:
         return 0.0
     near = {
         False: (seen.inside / (1 + EDGE_RIGHT.part), seen.inside),
