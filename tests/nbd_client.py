@@ -32,7 +32,11 @@ class NbdClient:
     def __init__(self, path: Path, timeout_s: float = 60.0, structured: bool = False) -> None:
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(timeout_s)
-        self._socket.connect(str(path))
+        try:
+            self._socket.connect(str(path))
+        except OSError:
+            self._socket.close()
+            raise
         magic, option, _ = _GREETING.unpack(self._take(_GREETING.size))
         assert (magic, option) == (0x4E42444D41474943, _OPTION_MAGIC)
         self._socket.sendall(struct.pack(">L", 3))

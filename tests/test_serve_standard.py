@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,6 +72,19 @@ def test_signal_before_the_first_word(tmp_path: Path) -> None:
     assert "stopped; everything is durable" in run.stdout
 
 
+def first_client(path: Path) -> NbdClient:
+    """A client of a server that has just begun: the socket is there a moment before anybody listens."""
+    found: list[NbdClient] = []
+
+    def connects() -> bool:
+        with suppress(FileNotFoundError, ConnectionRefusedError):
+            found.append(NbdClient(path, timeout_s=20))
+        return bool(found)
+
+    wait_for(connects, "it listens")
+    return found[0]
+
+
 @pytest.mark.parametrize("closed", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
 def test_closed_streams(closed: tuple[int, ...], tmp_path: Path) -> None:
     drive = small_profile(tmp_path, "conventional")
@@ -82,8 +96,7 @@ def test_closed_streams(closed: tuple[int, ...], tmp_path: Path) -> None:
 
     process = subprocess.Popen(command, preexec_fn=close_them)
     try:
-        wait_for((tmp_path / "s").exists, "it listens")
-        client = NbdClient(tmp_path / "s")
+        client = first_client(tmp_path / "s")
         client.write(0, b"\x07" * BLOCK)
         client.flush()
         assert client.read(0, BLOCK) == b"\x07" * BLOCK
@@ -122,8 +135,7 @@ def test_nobody_reads(streams: tuple[str, ...], gone: bool, tmp_path: Path) -> N
     command = serve_command(tmp_path, small(tmp_path, k=4), "--read-mode", "development", "--verbose")
     process = subprocess.Popen(command, stdout=out, stderr=err)
     try:
-        wait_for((tmp_path / "s").exists, "it listens")
-        client = NbdClient(tmp_path / "s", timeout_s=20)
+        client = first_client(tmp_path / "s")
         # A write destroys the tracks behind its own.
         for track in (8, 7, 6):
             client.write(track * TRACK * SECTOR, bytes([track]) * (TRACK * SECTOR))
