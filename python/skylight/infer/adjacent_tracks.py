@@ -51,6 +51,9 @@ FEWEST_ACROSS = 3  # pairs across the end of a stroke
 MOST_ENDS = 0.2  # of the tracks in a row: where more lie apart, none of them lie on a stroke
 FEWEST_UNDER = 3
 """Pairs of different tracks that agree to take less than the arm is said to at least."""
+STEP = 1.5
+"""Times the arm's step: tracks in a row that lie so far apart are no neighbours of one surface. Chosen: past
+what the arm takes longer over the few tracks that lie between bands."""
 SURELY_RISES = 3.5
 """Standard errors. Within a cylinder a head switch takes as long from any head to any other, so pairs that
 take longer the farther apart they are lie on one surface."""
@@ -86,7 +89,9 @@ class _Way:
 def next_track(one: Ints, other: Ints, time_ns: F64) -> NextTrack | None:
     """From arm times between pairs of tracks, numbered in the order of their addresses."""
     found = _by_ways(one, other, time_ns)
-    return None if found is None or _is_undercut(found, one, other, time_ns) else found
+    if found is None or _is_undercut(found, one, other, time_ns) or _has_steps(found, one, other, time_ns):
+        return None
+    return found
 
 
 def _is_undercut(found: NextTrack, one: Ints, other: Ints, time_ns: F64) -> bool:
@@ -105,6 +110,16 @@ def _is_undercut(found: NextTrack, one: Ints, other: Ints, time_ns: F64) -> bool
         if _apart(one[alike], other[alike]) >= FEWEST_UNDER:
             return True
     return False
+
+
+def _has_steps(found: NextTrack, one: Ints, other: Ints, time_ns: F64) -> bool:
+    """Whether tracks in a row, which a way of strokes has on one surface but for the one end of it, are
+    several times a whole step farther apart than that: as where cylinders begin anew in a recording zone, so
+    that none of them fits all tracks, and what is taken for the arm is a switch of heads."""
+    if found.walk != STROKES:
+        return False
+    longer = (np.abs(one - other) == 1) & (time_ns > STEP * found.ns)
+    return _apart(one[longer], other[longer]) >= FEWEST_UNDER
 
 
 def _apart(one: Ints, other: Ints) -> int:
@@ -211,7 +226,9 @@ def _rises(one: Ints, other: Ints, time_ns: F64, *, either_way: bool = False, in
     is asked for; and tracks in a row were measured in another step, whose times may be off by themselves, so
     that they count only if asked for.
 
-    Within cylinders of nine random drives pairs rose either way by 1.5 standard errors at most."""
+    Within cylinders of nine random drives pairs rose either way by 1.5 standard errors at most. Where all lie
+    in one direction the two parts are hardly told apart, so the farthest quarter has to take as surely longer
+    than the nearest."""
     apart = np.abs(one - other) > (0 if in_a_row else 1)
     along, time_ns = (other - one)[apart].astype(np.float64), time_ns[apart]
     columns = np.stack([np.ones(len(along)), np.sqrt(np.abs(along)), along], axis=1)
@@ -223,7 +240,11 @@ def _rises(one: Ints, other: Ints, time_ns: F64, *, either_way: bool = False, in
     left = time_ns - columns @ parts
     variance = float(left @ left) / (len(along) - columns.shape[1])
     error = sqrt(variance * float(np.linalg.inv(columns.T @ columns)[1, 1]))
-    return bool(parts[1] > SURELY_RISES * error)
+    distance = np.abs(along)
+    near, far = distance <= np.quantile(distance, 0.25), distance >= np.quantile(distance, 0.75)
+    longer = float(time_ns[far].mean() - time_ns[near].mean())
+    apart_ns = sqrt(variance * (1 / np.count_nonzero(near) + 1 / np.count_nonzero(far)))
+    return bool(parts[1] > SURELY_RISES * error and longer > SURELY_RISES * apart_ns)
 
 
 def _compromise(least_ns: float, most_ns: float) -> NextTrack | None:
