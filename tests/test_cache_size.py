@@ -24,7 +24,14 @@ from skylight.probe.cache_size.fill_check import Check, Fill, ZoneWaits, out_of_
 from skylight.probe.cache_size.fill_procedure import slowed
 from skylight.probe.cache_size.journal import Journal, _least_ns
 from skylight.probe.cache_size.map_fill import Blocks, HeldFill, cut_off, cycles, held, most_places
-from skylight.probe.cache_size.verdict import USUAL_WATERMARK, all_used, behind, free_bands, of_journal
+from skylight.probe.cache_size.verdict import (
+    USUAL_WATERMARK,
+    all_used,
+    behind,
+    free_bands,
+    of_cache_bands,
+    of_journal,
+)
 from skylight.probe.cache_size.which_limit import share_places, told_apart
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
@@ -527,3 +534,23 @@ def test_one_delayed_write_does_not_put_an_address_outside_its_zone(
             return SimpleNamespace(latency_ns=[90 if late else 10])
 
     assert count_cache_parts._is_within(cast(Any, Part()), 0) is inside
+
+
+@pytest.mark.parametrize(("count", "fill", "found"), [
+    (1284, 4 << 20, 1284 * (4 << 20)),
+    (1284, 9 << 20, 1284 * ((4 << 20) + (128 << 10))),
+    (642, 4 << 20, 1284 * ((4 << 20) + (128 << 10))),
+])  # fmt: skip
+def test_what_fills_a_cache_band_is_known_to_a_block_if_cleaning_showed_it(
+    count: int, fill: int, found: int
+) -> None:
+    """104266 drawn: 16 writes of 256 KiB fill one, as fifteen and a half may; of some 380 drives five were
+    3 % off for that. The controls: another fill, another number of cache bands."""
+    parts = CacheParts(1284, 4 << 20, 5 << 20, 5 << 20, 3, 4)
+    shown = Finding(
+        "cache_bands", {"count": count, "band_bytes": 5 << 20, "fill_bytes": fill}, "", None, 0.95, ""
+    )
+    cache, used, raw = of_cache_bands(parts, (), Known([shown]))
+    assert (cache.value, used.value, raw.value) == (1284 * (5 << 20), found, found)
+    low, high = used.interval or (0, 0)
+    assert low <= found <= high

@@ -73,7 +73,7 @@ def conclude(seen: Seen, known: Known, rows: Sequence[str]) -> list[Finding]:
         )
     if seen.kind == "zones":
         return verdict.of_zones(seen.cache_parts, rows)
-    return verdict.of_cache_bands(seen.cache_parts, rows)
+    return verdict.of_cache_bands(seen.cache_parts, rows, known)
 
 
 class CacheSize(ProcedureTest[Seen]):

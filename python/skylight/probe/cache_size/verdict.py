@@ -23,6 +23,7 @@ from dataclasses import dataclass
 
 from skylight.findings import Finding, Known
 from skylight.infer.host_clock import tick_ns
+from skylight.probe.band_size.cache_parts import OVER_BYTES
 from skylight.probe.cache_size import entry_lengths, log_advance
 from skylight.probe.cache_size.count_cache_parts import CacheParts
 from skylight.probe.cache_size.fill_check import BLOCK, Fill
@@ -56,6 +57,7 @@ WIDEST, LEAST_APART = (
 AGREE_ERRORS = 4.0  # standard errors, of two dozen writes, within which two paces of a quantum are one
 FLASH_COMMAND_NS = (500_000.0, 40_000.0)  # from the least and the most of two waits: each 20 to 500 µs
 
+CACHE_BANDS = "cache bands"
 Interval = tuple[float, float]
 
 
@@ -110,43 +112,39 @@ def _in_cache(
     )
 
 
-def of_cache_bands(cache_parts: CacheParts, rows: Sequence[str]) -> list[Finding]:
+def _filled_to_the_block(cache_parts: CacheParts, known: Known) -> tuple[int, float] | None:
+    """Bytes that fill a cache band, to a block, and how sure they are, if the test of cleaning found them:
+    for the same number of cache bands, and within a write of what fills one here."""
+    found = known.get("cache_bands")
+    count, fill = known.part("cache_bands", "count"), known.part("cache_bands", "fill_bytes")
+    if found is None or fill is None or count != cache_parts.count:
+        return None
+    return (round(fill), found.confidence) if abs(fill - cache_parts.part_bytes) <= OVER_BYTES else None
+
+
+def of_cache_bands(cache_parts: CacheParts, rows: Sequence[str], known: Known) -> list[Finding]:
     """Sizes of a cache whose bands were counted."""
-    whole = cache_parts.whole_bytes or cache_parts.part_bytes
+    count, part, sure = cache_parts.count, cache_parts.part_bytes, 1.0
+    whole = cache_parts.whole_bytes or part
+    # The last write of a cache part may not have fitted.
+    fill = count * part + (0 if part == whole else count * OVER_BYTES // 2)
+    filled = (count * part, count * (part + OVER_BYTES))
+    if (exact := _filled_to_the_block(cache_parts, known)) is not None:
+        part, sure = exact
+        fill, filled = count * part, (count * (part - BLOCK), count * (part + BLOCK))
     start = (
-        f"Every {format_count(cache_parts.count)}th data band of {format_size(whole)} shares a cache band"
-        f" (seen {cache_parts.checks} times), and one stalls after {format_size(cache_parts.part_bytes)}"
+        f"Every {format_count(count)}th data band of {format_size(whole)} shares a cache band"
+        f" (seen {cache_parts.checks} times), and one stalls after {format_size(part)}"
     )
-    unit = cache_parts.count * (
-        256 << 10
-    )  # what a write of the cache part is; the last of them may not have fitted
-    cache, least = cache_parts.count * whole, cache_parts.count * cache_parts.part_bytes
-    fill = least if least == cache else least + unit // 2
+    evenly = f"{start}: filled evenly, all take {format_size(fill)}."
+    appended = f"{start}: blocks are appended without loss, so lone writes put {format_size(fill)} there."
+    cache = (count * (whole - OVER_BYTES), count * (whole + OVER_BYTES))
     return [
         CACHE.found(
-            round(cache),
-            1.0,
-            f"{start}: {format_count(cache_parts.count)} cache bands.",
-            rows,
-            (cache - unit, cache + unit),
-            way="cache bands",
+            count * whole, 1.0, f"{start}: {format_count(count)} cache bands.", rows, cache, way=CACHE_BANDS
         ),
-        FILL.found(
-            round(fill),
-            1.0,
-            f"{start}: filled evenly, all take {format_size(fill)}.",
-            rows,
-            (least, least + unit),
-            way="cache bands",
-        ),
-        RAW.found(
-            round(fill),
-            1.0,
-            f"{start}: blocks are appended without loss, so lone writes put {format_size(fill)} there.",
-            rows,
-            (least, least + unit),
-            way="cache bands",
-        ),
+        FILL.found(fill, sure, evenly, rows, filled, way=CACHE_BANDS),
+        RAW.found(fill, sure, appended, rows, filled, way=CACHE_BANDS),
     ]
 
 
