@@ -44,5 +44,7 @@ def test_marks_at_the_end_of_a_track_are_not_asked() -> None:
 def test_few_marks_that_look_cached_are_looked_at_until_it_is_no_chance(cached: int) -> None:
     """103341 drawn: of 36 marks three were late three times by chance."""
     late = np.arange(36) < cached
-    home = band_time._home(ground(late, 0.35, noisy=True), "bands-1-look", MARKS)
+    drive = ground(late, 0.35, noisy=True)
+    first = drive.lone.home(drive.steps.run("bands-1-look", drive.lone.looks(MARKS)))
+    home = band_time._home(drive, "bands-1-look", MARKS, first)
     assert np.flatnonzero(~home).tolist() == list(range(cached))

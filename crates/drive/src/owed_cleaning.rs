@@ -165,6 +165,12 @@ mod tests {
         assert!(all > 4 * 20_000_000_000, "no part was cleaned: {all} ns");
         assert!(longest < all * 2 / 5, "one command waited {longest} of {all} ns");
     }
+
+    fn drive_of(text: &str) -> Drive {
+        let profile = Profile::from_toml(text, "test").unwrap_or_else(|error| panic!("{error}"));
+        Drive::new(&profile, 7).expect("it is a drive")
+    }
+
     /// A journaled drive whose bands take some ten seconds to clean: 32 blocks that waited together share a place, so that one place is
     /// freed by 32 bands. Its commands of 1 MiB need five places.
     fn journaled_drive() -> Drive {
@@ -175,8 +181,7 @@ mod tests {
             .replace("places = 24272", "places = 60")
             .replace("quantum = \"864 KiB\"", "quantum = \"216 KiB\"")
             .replace("write_cache_runs = 127", "");
-        let profile = Profile::from_toml(&text, "test").unwrap_or_else(|error| panic!("{error}"));
-        Drive::new(&profile, 7).expect("it is a drive")
+        drive_of(&text)
     }
 
     #[test]
@@ -212,8 +217,7 @@ mod tests {
         let text = (text.join("\n").replace("places = 37163", "places = 60"))
             .replace("zone_size = \"256 MiB\"", "zone_size = \"1 GiB\"")
             .replace("map_entries = 250000", "map_entries = 100000");
-        let profile = Profile::from_toml(&text, "test").unwrap_or_else(|error| panic!("{error}"));
-        Drive::new(&profile, 7).expect("it is a drive")
+        drive_of(&text)
     }
 
     #[test]

@@ -593,7 +593,7 @@ fn merges_on_the_drive_take_the_time_in_the_truth() {
 fn jitter_decides_which_accesses_of_a_merge_miss_their_revolution() {
     let drawn = random_drive(816_370, None).unwrap_or_else(|error| panic!("{error}"));
     let truth = truth_of(&drawn.profile);
-    let finding = truth.finding("map_merge_ns").unwrap();
-    let (least, most) = finding.range.unwrap();
+    let finding = truth.finding("map_merge_ns").unwrap_or_else(|| panic!("{} merges", truth.name));
+    let (least, most) = finding.range.unwrap_or_else(|| panic!("{finding:?}"));
     assert!(most as f64 > 1.1 * least as f64, "{finding:?}");
 }

@@ -227,7 +227,7 @@ def _rises(one: Ints, other: Ints, time_ns: F64, *, either_way: bool = False, in
     that they count only if asked for.
 
     Within cylinders of nine random drives pairs rose either way by 1.5 standard errors at most. Where all lie
-    in one direction the two parts are hardly told apart, so the farthest quarter has to take as surely longer
+    in one direction the two parts are hardly separated, so the farthest quarter has to take as surely longer
     than the nearest."""
     apart = np.abs(one - other) > (0 if in_a_row else 1)
     along, time_ns = (other - one)[apart].astype(np.float64), time_ns[apart]

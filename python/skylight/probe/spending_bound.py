@@ -160,7 +160,7 @@ class Bound:
         return int(late[0]) if len(late) else count
 
     def _surely_flushable(self, held: int, group: int) -> bool:
-        """Whether a FLUSH has time for that many writes, and a group for each of its own: where no more
+        """Whether a FLUSH has time for this number of writes, and a group for each of its own: where no more
         come before any FLUSH, none of them need be looked at one by one."""
         group_ns = group * NEXT_MARGIN * self._seen_ns(1) if group > FLUSHED_TOGETHER else 0.0
         return max(held * NEXT_MARGIN * self._flush_ns, group_ns) <= self.left_ns

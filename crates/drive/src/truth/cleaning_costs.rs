@@ -254,8 +254,8 @@ pub(super) fn map_merges(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileE
         TrueFinding::number("map_merge_every", every, "entries of the journal from merge to merge")
             .unless(few.clone()),
     ];
-    let with_jitter = merges(profile, &log, Noise::Jitter)?;
-    findings.extend(merges(profile, &log, Noise::None)?.map(|Merges { extra_ns, apart, count }| {
+    let with_jitter = merges(profile, &log, Jitter { outlier_rate: 0.0, ..profile.jitter.clone() })?;
+    findings.extend(merges(profile, &log, Jitter::default())?.map(|Merges { extra_ns, apart, count }| {
         let why = format!("how much longer an isolated write with a merge takes, mean over {count} merges");
         let reason = few.or_else(|| {
             let apart_percent = 100.0 * apart;
@@ -267,14 +267,6 @@ pub(super) fn map_merges(profile: &Profile) -> Result<Vec<TrueFinding>, ProfileE
         TrueFinding { range, ..TrueFinding::number("map_merge_ns", extra_ns, why) }.unless(reason)
     }));
     Ok(findings)
-}
-
-/// What a copy of the drive has of its noise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Noise {
-    None,
-    /// All but its outliers.
-    Jitter,
 }
 
 /// The first merges of a drive: how much longer a write with one takes on average, their standard deviation as a fraction
@@ -314,13 +306,11 @@ fn with_and_without(drive: &mut Drive, addresses: &[u64]) -> (Vec<f64>, Vec<f64>
     (with, without)
 }
 
-/// The first merges on a copy that merges at the drive's own period. A merge includes rotational delays there and back, so
+/// The first merges on a copy with this jitter that merges at the drive's own period. A merge includes rotational delays there and back, so
 /// its time depends on the position of the journal at that moment; any other period would change the result.
-fn merges(profile: &Profile, log: &Log, noise: Noise) -> Result<Option<Merges>, ProfileError> {
+fn merges(profile: &Profile, log: &Log, jitter: Jitter) -> Result<Option<Merges>, ProfileError> {
     let mut copy = quiet(profile);
-    if noise == Noise::Jitter {
-        copy.jitter = Jitter { outlier_rate: 0.0, ..profile.jitter.clone() };
-    }
+    copy.jitter = jitter;
     match &mut copy.layer {
         Layer::Journaled(keys) => (keys.idle, keys.cleaning) = (None, CleaningType::Lazy),
         Layer::Zoned(Zoned { host_aware: Some(keys), .. }) => {

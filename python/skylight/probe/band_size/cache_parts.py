@@ -101,9 +101,8 @@ def spread_at(size_bytes: int, numbers: U64, unit: int, phase: float = 0.0) -> U
     units = size_bytes // unit
     step = _coprime(round(units * 0.6180339887498949), units)
     index = np.uint64(int(phase * units)) + numbers * np.uint64(step)
-    index -= (
-        index // np.uint64(units) * np.uint64(units)
-    )  # numpy divides by one number faster than it takes a rest
+    # Numpy divides by one number faster than it takes a rest.
+    index -= index // np.uint64(units) * np.uint64(units)
     return np.asarray(index * np.uint64(unit), np.uint64)
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from skylight.evidence import F64, I64
 from skylight.findings import UNKNOWN, Finding, Known
-from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, confidence_that, share
+from skylight.infer.robust import BOOTSTRAP_SEED, RESAMPLES, confidence_that, ranks, share
 from skylight.probe.cache_location.findings import LOCATION
 from skylight.units import format_duration
 
@@ -72,12 +72,6 @@ def _typical_of_each(rows_ns: F64) -> F64:
     low, high = np.percentile(rows_ns, TRIM, axis=1)[:, :, None]
     kept = (rows_ns >= low) & (rows_ns <= high)
     return np.array([row[some].mean() for row, some in zip(rows_ns, kept, strict=True)])
-
-
-def ranks(values: F64) -> F64:
-    """Ranks from 0, equal values sharing their mean rank."""
-    ordered = np.sort(values)
-    return np.asarray((ordered.searchsorted(values) + ordered.searchsorted(values, "right") - 1) / 2)
 
 
 def correlation(one: F64, other: F64) -> float:

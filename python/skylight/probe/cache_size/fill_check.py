@@ -22,7 +22,7 @@ from skylight.evidence import I64, U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
 from skylight.infer.cached_or_native_extent import Platter, whole_looks
 from skylight.infer.stalls import MISSED_TURNS, SLOW
-from skylight.probe.band_size.cache_parts import DEPTH, spread, spread_at
+from skylight.probe.band_size.cache_parts import DEPTH, spread_at
 from skylight.probe.durable_writes import FlushedSteps
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
@@ -169,11 +169,9 @@ class Places:
         >>> bool(np.all(Places(10 << 30).where(30, 4096, begin=70) == every[70:]))
         True
         """
-        if size < self.zone_bytes:
-            return out_of_order(self.size_bytes, self.zone_bytes, count, size, phase, begin)
-        return spread(self.size_bytes, count, size, (phase + self.phase) % 1.0, begin)
+        return self.some(np.arange(begin, begin + count), size, phase)
 
-    def some(self, numbers: I64, size: int) -> U64:
+    def some(self, numbers: I64, size: int, phase: float = 0.0) -> U64:
         """Those places that have these numbers, without the others.
 
         >>> numbers, places = np.array([70, 3]), (Places(10 << 30), Places(10 << 30, 256 << 20))
@@ -182,8 +180,8 @@ class Places:
         """
         chosen = numbers.astype(np.uint64)
         if size < self.zone_bytes:
-            return _out_of_order_at(self.size_bytes, self.zone_bytes, chosen, size, 0.0)
-        return spread_at(self.size_bytes, chosen, size, self.phase % 1.0)
+            return _out_of_order_at(self.size_bytes, self.zone_bytes, chosen, size, phase)
+        return spread_at(self.size_bytes, chosen, size, (phase + self.phase) % 1.0)
 
     def writes(self, first: int, count: int, size: int) -> IoBatch:
         """Writes to `count` of these places behind the first `first`."""

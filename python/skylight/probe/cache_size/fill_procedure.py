@@ -191,7 +191,7 @@ class PartTimes:
     sorted and copied."""
 
     def __init__(self, most: int) -> None:
-        """Of so many writes at most."""
+        """With room for this number of writes."""
         self._submit_ns, self._done_ns = np.empty(most, np.uint64), np.empty(most, np.uint64)
         self._parts = self._rows = 0
 

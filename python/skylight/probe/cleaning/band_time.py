@@ -183,19 +183,19 @@ def _clear_marks(ground: Ground, number: int, marks: U64) -> U64:
     the module's page. All of them where too many look cached: some bands are not clean then."""
     if ground.flash:
         return marks
-    home = _home(ground, f"{ROUND}{number}-before", marks)
+    lone, name = ground.lone, f"{ROUND}{number}-before"
+    home = _home(ground, name, marks, lone.home(ground.steps.run(name, lone.looks(marks))))
     return marks[home] if np.count_nonzero(~home) <= MOST_UNCLEAR * len(marks) else marks
 
 
-def _home(ground: Ground, name: str, marks: U64, first: Bools | None = None) -> Bools:
-    """Which marks are home, by looks at all of them, of which `first` may be known, and more at the few that
-    look cached: what is home stays home."""
+def _home(ground: Ground, name: str, marks: U64, home: Bools) -> Bools:
+    """Which marks are home, of which some looked so, by more looks at all of them and still more at the few
+    that look cached: what is home stays home."""
     lone, steps = ground.lone, ground.steps
 
-    def look(at: U64, suffix: str = "-again") -> Bools:
-        return lone.home(steps.run(f"{name}{suffix}", lone.looks(at)))
+    def look(at: U64) -> Bools:
+        return lone.home(steps.run(f"{name}-again", lone.looks(at)))
 
-    home = look(marks, "") if first is None else first
     # Other clients delay a fifth of the looks, also where the baseline met none of them.
     times = MORE_LOOKS if ground.noisy else int(not ground.flash)
     home = look_again(home, times, lambda: look(marks), flash=ground.flash)

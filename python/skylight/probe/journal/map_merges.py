@@ -266,8 +266,8 @@ def _same(early: Bools, again: Bools) -> bool:
 
 
 def _at_even_places(early: Bools) -> bool:
-    """Whether most early writes have another one so many writes on, as where entries of one length reach the
-    end of a track, and not as many of them as by chance.
+    """Whether most early writes have another one at the same distance, as where entries of one length reach
+    the end of a track, and not as many of them as by chance.
 
     >>> number = np.arange(400)
     >>> _at_even_places(number * 3 % 20 < 3), _at_even_places(np.random.default_rng(1).random(400) < 0.15)

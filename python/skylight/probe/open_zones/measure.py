@@ -436,7 +436,7 @@ def _control(steps: Steps, seen: Seen, zones: ZonesSeen, base: int, more_ns: flo
 
 def _contradicts(one: Comparison, seen: Seen) -> bool:
     """Whether more zones than the first number outside were no multiple, and cost a round less than half of
-    what so many beyond the edge cost at least. A write that just meets its place misses it once jitter is
+    what as many beyond the edge cost at least. A write that just meets its place misses it once jitter is
     larger, as behind a write that waits long: a revolution more for some zones, and with another number of
     zones for none."""
     if seen.outside is None or one.tried.zones <= seen.outside or one.against.zones > seen.inside:

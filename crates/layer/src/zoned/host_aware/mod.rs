@@ -115,7 +115,7 @@ pub struct AwareSpec {
     pub throttle: ThrottleSpec,
     /// What the drive takes the steps of cleaning to cost.
     pub estimate: Estimate,
-    /// How many zones are cleaned while a host has patience: so many writes may wait once the reserve is gone.
+    /// How many zones are cleaned while a host has patience: as many writes may wait once the reserve is gone.
     pub zones_for_one_command: u64,
 }
 
