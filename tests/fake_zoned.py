@@ -109,6 +109,9 @@ class FakeZoned:
             reset_recommended=np.zeros(traits.zones, bool), non_sequential=flag,
         )  # fmt: skip
 
+    def non_sequential_zones(self) -> int:
+        return len(self.dirty)
+
     def _condition(self, zone: int) -> int:
         """Read-only, explicitly open, full, implicitly open or closed, or empty."""
         if zone in self.traits.failed:

@@ -12,6 +12,7 @@ from fake_zoned import MIB, FakeZoned, ZonedTraits
 from skylight import _native
 from skylight.engines.sim import SimEngine
 from skylight.engines.sim_under_conditions import engine_over
+from skylight.errors import UsageError
 from skylight.evidence import Evidence, IoBatch, Op, TargetFacts
 from skylight.findings import Known
 from skylight.probe.first_addresses import are_in_place
@@ -19,7 +20,16 @@ from skylight.probe.known_state import State
 from skylight.probe.procedure import Replay
 from skylight.probe.session import Session
 from skylight.probe.suite import SuiteOptions, accounts, infer_suite, run_suite
-from skylight.probe.zoned import FILL_BYTES, MOST_FILLED_BYTES, Filling, UsablePart, zones_of
+from skylight.probe.zoned import (
+    FILL_BYTES,
+    MOST_FILLED_BYTES,
+    NON_SEQUENTIAL,
+    Filling,
+    UsablePart,
+    counted,
+    non_sequential_of,
+    zones_of,
+)
 from skylight.recording import Recording
 
 CONVENTIONAL_FIRST = 8805
@@ -44,10 +54,34 @@ def test_addresses_of_a_part_count_from_its_first_zone() -> None:
     zones = part.report_zones()
     assert zones.start_bytes.tolist() == [0, ZONE, 2 * ZONE, 3 * ZONE]
     assert zones.write_pointer_bytes.tolist()[:2] == [8192, ZONE + 4096]
+    assert part.non_sequential_zones() == engine.non_sequential_zones() == 0
+    part.run(IoBatch.writes([2 * ZONE + 8192], 4096))
+    assert part.non_sequential_zones() == engine.non_sequential_zones() == 1
     layout = part.zone_layout()
     assert layout is not None and (layout.zones, layout.conventional_zones) == (4, 0)
     part.run(IoBatch.make(Op.RESET_ZONE, [0], 0))
     assert not engine.pointer.any(), "all zones: a size of 0 has no place"
+
+
+def test_a_part_counts_its_own_zones_alone() -> None:
+    engine = FakeZoned(ZonedTraits(zones=20, conventional=4, failed=(10,)))
+    part = part_of(engine)
+    engine.run(IoBatch.writes([6 * ZONE + 8192, 15 * ZONE + 8192], 4096))
+    assert (engine.non_sequential_zones(), part.non_sequential_zones()) == (2, 1), (
+        "zones 11 to 19 are the part"
+    )
+
+
+def test_a_count_is_kept_by_itself_or_as_a_part_of_a_report() -> None:
+    """Recordings from before zones were counted alone hold a whole report at each poll."""
+    engine = FakeZoned(ZonedTraits(zones=20, conventional=4))
+    engine.run(IoBatch.writes([6 * ZONE + 8192], 4096))
+    seen = zones_of(engine)
+    assert seen is not None and non_sequential_of(engine) == 1
+    assert counted("count", seen.params()) == counted("count", {NON_SEQUENTIAL: 1}) == 1
+    for wrong in ({}, {NON_SEQUENTIAL: True}, {NON_SEQUENTIAL: -1}, {NON_SEQUENTIAL: "1"}):
+        with pytest.raises(UsageError, match=r"step 'count' has non_sequential .*; probe the target again"):
+            counted("count", wrong)
 
 
 def test_what_is_read_is_filled_once_and_in_order() -> None:

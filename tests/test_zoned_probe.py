@@ -27,7 +27,7 @@ from skylight.probe.suite import (
     run_suite,
 )
 from skylight.probe.zone_cleaning import ZoneCleaning
-from skylight.probe.zoned import COUNTED, ZonesSeen, zones_of
+from skylight.probe.zoned import COUNTED, NON_SEQUENTIAL, zones_of
 from skylight.recording import Recording
 from skylight.zoned.zones import ZoneModel
 
@@ -113,7 +113,7 @@ def test_the_zones_with_non_sequential_data_are_counted_and_drawn(tmp_path: Path
     result = probed(ZonedTraits(cache_writes=3_000), "non_sequential", tmp_path / "r")
     (evidence,) = result.evidence
     counted = [step for step in evidence.steps if step.name.startswith(COUNTED)]
-    zones = [ZonesSeen.kept(step.name, step.params).non_sequential for step in counted]
+    zones = [int(step.params[NON_SEQUENTIAL] or 0) for step in counted]
     assert len(zones) > 4 and max(zones) == 32, "writes go to 32 zones"
     assert min(zones[zones.index(32) :]) < 32, "zones are cleaned while writes wait"
     test = NonSequential()

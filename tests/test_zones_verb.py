@@ -136,6 +136,9 @@ class FakeDrive:
     def report_zones(self) -> Zones:
         return self.zones
 
+    def non_sequential_zones(self) -> int:
+        return int(np.count_nonzero(self.zones.non_sequential))
+
     def run(self, io: IoBatch) -> IoLog:
         row = (int(io.op[0]), int(io.offset[0]), int(io.size[0]))
         self.asked.append(row)

@@ -165,6 +165,8 @@ class SimDrive:
         """What is fixed about the zones of the drive, by name; None for a drive without zones."""
     def report_zones(self) -> dict[str, Any]:
         """The state of all zones, as columns by name. Raises ValueError for a drive without zones."""
+    def non_sequential_zones(self) -> int:
+        """How many zones have non-sequential data. Raises ValueError for a drive without zones."""
     def pause(self, duration_ns: int) -> None:
         """Lets virtual time pass, in which the drive may clean."""
     @property
@@ -252,6 +254,8 @@ class HostDevice:
         """The layout of its zones, by name; None where there are none."""
     def report_zones(self, from_bytes: int, most: int) -> dict[str, Any]:
         """At most `most` zones from the one that contains a byte on, as columns by name."""
+    def non_sequential_zones(self) -> int:
+        """How many zones have non-sequential data."""
     def state(self, setting: Literal["write cache", "look-ahead", "scheduler", "queue depth"]) -> str:
         """The state of a setting, as reported: "on", "off" or "unknown". A scheduler `none` is off."""
     def value(self, setting: Literal["write cache", "look-ahead", "scheduler", "queue depth"]) -> str | None:

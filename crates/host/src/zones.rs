@@ -125,6 +125,11 @@ trait Port {
     /// behind the end of the device.
     fn report(&self, from_bytes: u64, most: usize, zones: &mut Vec<Zone>) -> Result<(), ZoneFault>;
 
+    /// How many zones have non-sequential data, where one command counts them; `None` where none does.
+    fn count_non_sequential(&self) -> Result<Option<u64>, ZoneFault> {
+        Ok(None)
+    }
+
     /// Performs an action.
     fn act(&self, action: ZoneAction, scope: ZoneScope) -> Result<(), ZoneFault>;
 }
@@ -157,6 +162,23 @@ impl Device {
                 RefusalReason::BadZoneReport(what).of(&self.identity().path).into()
             }
         })
+    }
+
+    /// How many zones have non-sequential data: one short command to a host-aware disk, elsewhere counted in a
+    /// report of all zones.
+    ///
+    /// # Errors
+    /// As [`Device::report_zones`].
+    pub fn non_sequential_zones(&self) -> Result<u64, HostError> {
+        let port = self.zone_port().ok_or_else(|| RefusalReason::NotZoned.of(&self.identity().path))?;
+        let counted = port.count_non_sequential();
+        match counted.map_err(|fault| self.zone_failure("counting its non-sequential zones".into(), fault))? {
+            Some(count) => Ok(count),
+            None => {
+                let zones = self.report_zones(0, usize::MAX)?;
+                Ok(zones.iter().filter(|zone| zone.non_sequential).count() as u64)
+            }
+        }
     }
 
     /// Performs an action on one zone, or on all.

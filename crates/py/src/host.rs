@@ -269,6 +269,11 @@ impl HostDevice {
         Ok(columns)
     }
 
+    /// How many zones have non-sequential data.
+    fn non_sequential_zones(&self, py: Python<'_>) -> PyResult<u64> {
+        self.with(py, |device| py.detach(move || device.non_sequential_zones()))
+    }
+
     /// The state of a setting, as reported: "on", "off" or "unknown".
     fn state(&self, py: Python<'_>, setting: &str) -> PyResult<&'static str> {
         let setting = setting_of(setting)?;

@@ -158,6 +158,12 @@ impl SimDrive {
         zones::columns(py, &report)
     }
 
+    /// How many zones have non-sequential data.
+    fn non_sequential_zones(&self, py: Python<'_>) -> PyResult<u32> {
+        let counts = self.with(py, |drive| drive.layer_mut().zoned().map(|zoned| zoned.counts()))?;
+        Ok(counts.ok_or_else(|| PyValueError::new_err("this drive has no zones"))?.non_sequential)
+    }
+
     /// Lets virtual time pass, in which the drive may clean.
     fn pause(&self, py: Python<'_>, duration_ns: u64) -> PyResult<()> {
         self.with(py, |drive| drive.pause(Nanos(duration_ns)))

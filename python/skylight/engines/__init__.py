@@ -139,6 +139,10 @@ class ZonedEngine(Protocol):
         """The state of all zones. Raises `TargetError` when the target has none or does not report them."""
         ...
 
+    def non_sequential_zones(self) -> int:
+        """How many zones have non-sequential data, which costs less than a report of all. Raises as that."""
+        ...
+
 
 TargetKind = Literal["sim", "device", "recording", "fio-log"]
 

@@ -286,6 +286,13 @@ class DeviceEngine:
         except _native.HostError as error:
             _raise(error)
 
+    def non_sequential_zones(self) -> int:
+        """How many zones have non-sequential data."""
+        try:
+            return self._host.non_sequential_zones()
+        except _native.HostError as error:
+            _raise(error)
+
     def holes(self, offsets: U64) -> float | None:
         """The share of offsets without data: holes of a plain file as its file system reports them, else
         zeros.

@@ -75,6 +75,10 @@ class Host(ErasableHost, Protocol):
         """At most `most` zones from the one that contains a byte on, as columns."""
         ...
 
+    def non_sequential_zones(self) -> int:
+        """How many zones have non-sequential data."""
+        ...
+
     def state(self, setting: Setting) -> str:
         """The state of a setting: "on", "off" or "unknown"."""
         ...

@@ -61,6 +61,10 @@ class Drive(Protocol):
         """The state of its zones, as columns."""
         ...
 
+    def non_sequential_zones(self) -> int:
+        """How many of its zones have non-sequential data."""
+        ...
+
     def pause(self, duration_ns: int) -> None:
         """Advances virtual time."""
         ...
@@ -207,8 +211,18 @@ class SimEngine:
 
     def report_zones(self) -> Zones:
         """The state of all zones."""
-        try:
+        with self._zoned():
             return Zones.of(self._drive.report_zones())
+
+    def non_sequential_zones(self) -> int:
+        """How many zones have non-sequential data."""
+        with self._zoned():
+            return self._drive.non_sequential_zones()
+
+    @contextmanager
+    def _zoned(self) -> Iterator[None]:
+        try:
+            yield
         except ValueError as error:
             raise TargetError(f"{self._facts.name}: {error}; name a drive that has zones") from error
 

@@ -32,7 +32,7 @@ from skylight.infer.host_clock import COARSE_NS, tick_ns
 from skylight.infer.tail_probability import binomial_tail
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
-from skylight.probe.zoned import ZonesSeen
+from skylight.probe.zoned import COUNTED, ZonesSeen
 
 Volatile = Literal["off", "on", "ignores-flush"]
 Column = TypeVar("Column", bound=np.generic)
@@ -382,9 +382,9 @@ class StandIn(ABC):
         """The zones as the target reports them."""
         return self._steps.zones(name)
 
-    def non_sequential(self) -> int | None:
+    def non_sequential(self, name: str = COUNTED) -> int | None:
         """How many zones have non-sequential data."""
-        return self._steps.non_sequential()
+        return self._steps.non_sequential(name)
 
     def written(self, offset: U64, size: int) -> bool:
         """Whether reads of these offsets reach the medium."""

@@ -41,7 +41,7 @@ from skylight.infer.priors import medium_taken
 from skylight.probe import Cost, first_addresses, quiet_drive
 from skylight.probe.known_state import Resets, State, state_after
 from skylight.probe.session import Session, StepNames
-from skylight.probe.zoned import COUNTED, FILLED, PART, ZonesSeen, is_filled
+from skylight.probe.zoned import COUNTED, FILLED, PART, ZonesSeen, counted, is_filled
 
 if TYPE_CHECKING:
     from skylight.probe import Axis, Figure
@@ -108,9 +108,9 @@ class Steps(Protocol):
         """The zones as the target reports them now; None, and no step, where it has none."""
         ...
 
-    def non_sequential(self) -> int | None:
-        """How many zones have non-sequential data now. None where the target has no zones, and of a recording
-        in which they were not counted: no finding rests on it."""
+    def non_sequential(self, name: str = COUNTED) -> int | None:
+        """How many zones have non-sequential data now, at less cost than `zones`. None where the
+        target has no zones, and of a recording in which they were not counted."""
         ...
 
     def written(self, offset: U64, size: int) -> bool:
@@ -269,11 +269,12 @@ class Replay(StepNames):
         self._zoned = True
         return ZonesSeen.kept(name, self._next_named(name, "zones").params)
 
-    def non_sequential(self) -> int | None:
+    def non_sequential(self, name: str = COUNTED) -> int | None:
         """As the step kept it, if there is one."""
         step = self._ahead
-        seen = None if step is None or step.kind != "zones" else self.zones(COUNTED)
-        return None if seen is None else seen.non_sequential
+        if step is None or step.kind != "zones":
+            return None
+        return counted(name, self._next_named(name, "zones").params)
 
     def pause(self, name: str, seconds: float) -> None:
         """Was done."""

@@ -74,13 +74,16 @@ from skylight.probe.zoned import (
     FILLED,
     MOST_FILLED_BY_TEST_BYTES,
     MOST_FILLING_S,
+    NON_SEQUENTIAL,
     PART,
     RESET_ALL,
     Filling,
     UsablePart,
     ZonesSeen,
+    counted,
     holds_data,
     is_filled,
+    non_sequential_of,
     zones_of,
 )
 from skylight.recording import PartWriter, SpentPart
@@ -433,10 +436,17 @@ class Session(StepNames):
         self._writer.end()
         return seen
 
-    def non_sequential(self) -> int | None:
+    def non_sequential(self, name: str = COUNTED) -> int | None:
         """How many zones have non-sequential data now, as one step; None where the target has no zones."""
-        seen = self.zones(COUNTED)
-        return None if seen is None else seen.non_sequential
+        count = non_sequential_of(self._engine)
+        if count is None:
+            return None
+        name = self._named(name)
+        if (kept := self._recorded(name, "zones")) is not None:
+            return counted(name, kept.params)
+        self._writer.begin(name, "zones", {NON_SEQUENTIAL: count})
+        self._writer.end()
+        return count
 
     def pause(self, name: str, seconds: float) -> None:
         """Leaves the target alone for that long, as one step."""

@@ -49,6 +49,9 @@ the first of them."""
 COUNTED = "zones-counted"
 """The step that keeps how many zones have non-sequential data, between writes."""
 
+NON_SEQUENTIAL = "non_sequential"
+"""The parameter of a step that keeps how many zones have non-sequential data."""
+
 FILLED = "zones-filled"
 """The step that fills zones, so that reads of them reach the medium."""
 
@@ -148,6 +151,14 @@ class ZonesSeen:
         return IoBatch.make(op, self.start_bytes(zone).astype(np.uint64), self.zone_bytes)
 
 
+def counted(name: str, params: Mapping[str, JsonScalar]) -> int:
+    """How many zones have non-sequential data, as a step kept it: a count, or a whole report."""
+    value = params.get(NON_SEQUENTIAL)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise UsageError(f"step {name!r} has {NON_SEQUENTIAL} {value!r}; probe the target again")
+    return value
+
+
 @dataclass(frozen=True, slots=True)
 class Packed:
     """Addresses without what lies between the capacity of a zone and its end, where a zone has no sectors:
@@ -211,6 +222,12 @@ def zones_of(engine: Engine) -> ZonesSeen | None:
     if layout is None or not isinstance(engine, ZonedEngine):
         return None
     return ZonesSeen.of(layout, engine.report_zones())
+
+
+def non_sequential_of(engine: Engine) -> int | None:
+    """How many zones of a target have non-sequential data; None where it has no zones."""
+    has_zones = isinstance(engine, ZonedEngine) and engine.zone_layout() is not None
+    return engine.non_sequential_zones() if has_zones and isinstance(engine, ZonedEngine) else None
 
 
 def is_filled(step: str) -> bool:
@@ -280,13 +297,24 @@ class UsablePart:
 
     def report_zones(self) -> Zones:
         """The state of the zones of the part."""
-        if not isinstance(self._engine, ZonedEngine):
-            raise UsageError("a target without zones has no part of them")
-        rows = self._engine.report_zones().rows(slice(self._seen.first, self._seen.first + self._seen.usable))
+        rows = (
+            self._zoned().report_zones().rows(slice(self._seen.first, self._seen.first + self._seen.usable))
+        )
         pointer = np.where(
             rows.write_pointer_bytes == NO_POINTER, NO_POINTER, rows.write_pointer_bytes - self._base
         )
         return replace(rows, start_bytes=rows.start_bytes - self._base, write_pointer_bytes=pointer)
+
+    def non_sequential_zones(self) -> int:
+        """How many zones of the part have non-sequential data; no zone without a write pointer has any."""
+        if self._seen.usable + self._seen.conventional < self._seen.zones:
+            return int(np.count_nonzero(self.report_zones().non_sequential))
+        return self._zoned().non_sequential_zones()
+
+    def _zoned(self) -> ZonedEngine:
+        if not isinstance(self._engine, ZonedEngine):
+            raise UsageError("a target without zones has no part of them")
+        return self._engine
 
     def close(self) -> None:
         """Releases the target."""

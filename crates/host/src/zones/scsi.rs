@@ -25,6 +25,8 @@ const ZBC_IN: u8 = 0x95;
 const CHARACTERISTICS_PAGE: u8 = 0xb6;
 /// REPORT ZONES: report only as many zones as the buffer holds, which spares the drive the rest.
 const PARTIAL: u8 = 0x80;
+/// REPORT ZONES, reporting options: list the zones with non-sequential data (NON_SEQ) alone.
+const NON_SEQUENTIAL: u8 = 0x11;
 /// The header of a report, and a descriptor in it, bytes.
 const DESCRIPTOR_BYTES: usize = 64;
 /// Largest buffer of a report, bytes: a USB adapter transfers at most 120 KiB.
@@ -83,6 +85,20 @@ impl<L: Link> Port for Commands<L> {
         Ok(())
     }
 
+    fn count_non_sequential(&self) -> Result<Option<u64>, ZoneFault> {
+        // Without PARTIAL the header counts all zones that the option lists, whatever the buffer holds.
+        let mut data = [0; TRANSFER_UNIT_BYTES];
+        let command = report_zones(0, data.len(), NON_SEQUENTIAL);
+        // A drive or an adapter may refuse the option, or list all zones whatever it says.
+        let Ok(got) = self.link.send(&command, Transfer::In(&mut data)) else { return Ok(None) };
+        let mut listed = vec![];
+        self.parse(&data[..got], &mut listed);
+        if got < DESCRIPTOR_BYTES || !listed.iter().all(|zone| zone.non_sequential) {
+            return Ok(None);
+        }
+        Ok(Some(u64::from(u32_at(&data, 0)) / DESCRIPTOR_BYTES as u64))
+    }
+
     fn act(&self, action: ZoneAction, scope: ZoneScope) -> Result<(), ZoneFault> {
         self.link.send(&zone_out(action, scope, self.block_bytes), Transfer::None)?;
         Ok(())
@@ -114,13 +130,14 @@ impl<L> Commands<L> {
     }
 }
 
-/// A REPORT ZONES command: the block to begin with, the bytes of the buffer, PARTIAL or 0; of all zones.
-fn report_zones(block: u64, buffer_bytes: usize, partial: u8) -> [u8; 16] {
+/// A REPORT ZONES command: the block to begin with, the bytes of the buffer, and which zones: PARTIAL or a
+/// reporting option, 0 for all.
+fn report_zones(block: u64, buffer_bytes: usize, options: u8) -> [u8; 16] {
     let mut command = [0; 16];
     command[0] = ZBC_IN;
     command[2..10].copy_from_slice(&block.to_be_bytes());
     command[10..14].copy_from_slice(&(buffer_bytes as u32).to_be_bytes());
-    command[14] = partial;
+    command[14] = options;
     command
 }
 
@@ -172,6 +189,8 @@ mod tests {
     #[derive(Debug)]
     struct FakeDrive {
         zones: u64,
+        /// Lists all zones, whatever the reporting option.
+        ignores_options: bool,
         sent: RefCell<Vec<Vec<u8>>>,
     }
 
@@ -202,11 +221,13 @@ mod tests {
             match command[0] {
                 ZBC_IN => {
                     let first = u64_at(command, 2) / ZONE_BLOCKS;
-                    let fits = (data.len() / DESCRIPTOR_BYTES) as u64 - 1;
-                    let listed = if command[14] & PARTIAL != 0 { fits } else { u64::MAX };
-                    let listed = listed.min(self.zones - first);
+                    let option = command[14] & !PARTIAL;
+                    let mut zones: Vec<u64> = (first..self.zones).collect();
+                    zones.retain(|&zone| self.ignores_options || option == 0 || descriptor(zone)[1] & 2 != 0);
+                    let fits = data.len() / DESCRIPTOR_BYTES - 1;
+                    let listed = if command[14] & PARTIAL != 0 { fits.min(zones.len()) } else { zones.len() };
                     reply[..4].copy_from_slice(&(listed as u32 * 64).to_be_bytes());
-                    reply.extend((first..first + listed.min(fits)).flat_map(descriptor));
+                    reply.extend(zones.into_iter().take(fits.min(listed)).flat_map(descriptor));
                 }
                 INQUIRY => {
                     reply[1] = CHARACTERISTICS_PAGE;
@@ -221,7 +242,7 @@ mod tests {
     }
 
     fn drive(zones: u64) -> FakeDrive {
-        FakeDrive { zones, sent: RefCell::default() }
+        FakeDrive { zones, ignores_options: false, sent: RefCell::default() }
     }
 
     #[test]
@@ -260,6 +281,18 @@ mod tests {
         assert_eq!(zones[1], second);
         let starts: Vec<u64> = drive.sent.borrow().iter().map(|command| u64_at(command, 2)).collect();
         assert_eq!(starts, [0, 1023 * ZONE_BLOCKS, 2046 * ZONE_BLOCKS]);
+    }
+
+    #[test]
+    fn zones_with_non_sequential_data_are_counted_by_one_command() {
+        let drive = drive(29_809);
+        let count = Commands { link: &drive, block_bytes: 4096 }.count_non_sequential();
+        assert_eq!(count, Ok(Some(1)), "the second");
+        assert_eq!(drive.sent.borrow().len(), 1);
+        assert_eq!(drive.sent.borrow()[0][14], 0x11, "ZBC-2: reporting option NON_SEQ");
+        let ignorant = FakeDrive { ignores_options: true, ..drive };
+        let count = Commands { link: &ignorant, block_bytes: 4096 }.count_non_sequential();
+        assert_eq!(count, Ok(None), "zones without the flag are listed: it counted others too");
     }
 
     #[test]

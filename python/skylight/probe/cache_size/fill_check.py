@@ -299,14 +299,14 @@ class Check:
 
     def clean(self, name: str) -> Clean | None:
         """How many of the zones that were written to are clean; None where the drive does not tell."""
-        report = self.steps.zones(name) if self.zone_bytes else None
-        if report is None:
+        flagged = self.steps.non_sequential(name) if self.zone_bytes else None
+        if flagged is None:
             return None
         where = [self.places.where(count, size) for size, count in self.written.items()]
         at = np.concatenate(where) if where else np.empty(0, np.uint64)
         zone, offset = np.divmod(at, np.uint64(self.zone_bytes))
         touched = len(np.unique(zone[offset > 0]))
-        return Clean(max(touched - report.non_sequential, 0), touched)
+        return Clean(max(touched - flagged, 0), touched)
 
 
 def waits(log: IoLog, writes: int, longest_ns: int) -> int:

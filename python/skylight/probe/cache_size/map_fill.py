@@ -243,9 +243,8 @@ class HeldFill:
         return log
 
     def _clean(self) -> Clean:
-        report = self._steps.zones(f"{NAME}-begun")
-        flagged = len(self._touched) if report is None else report.non_sequential
-        return Clean(max(len(self._touched) - flagged, 0), len(self._touched))
+        touched, flagged = len(self._touched), self._steps.non_sequential(f"{NAME}-begun")
+        return Clean(0 if flagged is None else max(touched - flagged, 0), touched)
 
     def _read_at(self, groups: int, read_bytes: int) -> U64:
         places = (self._area - read_bytes) // BLOCK + 1

@@ -304,14 +304,14 @@ class Looks:
 def _wait_for_zones(steps: Steps) -> None:
     """Leaves a target that reports its zones alone until it says that all are clean, or no more become so;
     each look at the blocks would make it wait for its idle time anew."""
-    report, wait_s, spent_s = steps.zones("clean-zones"), FIRST_WAIT_S, 0.0
+    left, wait_s, spent_s = steps.non_sequential("clean-zones"), FIRST_WAIT_S, 0.0
     start_ns = steps.known.number(START.name)
     enough_s = UNKNOWN_START_S if start_ns is None else ZONE_S + STARTS * start_ns / 1e9
-    while report is not None and report.non_sequential and spent_s < MOST_WAITS_S:
-        wait_s, before = min(wait_s, MOST_WAITS_S - spent_s), report.non_sequential
+    while left and spent_s < MOST_WAITS_S:
+        wait_s, before = min(wait_s, MOST_WAITS_S - spent_s), left
         steps.pause("clean-wait", wait_s)
-        report = steps.zones("clean-zones")
-        if wait_s >= enough_s and report is not None and report.non_sequential >= before:
+        left = steps.non_sequential("clean-zones")
+        if wait_s >= enough_s and left is not None and left >= before:
             return
         spent_s += wait_s
         wait_s *= WAIT_GROWTH

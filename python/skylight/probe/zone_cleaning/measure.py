@@ -182,16 +182,14 @@ def _watched(steps: Steps, seen: Seen, count: int) -> tuple[float | None, int, f
         poll_s = max(POLL_S, (now_s - first_s) * POLL_SHARE)
         steps.pause("cleaning", poll_s)
         now_s += poll_s
-        report = steps.zones("count")
-        remaining = 0 if report is None else report.non_sequential
+        remaining = steps.non_sequential("count") or 0
     return None if remaining or not left else (now_s - first_s) / left * 1e9, left, first_s
 
 
 def _begun(steps: Steps, seen: Seen, count: int) -> tuple[float, int] | None:
     """When the first zones were clean (s of idle time), and how many were left; None where that is not seen:
     nothing is cleaned, or it began before the last write."""
-    report = steps.zones("count")
-    if report is None or report.non_sequential != count:
+    if steps.non_sequential("count") != count:
         return None
     now_s = 0.0
     if seen.not_before_s:
@@ -200,11 +198,11 @@ def _begun(steps: Steps, seen: Seen, count: int) -> tuple[float, int] | None:
     while now_s < LONGEST_WAIT_S:
         poll_s = POLL_S if seen.begun_by_s is not None else max(POLL_S, now_s * POLL_SHARE)
         steps.pause("idle", poll_s)
-        report = steps.zones("count")
+        left = steps.non_sequential("count") or 0
         now_s += poll_s
-        if report is None or report.non_sequential < count:
+        if left < count:
             seen.begun_by_s = seen.begun_by_s or now_s
-            return now_s, 0 if report is None else report.non_sequential
+            return now_s, left
         if seen.begun_by_s is None:
             seen.not_before_s = now_s
     return None
