@@ -22,7 +22,14 @@ from skylight.probe.drive_type import DriveType
 from skylight.probe.drive_type.landing import UNEVEN, land, unevenness
 from skylight.probe.drive_type.landing_by_readback import FEWEST_PLACES, ReadBack
 from skylight.probe.drive_type.observed import Observed
-from skylight.probe.drive_type.write_latencies import LARGE_BYTES, Sustained, Writes, outlasts_everything
+from skylight.probe.drive_type.step_logs import writes_of
+from skylight.probe.drive_type.write_latencies import (
+    LARGE_BYTES,
+    Sustained,
+    Writes,
+    outlasts_everything,
+    took_too_long,
+)
 from skylight.probe.progress import ProgressReport
 from skylight.probe.suite import SuiteOptions, SuiteResult, draw_suite, infer_suite, run_suite
 
@@ -446,3 +453,16 @@ def test_evidence_of_another_version_is_not_called_cut_short(why: str) -> None:
     seen = Observed(reads_ns=np.full(64, 9_000_000), reads=follows, why_cut=why)
     assert (why or "cut short before them; go on with --resume") in land(seen, "device").why
     assert not why or "--resume" not in land(seen, "device").why
+
+
+@pytest.mark.parametrize(("waited_s", "counts"), [(148.1, True), (0.002, False)])
+def test_a_write_that_waits_and_ends_a_step_before_its_flush_counts(waited_s: float, counts: bool) -> None:
+    """As on drive 104038 drawn: the second of two waits for bands was left out, and with it the first."""
+    ops = np.array([Op.WRITE, Op.FLUSH, Op.WRITE, Op.FLUSH, Op.WRITE], np.uint8)
+    took_ns = np.array([154.8e9, 1e6, 1e6, 1e6, waited_s * 1e9]).astype(np.uint64)
+    done_ns = np.cumsum(took_ns)
+    where, size = np.arange(5, dtype=np.uint64) * 4096, np.full(5, 4096, np.uint32)
+    log = IoLog(ops, where, size, done_ns - took_ns, done_ns, np.zeros(5, np.int64))
+    writes = writes_of("writes-wide", log, GIB, flushed=True)
+    assert len(writes.latency_ns) == (3 if counts else 2)
+    assert took_too_long(writes.latency_ns, cached=0) == counts

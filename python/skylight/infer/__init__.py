@@ -17,6 +17,7 @@ but answers that are kept for when the same is asked again.
 | `stalls` | which writes stall, do they come at an even distance, from which on does a drive clean |
 | `stalls_amid_delays` | the period of rare stalls that other delays hide |
 | `tracks_under_entries` | how long tracks are under entries of a log, from the angles of their blocks |
+| `track_borders` | how many bytes a track holds, from where tracks end |
 | `track_phases` | the revolution to a few parts in a million; the angle of each block of a track, its size |
 | `track_size_change` | tracks of one size, where a zone or a surface ends among those that were read |
 | `minimum_access_time` | overhead and arm time from whether blocks were caught or missed |

@@ -22,7 +22,7 @@ criterion.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import hypot, sqrt
 
 import numpy as np
@@ -32,6 +32,7 @@ from skylight.evidence import F64, U64
 from skylight.infer.host_clock import TICK_DEVIATION
 from skylight.infer.remembered import remembered
 from skylight.infer.robust import NORMAL_MEDIAN
+from skylight.infer.track_borders import track_by_borders
 from skylight.segmentation import agreed_pieces, cut_pieces
 
 Ints = NDArray[np.intp]
@@ -60,6 +61,8 @@ NOISE_TURNS = 0.03  # what a read beyond its tick counts at most: jitter, no str
 LOCKED_ERRORS = 4.0
 """How much larger errors are there than of reads that scatter independently. Chosen: of 110 made-up places
 with a clock of four ticks a revolution nine in ten were within three of these, seven a fifth off."""
+BORDER_ERRORS = 3.0
+"""Standard errors that the size by borders may be off that by angles: chance exceeds them once in 370."""
 TICK_STEPS = 200
 """Steps towards the slope between ticks: what is left falls with one over their number, to a hundredth of a
 tick."""
@@ -210,6 +213,16 @@ def fit_tracks(x: F64, phase: F64, low: float, high: float, tick_turns: float = 
         before, starts = starts, _cuts(where, turn, slope, least)
         if np.array_equal(before, starts):
             break
+    found = _joined_tracks(where, turn, slope, starts, off_turns, locked_turns)
+    if TICK_DEVIATION * tick_turns > LEAST_SIGMA:
+        found = _with_borders(found, LOCKED_ERRORS if locked_turns else 1.0)
+    return found if found.sigma <= hypot(MOST_SIGMA, TICK_DEVIATION * tick_turns) else None
+
+
+def _joined_tracks(
+    where: F64, turn: F64, slope: float, starts: Ints, off_turns: float, locked_turns: float
+) -> Tracks:
+    """Tracks from pieces near one slope, with those joined that are parts of one track."""
     pieces = len(starts) + 1
     while len(starts) < pieces:
         pieces = len(starts)
@@ -221,8 +234,26 @@ def fit_tracks(x: F64, phase: F64, low: float, high: float, tick_turns: float = 
     slope, error = _common_slope(where, turn, slope, starts, off_turns)
     slope = _between_ticks(where, turn, slope, starts, locked_turns)
     error *= LOCKED_ERRORS if locked_turns else 1.0
-    found = _tracks(where, turn, slope, error, starts)
-    return found if found.sigma <= hypot(MOST_SIGMA, TICK_DEVIATION * tick_turns) else None
+    return _tracks(where, turn, slope, error, starts)
+
+
+def _with_borders(tracks: Tracks, times: float) -> Tracks:
+    """Tracks of a size that their borders show as well, where ticks of a clock are what angles scatter by.
+    The error of borders counts `times` times, for a tick at one angle in all revolutions may hide a skew.
+    Those given where the two contradict each other: then borders are not those of tracks."""
+    slope, error = tracks.slope, tracks.slope_error
+    by_borders = track_by_borders(tracks.begin, tracks.end, tracks.track_bytes)
+    if by_borders is None:
+        return tracks
+    other, other_error = 1.0 / by_borders[0], times * by_borders[1] / by_borders[0] ** 2
+    if abs(other - slope) > BORDER_ERRORS * hypot(error, other_error):
+        return tracks
+    weight, other_weight = error**-2, other_error**-2
+    whole = weight + other_weight
+    better = (weight * slope + other_weight * other) / whole
+    # What is known of each track is the angle at its middle.
+    level = tracks.level + (slope - better) * (tracks.begin + tracks.end) / 2
+    return replace(tracks, slope=better, slope_error=whole**-0.5, level=level)
 
 
 def _coarse_slope(where: F64, turn: F64, low: float, high: float) -> float | None:

@@ -17,7 +17,7 @@ from skylight.infer.phase import Coherence
 from skylight.infer.robust import tick_of
 from skylight.probe.drive_type.plan import ROUND_IOS, Plan
 from skylight.probe.drive_type.write_latencies import Writes
-from skylight.probe.drive_type.writes_after_random_reads import Mixed
+from skylight.probe.drive_type.writes_after_random_reads import STALL_NS, Mixed
 
 
 def writes_of(
@@ -33,11 +33,8 @@ def writes_of(
     also how completions follow the address; of a quick answer, which may be given on a busy host, around the
     rotation `turning` that reads follow."""
     writes = log.only(Op.WRITE)
-    complete_ns = writes.complete_ns
-    if flushed:
-        flushes = log.only(Op.FLUSH)
-        count = min(len(writes), len(flushes))
-        writes, complete_ns = writes.rows(slice(count)), flushes.complete_ns[:count]
+    complete_ns = flushed_complete_ns(log, writes) if flushed else writes.complete_ns
+    writes = writes.rows(slice(len(complete_ns)))
     latency_ns = complete_ns.astype(np.int64) - writes.submit_ns.astype(np.int64)
     tied = phase.NONE
     if place_bytes:
@@ -49,6 +46,15 @@ def writes_of(
     paces_ns = np.diff(writes.submit_ns.astype(np.int64))
     pace_ns = float(np.median(paces_ns)) if len(paces_ns) else 0.0
     return Writes(name, region, flushed, latency_ns, tied, tick_ns, pace_ns)
+
+
+def flushed_complete_ns(log: IoLog, writes: IoLog) -> U64:
+    """When each write and the FLUSH behind it were done. A step may end at a write that waited for bands to
+    be cleaned, before its FLUSH was sent: the two together would have taken no less, so such a wait counts as
+    it is. Any other write without a FLUSH is left out."""
+    flushed_ns = log.only(Op.FLUSH).complete_ns[: len(writes)]
+    last = writes.rows(slice(len(flushed_ns), None))
+    return np.concatenate([flushed_ns, last.complete_ns[last.latency_ns >= STALL_NS]])
 
 
 def _tied(writes: IoLog, flushed_ns: U64 | None, place_bytes: int, near_ns: float) -> Coherence:
@@ -80,8 +86,8 @@ def read_signs(plan: Plan, log: IoLog) -> tuple[I64, Coherence]:
 def mixed_of(name: str, log: IoLog, turning: Coherence, *, flushed: bool) -> Mixed:
     """The writes of a step with a random read before each; with `flushed`, each with its FLUSH."""
     writes = log.only(Op.WRITE)
-    done_ns = log.only(Op.FLUSH).complete_ns if flushed else writes.complete_ns
-    count = min(len(writes), len(done_ns))
+    done_ns = flushed_complete_ns(log, writes) if flushed else writes.complete_ns
+    count = len(done_ns)
     latency_ns = done_ns[:count].astype(np.int64) - writes.submit_ns[:count].astype(np.int64)
     tick_ns = tick_of(log.submit_ns, log.complete_ns)
     return Mixed(name, log.only(Op.READ).latency_ns, latency_ns, done_ns[:count], turning, tick_ns)

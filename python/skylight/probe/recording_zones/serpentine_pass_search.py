@@ -30,6 +30,9 @@ Ask = Callable[[float], Size | None]
 EVEN = 16
 GROWTH = 1.8  # less than two strokes, so that the one behind the first is met
 FIRST_STEP_BYTES = 16 << 20
+LAST_STEP = 1 / 64
+"""Of the second stroke, that the last is looked at in first. Chosen: few last strokes are cut so short, and
+each place there is asked for several times."""
 FINE = 0.015
 BEGINS = (0.0, 3e5, 6e5)  # bytes from the end, where the first track is looked at
 AGAIN = 0.996  # of a distance: close by, in other tracks
@@ -43,6 +46,8 @@ SLACK = 0.1
 ROUNDED = 2.0  # sectors by which tracks of two surfaces may differ and hold as many, when in doubt
 REST_TO = 0.07  # how well what is left of two strokes must be known
 MOST_REPEATS = 10
+MOST_ASTRAY = 2
+"""Of these, where no size can be fitted: a host that is late once in a hundred reads spoils single places."""
 MOST_TURNS = 4  # strokes as long as the first that the search may jump to
 ASIDE = 0.4  # of a stroke
 MOST_CHECKED = 8
@@ -82,7 +87,8 @@ def walk(ask: Ask, size_bytes: float, found: Walk | None = None) -> Walk:
     _search(asked, size_bytes, found)
     if found.pattern is not None:
         apart = found.pattern.apart
-        last = stroke(_careful(asked, apart), size_bytes, backward=True, apart=apart)
+        step = max(FIRST_STEP_BYTES, LAST_STEP * found.unit)
+        last = stroke(_careful(asked, apart), size_bytes, backward=True, apart=apart, step=step)
         found.last_bytes = None if last is None else _without_one_alike(last, found, size_bytes)
     return found
 
@@ -166,21 +172,34 @@ def _even(ask: Ask, strokes: list[Size], unit: float) -> bool:
 
 
 def _careful(ask: Ask, apart: float) -> Callable[[float], Size | None]:
-    """Asks close by until a size is known well enough to tell sizes `apart` (relative) from each other."""
+    """Asks close by until a size is known well enough to tell sizes `apart` (relative) from each other, or to
+    tell it from the first size that was asked for."""
+    first: list[Size] = []
 
     def asked(at: float) -> Size | None:
         sizes: list[Size] = []
-        while len(sizes) < MOST_REPEATS:
-            shift = 0.31 * (len(sizes) + 1) // 2 * (-1) ** len(sizes)
-            size = ask(at + shift * (sizes[0].track_bytes if sizes else 0.0))
+        astray, track = 0, 0.0
+        while len(sizes) + astray < MOST_REPEATS and astray <= MOST_ASTRAY:
+            number = len(sizes) + astray
+            size = ask(at + 0.31 * (number + 1) // 2 * (-1) ** number * track)
             if size is None:
-                return None
+                astray += 1
+                continue
+            track = track or size.track_bytes
             sizes.append(size)
-            if apart / 2 >= EXACT * mean_of(sizes).error:
-                return mean_of(sizes)
+            mean = mean_of(sizes)
+            if apart / 2 >= EXACT * mean.error or (first and _differs(mean, first[0], apart)):
+                first.append(mean)
+                return mean
         return None
 
     return asked
+
+
+def _differs(size: Size, other: Size, apart: float) -> bool:
+    """Whether two sizes plainly differ by more than half of what strokes are `apart` (relative)."""
+    off = abs(size.track_bytes / other.track_bytes - 1.0) - apart / 2
+    return off >= EXACT * math.hypot(size.error, other.error)
 
 
 def stroke(

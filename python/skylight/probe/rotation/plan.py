@@ -85,7 +85,7 @@ LEAST_BYTES = 1 << 30
 WRITING_S = (600.0, 1_800.0)
 """Pauses before a rotation is looked for once more. Chosen: 256 MiB of single blocks are 65,000 writes of
 10 ms, 11 min; of those that wait for bands to be cleaned a few hundred are written in the second."""
-MOST_IOS = 148_000  # by a coarse clock, with every step that only some drives need
+MOST_IOS = 155_000  # by a coarse clock, with every step that only some drives need
 
 Pairs = list[tuple[int, int]]
 
@@ -430,9 +430,12 @@ def _measure_steps(plan: Plan, found: Analysis, near: Tracks) -> bool:
         others = (list(found.neighbours.pairs) * TURN_PAIRS)[:TURN_PAIRS]
         in_turns = [pair for same_pair in zip(pairs, others, strict=True) for pair in same_pair]
         edges = np.array([same, same + found.neighbours.ns / turn.period_ns])
-        plan.hops(
-            IN_TURNS, near, in_turns, TURN_READS * found.times, np.tile(edges - earlier, TURN_PAIRS), narrow
-        )
+        reads, soonest_of = TURN_READS * found.times, np.tile(edges - earlier, TURN_PAIRS)
+        plan.hops(IN_TURNS, near, in_turns, reads, soonest_of, narrow)
+        if found.turns_miss_edges:
+            wider = AGAIN_NS / turn.period_ns
+            soonest_of = np.maximum(soonest_of - wider, 0.0)
+            plan.hops(IN_TURNS + ONCE_MORE, near, in_turns, reads, soonest_of, narrow + 2 * wider)
     return True
 
 

@@ -26,6 +26,7 @@ from skylight.probe.rotation.plan_steps import (
     APART_READS,
     IN_TURNS,
     NEXT_READS,
+    ONCE_MORE,
     SAME_AGAIN,
     SAME_PIECES,
     SAME_READS,
@@ -34,6 +35,8 @@ from skylight.probe.rotation.plan_steps import (
 from skylight.probe.rotation.track_fit import Turn
 
 FEWEST_STRETCHES = 8
+MOST_TURNS_OFF = SEEK_RIGHT.part / 4
+"""How far an edge in turns may be off, as a part of the step: else both are looked for in wider windows."""
 MOST_OPEN = SEEK_RIGHT.part / 2
 """How far likely ways of walking may lie from their mean, as a part of that; else a second place is asked.
 Chosen: with errors beside, what is right is not likely otherwise."""
@@ -126,10 +129,27 @@ class StepTimes(ABC):
     def in_turns(self) -> tuple[Reach, Reach] | None:
         """The reach within a track and that between those, measured in turns and more finely: how late the
         host is counts in both alike, though it may be later in one minute than in another."""
+        return self._turns(self._turns_step)
+
+    @cached_property
+    def turns_miss_edges(self) -> bool:
+        """Whether the edges of these were not in the windows that were looked at, or at the end of one: in
+        the minute before, the host may have been later or less late."""
+        if (found := self._turns(IN_TURNS)) is None:
+            return len(self._log(IN_TURNS)) > 0
+        same, other = found
+        return max(same.half_ns, other.half_ns) > MOST_TURNS_OFF * (other.ns - same.ns)
+
+    @property
+    def _turns_step(self) -> str:
+        again = IN_TURNS + ONCE_MORE
+        return again if len(self._log(again)) else IN_TURNS
+
+    def _turns(self, name: str) -> tuple[Reach, Reach] | None:
         if self.near is None or self.turn is None:
             return None
         count = TURN_READS * self.times
-        same, other = seeks.pooled_reaches(self._log(IN_TURNS), self.near, self.turn, count, 2)
+        same, other = seeks.pooled_reaches(self._log(name), self.near, self.turn, count, 2)
         return None if same is None or other is None else (same, other)
 
     @cached_property
@@ -137,7 +157,7 @@ class StepTimes(ABC):
         """The step by single stretches of the pairs in turns; None where too few of them show an edge."""
         if self.near is None or self.turn is None or self.in_turns is None:
             return None
-        log, count = self._log(IN_TURNS), TURN_READS * self.times
+        log, count = self._log(self._turns_step), TURN_READS * self.times
         same, other = seeks.stretches_ns(log, self.near, self.turn, count)
         if min(len(same), len(other)) < FEWEST_STRETCHES:
             return None
