@@ -86,6 +86,12 @@ def test_a_clock_that_ticks_with_the_platters_makes_no_second_disk(tmp_path: Pat
         (102531, "track_bytes", {"od": 905_216, "md": 729_600, "id": 503_808}),  # the middle alone is cached
         (102005, "seek_ns", {"track": 1_499_999, "third": 6_860_439, "full": 14_456_616}),  # no rise
         (104044, "track_bytes", {"od": 520_192, "md": 401_408, "id": 208_896}),  # five ticks a revolution
+        (104166, "track_bytes", {"od": 991_232, "md": 819_200, "id": 610_304}),  # pieces as long as a stripe
+        (
+            103850,
+            "seek_ns",
+            {"track": 1_610_000, "third": 4_991_384, "full": 9_606_602},
+        ),  # the middle is cached
         (103810, "seek_ns", {"track": 979_999, "third": 12_494_297, "full": 23_198_066}),  # in turns, wider
         (104328, "seek_ns", {"track": 551_999, "third": 10_680_516, "full": 20_090_801}),  # asked further on
     ],

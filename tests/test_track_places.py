@@ -19,7 +19,14 @@ from skylight.probe.rotation.analysis import Analysis
 from skylight.probe.rotation.hop_passes import PAIRS_OF
 from skylight.probe.rotation.plan_steps import AROUND, AROUND_PLACES, ONCE_MORE, SAME_AGAIN, TOWARDS
 from skylight.probe.rotation.seeks import Curve
-from skylight.probe.rotation.track_consistency import led_to, start_between, starts_below, starts_below_all
+from skylight.probe.rotation.track_consistency import (
+    led_on,
+    led_to,
+    off_their_line,
+    start_between,
+    starts_below,
+    starts_below_all,
+)
 from skylight.probe.rotation.verdict import _not_one_disk, _stroke, _tracks
 from skylight.probe.scoring import score
 from skylight.probe.suite import infer_suite
@@ -291,6 +298,20 @@ def test_what_lies_before_the_last_address_leads_on_to_it() -> None:
     assert analysis.sizes()["id"] is end
 
 
+@pytest.mark.parametrize("surfaces", [0.0, 0.03])
+def test_the_last_address_may_lie_on_another_surface_than_what_lies_before(
+    rng: np.random.Generator, surfaces: float
+) -> None:
+    """As of drive 103930 drawn: of two surfaces that differ by 6 % the last address is on the other one."""
+    part = np.linspace(0.5, 0.99, 27)
+    size = 1e6 * np.sqrt(1.0 - 0.7 * part) * (1.0 + rng.choice([-surfaces, surfaces], len(part)))
+    size *= 1.0 + rng.normal(0.0, 0.005, len(part))
+    off = off_their_line(part, size, [0.005] * len(part))
+    assert off == pytest.approx(surfaces, abs=0.015)
+    led = led_on(tracks_of(9e5, WHOLE), tracks_of(6e5, WHOLE), 0.01, off)
+    assert led.slope_error / led.slope > surfaces / 2
+
+
 @pytest.mark.parametrize(("density", "known"), [(0.0, True), (0.04, False)])
 def test_places_lead_to_the_size_at_the_last_address_where_that_lies_in_a_cache(
     density: float, known: bool
@@ -427,7 +448,7 @@ def test_tracks_as_large_at_the_end_as_at_the_start_are_no_disk_s(
     found = Analysis(lambda _: EMPTY_LOG, 4096, 1 << 40)
     vars(found).update(near=tracks_of(1e6, WHOLE), middle=tracks_of(1e6, WHOLE), last=tracks_of(last, WHOLE))
     vars(found).update(places=[])
-    assert (_not_one_disk(found, in_range) is None) == is_one
+    assert (_not_one_disk(found, in_range, is_cut_up=False) is None) == is_one
 
 
 @pytest.mark.parametrize(

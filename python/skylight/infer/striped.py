@@ -25,6 +25,7 @@ LEAST_SLOPE = 0.5  # of the slope that stripes of two disks leave
 FEWEST_PIECES = 8
 SHORT_TURNS = 0.25  # whole tracks reach over a revolution; parts of some may end at bands or reach less
 NEAR_STRIPE = 0.06  # of a stripe; noise cuts a fit into pieces too, of any length
+MOST_STRIPES = 2.0
 LEAST_ERRORS = 6.0  # standard errors: with 16 sizes tried, one in a hundred million by chance
 
 
@@ -34,7 +35,7 @@ def stripe_of(where: F64, phase: F64, tracks: Tracks) -> int | None:
     if len(tracks.begin) >= FEWEST_PIECES and float(np.median(tracks.turns())) < SHORT_TURNS:
         piece = float(np.median(np.diff(tracks.begin)))
         nearest = min(STRIPES, key=lambda stripe: abs(piece / stripe - 1))
-        if abs(piece / nearest - 1) <= NEAR_STRIPE:
+        if abs(piece / nearest - 1) <= NEAR_STRIPE and _is_in_pieces_of(nearest, tracks):
             return nearest
     off = centred(phase - tracks.phase(where))
     kept = np.isfinite(off) & (np.abs(off) < OUTLIER_TURNS)
@@ -51,3 +52,11 @@ def stripe_of(where: F64, phase: F64, tracks: Tracks) -> int | None:
         if rise >= LEAST_SLOPE * tracks.slope * stripe and rise > best * error:
             best, found = rise / max(error, 1e-12), stripe
     return found
+
+
+def _is_in_pieces_of(stripe: int, tracks: Tracks) -> bool:
+    """Whether most of all bytes lie in pieces no longer than a stripe, or two of which the second goes on at
+    the angle of the first. What lies between whole tracks in pieces of any length was moved by the drive, and
+    their median is as long as some stripe by chance."""
+    length = tracks.end - tracks.begin
+    return bool(length[length <= MOST_STRIPES * stripe].sum() > length.sum() / 2)

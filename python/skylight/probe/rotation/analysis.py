@@ -54,6 +54,7 @@ from skylight.probe.rotation.track_consistency import (
     is_out_of_order,
     led_on,
     off_line,
+    off_their_line,
     parts,
     rows_of,
     some_were_moved,
@@ -196,8 +197,15 @@ class Analysis(StepTimes):
         if start is not None and not self._at_home:
             found["od"] = start_between(start, self._behind_start)
         if end is not None and middle is not None and self.end_bytes:
-            found["id"] = led_on(middle, end, self.end_bytes / (self._size + self.end_bytes))
+            found["id"] = led_on(middle, end, self.end_bytes / (self._size + self.end_bytes), self._off_end)
         return found
+
+    @property
+    def _off_end(self) -> float:
+        """How far tracks at the last address may be off what lies before them, for zones and surfaces."""
+        part, size = self.from_middle
+        errors = [place.slope_error / place.slope for place in self.places]
+        return off_their_line(part, size, errors) if len(size) else 0.0
 
     def _again(self, name: str, track_bytes: float) -> Tracks | None:
         return self._tracks(name, AGAIN[0] * track_bytes, AGAIN[1] * track_bytes)
@@ -432,6 +440,11 @@ class Analysis(StepTimes):
         shorter than tracks: as stripes over several disks do, and extents of a volume."""
         shown = (self.near, self.middle, self.last)
         return not all(is_mostly_whole(tracks) for tracks in shown if tracks is not None)
+
+    @property
+    def is_cut_up_at_start(self) -> bool:
+        """The same of the start alone: of a shingled drive other places may lie in its cache."""
+        return self.near is not None and not is_mostly_whole(self.near)
 
     @cached_property
     def is_shuffled(self) -> bool:

@@ -91,12 +91,23 @@ def start_between(start: Tracks, behind: list[Tracks]) -> Tracks:
     return start if falls <= 0.0 else _smaller(start, falls / 2, falls / 2 / SAFETY)
 
 
-def led_on(middle: Tracks, end: Tracks, part: float) -> Tracks:
+def led_on(middle: Tracks, end: Tracks, part: float, off: float = 0.0) -> Tracks:
     """Tracks of the size at the last address from those measured a `part` of all before it: squares of sizes
-    fall evenly from the middle on. By how much they do is not known to more than a half, as zones end."""
+    fall evenly from the middle on. By how much they do is not known to more than a half, as zones end, and
+    the last address may lie in another zone or on another surface: sizes are `off` their line (relative)."""
     fall = max((middle.track_bytes / end.track_bytes) ** 2 - 1.0, 0.0) * part / (0.5 - part)
     falls = 1.0 - sqrt(max(1.0 - fall, 0.0))
-    return _smaller(end, falls, falls / 2)
+    return _smaller(end, falls, hypot(falls / 2, off))
+
+
+def off_their_line(part: F64, size: F64, errors: list[float]) -> float:
+    """How far sizes of places are off the line of their squares (relative), beside the `errors` that they are
+    known with: the steps of zones, and what surfaces differ by."""
+    slope, _, _ = median_slope(size**2, part, LINE_SURE)
+    square = size**2 - slope * part
+    off = size / np.sqrt(np.maximum(float(np.median(square)) + slope * part, 1.0)) - 1.0
+    scatter = float(np.median(np.abs(off))) / NORMAL_MEDIAN
+    return sqrt(max(scatter**2 - float(np.median(errors)) ** 2, 0.0)) if errors else scatter
 
 
 def _smaller(tracks: Tracks, falls: float, error: float) -> Tracks:

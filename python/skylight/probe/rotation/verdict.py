@@ -73,7 +73,7 @@ def judge(found: Analysis, known: Known, *, without: str, in_range: bool = False
     if known.word("drive_type") == "not-rotating":
         return []
     shingled = known.word("drive_type") == "smr"
-    return [_rotation(found, without), _tracks(found, in_range, shingled), _seeks(found, in_range)]
+    return [_rotation(found, without), _tracks(found, in_range, shingled), _seeks(found, in_range, shingled)]
 
 
 def _rotation(found: Analysis, without: str) -> Finding:
@@ -154,7 +154,7 @@ def _tracks(found: Analysis, in_range: bool = False, shingled: bool = False) -> 
             return TRACK.unknown(why)
         sizes[name] = round(tracks.track_bytes / 512) * 512
         confidence *= within(tracks.slope_error / tracks.slope, TRACK_WIDTH)
-    if (why_not := _not_one_disk(found, in_range)) is not None:
+    if (why_not := _not_one_disk(found, in_range, is_cut_up=found.is_cut_up)) is not None:
         return TRACK.unknown(why_not, ("od", "md", found.end_rows[0]))
     shown = ", ".join(_size_words(tracks) for tracks in parts.values() if tracks is not None)
     why = f"The angle of blocks rises by one revolution every {shown} at the {_where_words(found)}."
@@ -162,9 +162,9 @@ def _tracks(found: Analysis, in_range: bool = False, shingled: bool = False) -> 
     return TRACK.found(sizes, confidence, why, rows, way=way)
 
 
-def _not_one_disk(found: Analysis, in_range: bool) -> str | None:
+def _not_one_disk(found: Analysis, in_range: bool, *, is_cut_up: bool) -> str | None:
     """Why addresses do not follow the tracks of one disk; None where nothing says so."""
-    if found.is_cut_up:
+    if is_cut_up:
         return (
             "Angles begin anew within tracks: addresses go to several disks in turn, or to pieces of one, and"
             " what passes in a revolution is no track of any."
@@ -264,14 +264,15 @@ def _trust(reach: Reach) -> float:
     return 1.0 - reach.wrong / reach.count
 
 
-def _seeks(found: Analysis, in_range: bool = False) -> Finding:
+def _seeks(found: Analysis, in_range: bool = False, shingled: bool = False) -> Finding:
     track, curve, full, same = track_seek(found), found.curve, found.full, found.same
     if found.stripe is not None:
         return SEEK.unknown(_striped_words(found.stripe))
     if not (found.start_at_home or (found.near is not None and is_mostly_whole(found.near))):
         why = f"{_START_ELSEWHERE}; so which tracks are neighbours is not known."
         return SEEK.unknown(why, ("od", "od-behind"))
-    if (why_not := _not_one_disk(found, in_range)) is not None:
+    is_cut_up = found.is_cut_up_at_start if shingled else found.is_cut_up
+    if (why_not := _not_one_disk(found, in_range, is_cut_up=is_cut_up)) is not None:
         return SEEK.unknown(why_not, ("od", "places"))
     if track is None:
         why = "Arm times between neighbouring tracks do not distinguish a step of the arm from a head switch."
