@@ -92,6 +92,7 @@ def test_a_clock_that_ticks_with_the_platters_makes_no_second_disk(tmp_path: Pat
             "seek_ns",
             {"track": 1_610_000, "third": 4_991_384, "full": 9_606_602},
         ),  # the middle is cached
+        (103933, "seek_ns", {"track": 736_000, "third": 4_776_392, "full": 9_913_548}),  # a mean of two ways
         (103810, "seek_ns", {"track": 979_999, "third": 12_494_297, "full": 23_198_066}),  # in turns, wider
         (104328, "seek_ns", {"track": 551_999, "third": 10_680_516, "full": 20_090_801}),  # asked further on
     ],

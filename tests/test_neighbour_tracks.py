@@ -179,7 +179,8 @@ def test_pairs_near_a_mean_are_a_mean_of_single_stretches(
 
 
 @pytest.mark.parametrize(("open_ns", "walk", "is_open"), [
-    (70e3, adjacent_tracks.OPEN, True), (40e3, adjacent_tracks.OPEN, False), (70e3, "strokes", False),
+    (70e3, adjacent_tracks.OPEN, True), (50e3, adjacent_tracks.OPEN, True),
+    (35e3, adjacent_tracks.OPEN, False), (70e3, "strokes", False),
 ])  # fmt: skip
 def test_a_mean_of_ways_that_differ_is_open(open_ns: float, walk: str, is_open: bool) -> None:
     """As of random drive 102400: 1.16 ms, of a switch of 1.1 ms and an arm of 1.22 ms."""

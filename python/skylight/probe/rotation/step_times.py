@@ -37,9 +37,9 @@ from skylight.probe.rotation.track_fit import Turn
 FEWEST_STRETCHES = 8
 MOST_TURNS_OFF = SEEK_RIGHT.part / 4
 """How far an edge in turns may be off, as a part of the step: else both are looked for in wider windows."""
-MOST_OPEN = SEEK_RIGHT.part / 2
+MOST_OPEN = SEEK_RIGHT.part / 3
 """How far likely ways of walking may lie from their mean, as a part of that; else a second place is asked.
-Chosen: with errors beside, what is right is not likely otherwise."""
+Chosen: other errors are as large, and pairs near a mean may all be of the later way (drive 103933 drawn)."""
 
 
 @dataclass(frozen=True, slots=True)
