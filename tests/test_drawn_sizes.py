@@ -31,6 +31,9 @@ MIB = 1 << 20
         (99722, (*SIZES, "cache_raw_bytes")),
         (99723, (*SIZES, "cache_map_entries")),
         (99856, SIZES),
+        (103803, SIZES),
+        (103835, (*SIZES, "cache_raw_bytes", "cache_map_entries")),
+        (104052, SIZES),
     ],
 )
 def test_sizes_are_right_under_drawn_conditions(seed: int, names: tuple[str, ...], tmp_path: Path) -> None:
@@ -38,7 +41,9 @@ def test_sizes_are_right_under_drawn_conditions(seed: int, names: tuple[str, ...
     home: older data was said to explain why the drive cleaned. Of 99720 and 99723 the map was full before the
     places, but a volatile cache does not show how many of these blocks take. 99722 has one command wait at a
     time, so lone writes alone say how fast its flash is; and 99856 cleans any band next, of which looks at a
-    few writes show none."""
+    few writes show none. A switch of track takes half a revolution on 103803, so looks need a control;
+    the map of 103835 is full of blocks before any of those that are looked at is cleaned; and looks at the
+    flash of 104052 wait for other clients."""
     truth = drawn_truth(seed)
     seek = Finding("seek_ns", truth["seek_ns"]["value"], "ns", None, 1.0, "")  # type: ignore[arg-type]  # from JSON
     known = known_of(truth, without=("cache_fill_bytes", "band_bytes")).with_more([seek])
@@ -103,6 +108,23 @@ def test_looks_at_whole_writes_tell_the_cache_however_near_it_is(cached: bool) -
         done = np.array([10, 10 + round(took * 1e9)], np.uint64)
         home = found.home(IoLog.of(found.io, np.array([0, 10], np.uint64), done))
         assert home.tolist() == [not cached]
+
+
+@pytest.mark.parametrize(("cached", "delayed"), [(False, False), (True, False), (False, True), (True, True)])
+def test_a_control_tells_what_ends_of_long_switches_hide(cached: bool, delayed: bool) -> None:
+    """A look at home takes anything from 1.0 to 1.9 revolutions there, one from the cache a revolution more;
+    where another client delayed the control, the tracks decide."""
+    platter = Platter(1e7, (1e6, 1e6, 1e6), 0.46, 1 << 40)
+    looks_at = whole_looks(np.full(9, 1 << 30), 400_000, 4096, platter)
+    assert looks_at is not None and looks_at.needs_control
+    home_ns = np.linspace(1.0, 1.9, 9) * 1e7
+    took_ns = home_ns + (1e7 if cached else 0.0)
+    control = (home_ns + (5e7 if delayed else 0.0)).astype(np.int64)
+    io = IoBatch(looks_at.io.op, looks_at.io.offset, looks_at.io.size)
+    begun = np.arange(18, dtype=np.uint64) * np.uint64(10**9)
+    log = IoLog.of(io, begun, begun + np.repeat(took_ns, 2).astype(np.uint64))
+    expected = took_ns < looks_at.limit_ns if delayed else np.full(9, not cached)
+    assert looks_at.home(log, control).tolist() == expected.tolist()
 
 
 def test_a_look_at_a_block_amid_cached_ones_may_pass_for_one_at_home() -> None:

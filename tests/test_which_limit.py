@@ -46,11 +46,17 @@ def test_blocks_of_a_volatile_cache_may_end_at_the_watermark_of_the_places(
     assert limits([quanta], [deep], 1 << 20, flushed=flushed) == (1_020, entries)
 
 
-@pytest.mark.parametrize(("slow", "places"), [(False, 1_000), (True, None)])
-def test_a_fill_that_stays_slow_is_no_fill_without_a_limit(slow: bool, places: int | None) -> None:
-    """Where the order of cleaning is random, neither the first nor the newest writes need be home."""
+@pytest.mark.parametrize(
+    ("slow", "after", "places"),
+    [(False, None, 1_000), (True, None, None), (True, 1_050, None), (True, 1_500, 1_000)],
+)
+def test_a_fill_that_stays_slow_is_one_without_a_limit_up_to_there(
+    slow: bool, after: int | None, places: int | None
+) -> None:
+    """Where the order of cleaning is random, neither the first nor the newest writes need be home; but a map
+    that took 1,500 blocks before any waited did not end a fill with 1,000 quanta (103835 drawn)."""
     quanta = Fill("fill", 1 << 20, 1, 1_000, 1_000, True, 8.0, 1e7, 31.0)
-    deep = Fill("map", 4096, 0, 2_000, 0, False, 0.0, 0.0, 0.0, 0, slow)
+    deep = Fill("map", 4096, 0, 2_000, 0, False, 0.0, 0.0, 0.0, 0, slow, after)
     assert limits([quanta], [deep], 1 << 20, flushed=True) == (places, None)
 
 

@@ -11,6 +11,9 @@ it and lose a revolution, nor a whole one later. At home the look then takes tha
 it reads passes; from the cache the heads come back to the last block at the angle at which it passes, one
 revolution later at least. Half a revolution more divides them.
 
+Where a switch of track takes a good part of a revolution, an end of a track puts a look off by as much: then
+the same look before anything was written there is its control, and a whole revolution more is the cache.
+
 Invariant: what passes in more than `MOST_TURNS` is not looked at so, for ends of tracks put it off too far.
 Source: Skylight (FAST '15) section 4.4 (fragmented reads) and 4.3 (a missed rotation).
 """
@@ -29,6 +32,9 @@ WAIT = 0.7
 """Of a revolution. Chosen: a host whose commands take 2 ms each way is 0.5 late on a quick disk, and an end
 of a track puts the wait off by 0.2."""
 MOST_TURNS = 2.5
+PLAIN_SWITCH = 0.25
+"""Of a revolution that a switch of track takes at most for looks to need no control. Chosen: half of that is
+how far an end of a track puts one off, a quarter of what divides them."""
 DIVIDES = 0.5
 
 
@@ -51,15 +57,26 @@ class Platter:
 
 @dataclass(frozen=True, slots=True)
 class WholeLooks:
-    """Looks at writes: the commands, and the time that divides those at home from those in the cache, ns."""
+    """Looks at writes: the commands, the time that divides those at home from those in the cache, and a
+    revolution, ns; and whether ends of tracks put them so far off that they need a control."""
 
     io: IoBatch
     limit_ns: F64
+    rotation_ns: float
+    needs_control: bool
 
-    def home(self, log: IoLog) -> Bools:
-        """Which of the writes are at their native place, by the log of the commands."""
+    def home(self, log: IoLog, home_ns: I64 | None = None) -> Bools:
+        """Which of the writes are at their native place, by the log of the commands; `home_ns` is what the
+        same looks took before anything was written there.
+
+        A write in the cache takes a whole revolution more than that, wherever tracks end. A time that no look
+        at home takes was another client's."""
         took_ns: I64 = look_ns(log)
-        return np.asarray(took_ns < self.limit_ns[: len(took_ns)], np.bool_)
+        limit_ns = self.limit_ns[: len(took_ns)]
+        if home_ns is not None and len(home_ns) == len(took_ns):
+            half_ns = DIVIDES * self.rotation_ns
+            limit_ns = np.where(home_ns < limit_ns + half_ns, home_ns + half_ns, limit_ns)
+        return np.asarray(took_ns < limit_ns, np.bool_)
 
 
 def whole_looks(starts: ArrayLike, size: int, block: int, platter: Platter) -> WholeLooks | None:
@@ -84,4 +101,6 @@ def whole_looks(starts: ArrayLike, size: int, block: int, platter: Platter) -> W
     offset = np.stack([np.minimum(approach, np.uint64(platter.size - block)), at - np.uint64(block)], axis=1)
     sizes = np.tile(np.array([block, size + 2 * block], np.uint32), len(at))
     io = IoBatch.reads(offset.ravel(), block)
-    return WholeLooks(IoBatch(io.op, io.offset, sizes), (WAIT + passes + DIVIDES) * platter.rotation_ns)
+    limit_ns = (WAIT + passes + DIVIDES) * platter.rotation_ns
+    needs_control = platter.switch > PLAIN_SWITCH
+    return WholeLooks(IoBatch(io.op, io.offset, sizes), limit_ns, platter.rotation_ns, needs_control)

@@ -20,7 +20,7 @@ import numpy as np
 
 from skylight.evidence import I64, U64, Bools, IoBatch, IoLog
 from skylight.infer import cached_or_native
-from skylight.infer.cached_or_native_extent import Platter, whole_looks
+from skylight.infer.cached_or_native_extent import Platter, WholeLooks, whole_looks
 from skylight.infer.stalls import MISSED_TURNS, SLOW
 from skylight.probe.band_size.cache_parts import DEPTH, spread_at
 from skylight.probe.durable_writes import FlushedSteps
@@ -45,6 +45,9 @@ SCATTERED, SCATTERED_AFTER = 6, 1 / 8
 that has to have waited before it is looked. Chosen: where each that waited took another one home, an eighth
 of all is home, and 6 of 40 are as likely as not, more so the longer it goes on; where one look in thirty is
 misread, 6 are once in two hundred times."""
+MORE_LOOKS = 2
+"""Looks more at what looks home on a drive with its cache in flash. Chosen: where other clients delay a tenth
+of the commands, one in a thousand is misread."""
 ASIDE = 0.5
 """Where writes begin that belong to no fill, as a part of the target."""
 SLOWEST_TURN_NS = 60e9 / 3_600
@@ -116,6 +119,11 @@ class Fill:
     def earliest(self) -> int:
         """The writes after which cleaning may have begun: those that are counted, or fewer."""
         return self.writes if self.slow_after is None else min(self.writes, self.slow_after)
+
+    @property
+    def always_slow(self) -> bool:
+        """Whether it is not known after how many writes it became slow."""
+        return self.slow and self.slow_after is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,8 +200,10 @@ class Places:
 class Check:
     """What the drive says of a fill, of the name and of the size of its first writes, that began in this
     state; `zone_bytes` is the size of zones of which it tells whether they are clean, 0 where it does not,
-    `written` how many writes of each size were made, and `newest_first` whether the newest were seen to go
-    home where older data may be left: how much of that there is does not show then.
+    `written` how many writes of each size were made, `newest_first` whether the newest were seen to go
+    home where older data may be left: how much of that there is does not show then; `look_limit_ns` what
+    divides looks at blocks in flash, if it was measured, and `home_ns` what looks at writes took, by the name
+    of their step, while these were at home.
 
     Nothing has to be asked where the drive was as new and answers several writes at once: then the rate drops
     when cleaning begins, and for no other reason."""
@@ -206,6 +216,8 @@ class Check:
     written: dict[int, int] = field(default_factory=dict)
     phase: float = 0.0
     newest_first: bool = False
+    look_limit_ns: float | None = None
+    home_ns: dict[str, I64] = field(default_factory=dict)
 
     @property
     def places(self) -> Places:
@@ -231,14 +243,13 @@ class Check:
         self.written[size] = done
         if (clean := self.clean(f"{self.name}-begun")) is not None:
             return clean.zones >= SOME_GONE
-        first = self.places.where(ASKED + 1, self.size)[1:]  # address 0 has no block before it
+        first = self._first()
         newest = self.places.where(ASKED, size, begin=max(done - waiting - ASKED, 0))
         emptied = self.state is not State.REWRITTEN
         least = SOME_GONE if emptied else MOST_OF_ASKED
         asked = ((first, self.size, "begun"), (newest, size, "newest"))
         first_gone, newest_gone = (
-            int(np.count_nonzero(_home(self.steps, f"{self.name}-{name}", at, each))) >= least
-            for at, each, name in asked
+            int(np.count_nonzero(self._home(name, at, each))) >= least for at, each, name in asked
         )
         self.newest_first = newest_gone and not first_gone and not emptied
         return first_gone or (newest_gone and emptied)
@@ -249,7 +260,7 @@ class Check:
         if self.state is not State.REWRITTEN or self.zone_bytes or waited < SCATTERED_AFTER * done:
             return False
         where = self.places.some(np.linspace(1, done - 1, STAYED, dtype=np.int64), size)
-        looked = _home(self.steps, f"{self.name}-scattered", where, size)
+        looked = self._home("scattered", where, size)
         return int(np.count_nonzero(looked)) >= SCATTERED
 
     def most_stayed(self, fills: list[Fill]) -> bool:
@@ -295,7 +306,28 @@ class Check:
         """How many of some of the earlier of this number of writes are home, in a step of that name."""
         early, late = (round(share * count) for share in STAYED_BETWEEN)
         where = self.places.some(np.linspace(early, late, STAYED, dtype=np.int64), self.size)
-        return int(np.count_nonzero(_home(self.steps, f"{self.name}-{looked}", where[where > 0], self.size)))
+        return int(np.count_nonzero(self._home(looked, where[where > 0], self.size)))
+
+    def _first(self) -> U64:
+        """The first writes; address 0 has no block before it."""
+        return self.places.where(ASKED + 1, self.size)[1:]
+
+    def look_before(self) -> None:
+        """Looks at where the first writes will go, while nothing was written there, if looks need that."""
+        first = self._first()
+        whole = None if self.zone_bytes else _whole(self.steps, first, self.size)
+        if whole is not None and whole.needs_control:
+            log = self.steps.run(f"{self.name}-before", whole.io)
+            self.home_ns["begun"] = cached_or_native.look_ns(log)
+
+    def _home(self, looked: str, starts: U64, size: int) -> Bools:
+        """Which writes are at their native place, by looks in a step of that name; of writes that are all at
+        home, which are `emptied`, the looks are a control for those that follow."""
+        name, control = f"{self.name}-{looked}", self.home_ns.get(looked)
+        home, took_ns = _looked(self.steps, name, starts, size, self.look_limit_ns, control)
+        if looked == "emptied" and took_ns is not None:
+            self.home_ns["stayed"] = took_ns
+        return home
 
     def clean(self, name: str) -> Clean | None:
         """How many of the zones that were written to are clean; None where the drive does not tell."""
@@ -332,19 +364,52 @@ def told_bytes(steps: Steps, name: str) -> int:
     return report.zone_bytes if report is not None and report.model == HOST_AWARE else 0
 
 
-def _home(steps: Steps, name: str, starts: U64, size: int) -> Bools:
-    """Which writes of `size` bytes are at their native place; all where the rotation is not known."""
+def flash_limit_ns(steps: Steps, name: str, cached: U64) -> float | None:
+    """What divides looks at blocks in flash from those at home, by looks at some that were just written, on a
+    drive that does not clean: over a slow link one from flash takes more than half a revolution of a fast
+    disk. None for a cache that is not flash, or where the rotation is not known."""
+    rotation_ns = steps.known.number("rotation_ns")
+    if rotation_ns is None or steps.known.word("cache_medium") != "flash" or not len(cached):
+        return None
+    looks = cached_or_native.looks(cached, max(BLOCK, steps.block_bytes), flash=True, backwards=True)
+    looked_ns = cached_or_native.look_ns(steps.run(name, looks))
+    return cached_or_native.limit_of(rotation_ns, flash=True, cached_ns=looked_ns)
+
+
+def _looked(
+    steps: Steps, name: str, starts: U64, size: int, limit_ns: float | None, home_ns: I64 | None
+) -> tuple[Bools, I64 | None]:
+    """Which writes of `size` bytes are at their native place, all where the rotation is not known; and what
+    looks took that need a control, else None. `limit_ns` is what divides looks at blocks in flash, if it was
+    measured, `home_ns` such a control."""
     rotation_ns, flash = steps.known.number("rotation_ns"), steps.known.word("cache_medium") == "flash"
     if rotation_ns is None:
-        return np.ones(len(starts), np.bool_)
-    block = max(BLOCK, steps.block_bytes)
-    platter = None if flash or size <= block else _platter(steps, rotation_ns)
-    whole = whole_looks(starts, size, block, platter) if platter is not None else None
+        return np.ones(len(starts), np.bool_), None
+    whole = _whole(steps, starts, size)
     if whole is not None:
-        return whole.home(steps.run(name, whole.io))
-    looks = cached_or_native.looks(starts, block, flash=flash, backwards=True)
-    looked_ns = cached_or_native.look_ns(steps.run(name, looks))
-    return cached_or_native.at_home(looked_ns, rotation_ns, flash=flash)
+        log = steps.run(name, whole.io)
+        return whole.home(log, home_ns), cached_or_native.look_ns(log) if whole.needs_control else None
+    block, home = max(BLOCK, steps.block_bytes), np.ones(len(starts), np.bool_)
+    for number in range(1 + (MORE_LOOKS if flash else 0)):
+        # From flash a look is late only behind other clients, at home each is: so those that were are looked
+        # at again, in another block of the same write.
+        at = starts[home] + np.uint64(min(2 * number * block, size - block))
+        if not len(at):
+            break
+        looks = cached_or_native.looks(at, block, flash=flash, backwards=True)
+        looked_ns = cached_or_native.look_ns(steps.run(name, looks))
+        still = cached_or_native.at_home(looked_ns, rotation_ns, flash=flash, limit_ns=limit_ns)
+        home[np.flatnonzero(home)] = still
+    return home, None
+
+
+def _whole(steps: Steps, starts: U64, size: int) -> WholeLooks | None:
+    """Looks at whole writes, where looks at their first blocks would not do."""
+    rotation_ns, block = steps.known.number("rotation_ns"), max(BLOCK, steps.block_bytes)
+    if rotation_ns is None or size <= block or steps.known.word("cache_medium") == "flash":
+        return None
+    platter = _platter(steps, rotation_ns)
+    return None if platter is None else whole_looks(starts, size, block, platter)
 
 
 def _platter(steps: Steps, rotation_ns: float) -> Platter | None:

@@ -28,11 +28,13 @@ from skylight.infer.stalls import (
 from skylight.probe.band_size.cache_parts import DEPTH
 from skylight.probe.cache_size.fill_check import (
     ABOVE,
+    ASKED,
     BLOCK,
     Check,
     Fill,
     Places,
     ZoneWaits,
+    flash_limit_ns,
     limit_ns,
     turn_ns,
     waits,
@@ -80,12 +82,14 @@ MOST_PARTS = 200
 @dataclass(frozen=True, slots=True)
 class Pace:
     """What deep writes take on a drive that does not clean: latency, from entry to entry, and from write to
-    write (ns), and how many of them are done together."""
+    write (ns), and how many of them are done together; and what divides looks at blocks in flash from those
+    at home (ns), None where it was not measured."""
 
     latency_ns: float
     entry_ns: float | None
     write_ns: float
     writes_an_entry: float
+    look_limit_ns: float | None = None
 
     def most(self, count: int, most_s: float = MOST_SMALL_S) -> int:
         """So many writes, or as many as there is time for."""
@@ -105,7 +109,9 @@ def pace_of(
     latency_ns = float(np.percentile(log.latency_ns, USUAL_PERCENT))
     done, _ = entries(log.complete_ns)
     each, entry_ns = max(len(log), 1), usual(log.complete_ns, USUAL_PERCENT)
-    return Pace(latency_ns, entry_ns, log.span_ns / each, each / max(len(done), 1))
+    newest = places.aside.some(np.arange(max(count - ASKED, 1), count), size)
+    limit_ns = flash_limit_ns(steps, f"{name}-cached-usual", newest)
+    return Pace(latency_ns, entry_ns, log.span_ns / each, each / max(len(done), 1), limit_ns)
 
 
 def filled(
@@ -130,7 +136,9 @@ def filled(
     state = max(state, State.CLEAN) if emptied else state
     fills: list[Fill] = []
     phase = 0.0 if places.zone_bytes else PHASES[name]
-    check = Check(steps, name, parts[0][0], state, places.zone_bytes, phase=phase)
+    limit_ns = next((pace.look_limit_ns for pace in paces if pace.look_limit_ns is not None), None)
+    check = Check(steps, name, parts[0][0], state, places.zone_bytes, phase=phase, look_limit_ns=limit_ns)
+    check.look_before()
     for number, ((size, quanta, count), pace) in enumerate(zip(parts, paces, strict=True)):
         count = min(count, steps.size // size * 3 // 4)
         if places.zone_bytes:
@@ -224,6 +232,9 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
         log = steps.run(f"{name}-deep", io, depth=DEPTH, until=until)
         logs.append(log)
         at += len(log)
+        if slow_after is not None and len(log) > whole_groups + slow_after:
+            # A cache that was full gives no more places back than were in use.
+            slow_after, unseen = None, 0
         if len(log) in (0, len(io)):
             break
         stopped = at - between[0]
@@ -263,7 +274,8 @@ def _deep_fill(check: Check, name: str, size: int, quanta: int, between: tuple[i
         if scattered := check.scattered(size, at, at - between[0] - slow_after):
             break
     unended = _fill(name, size, quanta, (at - between[0], at - between[0]), None)
-    return replace(unended, slow=len(logs) >= MOST_PARTS or unseen > 0, scattered=scattered)
+    slow = len(logs) >= MOST_PARTS or unseen > 0
+    return replace(unended, slow=slow, slow_after=slow_after if slow else None, scattered=scattered)
 
 
 def _took_ns(log: IoLog, writes: int) -> int:

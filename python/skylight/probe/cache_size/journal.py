@@ -36,6 +36,7 @@ from skylight.probe.band_size.cache_parts import DEPTH, PLACES
 from skylight.probe.cache_size import entry_time
 from skylight.probe.cache_size.fill_check import BLOCK, Fill, Places, told_bytes, turn_ns
 from skylight.probe.cache_size.fill_procedure import (
+    BLOCK_CALIBRATION,
     CALIBRATION,
     MAP_WRITES,
     MOST_WRITES,
@@ -399,7 +400,9 @@ def _map_fill(
         if not flushed and pace.writes_an_entry < SHARED:
             return None
         used = sum(fill.places for fill in fills)
-        emptied = bool(fills) and fills[-1].ended and is_emptied(used, quantum, rewritings)
+        # The pace had a rewriting too; of many writes its few blocks are a part that does not matter.
+        paced = int(SAME * alone >= BLOCK_CALIBRATION)
+        emptied = bool(fills) and fills[-1].ended and is_emptied(used, quantum, rewritings + paced)
         for number in range(1, rewritings):
             steps.reset(f"map-erase-{number}-before")
         deep = filled(steps, places, "map", ((BLOCK, 0, MAP_WRITES),), paces=[pace], emptied=emptied)

@@ -124,9 +124,15 @@ def left_places(mixed: Sequence[Fill], blocks: int, places: int) -> bool | None:
 
 
 def outnumber(blocks: Fill, writes: int) -> bool:
-    """Whether blocks are plainly more than the writes of another fill, so that a map with entries for these
-    blocks did not end that one."""
-    return blocks.writes > (1 + 2 * SAME) * writes
+    """Whether blocks, up to where they may have met a limit, are plainly more than the writes of another
+    fill, so that a map with entries for these blocks did not end that one.
+
+    >>> quick = Fill("map-0", 4096, 0, 75_000, 75_000, False, 0.0, 0.0, 1.0)
+    >>> slow = Fill("map-0", 4096, 0, 75_000, 75_000, False, 0.0, 0.0, 1.0, slow=True, slow_after=60_000)
+    >>> outnumber(quick, 58_000), outnumber(slow, 58_000), outnumber(slow, 53_000)
+    (True, False, True)
+    """
+    return blocks.earliest > (1 + 2 * SAME) * writes
 
 
 def limits_by_larger(
@@ -152,7 +158,7 @@ def limits(
         return places, (deep[-1].writes if emptied else None)
     if not deep or not deep[-1].ended:
         # What may have been the map full would have ended the fill with whole quanta as well.
-        unlimited = bool(deep) and outnumber(deep[-1], writes) and not deep[-1].slow
+        unlimited = bool(deep) and outnumber(deep[-1], writes) and not deep[-1].always_slow
         if places is None or not unlimited:
             return None, None
         # Blocks that met no limit took no more places than there are.
