@@ -14,7 +14,7 @@ from one_test import drawn_truth, suite_on_drawn
 from skylight.evidence import I64, IoBatch, IoLog, Op, Stop
 from skylight.findings import Finding, Known
 from skylight.probe.band_size.cache_parts import DEPTH, spread
-from skylight.probe.cache_size import MOST_S, CacheSize
+from skylight.probe.cache_size import MOST_S, CacheSize, journal
 from skylight.probe.cache_size.fill_check import (
     ASKED,
     BLOCK,
@@ -293,6 +293,21 @@ def test_a_cache_that_takes_as_much_again_without_a_wait_was_not_full(count: int
     drive = Rewritten(12 * DEPTH)
     (deep,) = filled(cast(Steps, drive), Places(drive.size), "map", ((4096, 0, count),))
     assert not deep.ended and deep.slow is slow
+
+
+@pytest.mark.parametrize(
+    ("again", "ended", "counts"), [(9_900, True, True), (9_900, False, False), (200, True, False)]
+)
+def test_a_fill_that_ends_twice_after_as_many_writes_counts(
+    again: int, ended: bool, counts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """103796 drawn: the band with most to gain is cleaned next. With older data left the second fill would have
+    found a full log."""
+    first = [replace(fill("fill", 1, 11_000, ended=False), slow=True, slow_after=10_000, scattered=True)]
+    second = [fill("refill", 1, again, ended=ended)]
+    monkeypatch.setattr(journal, "filled", lambda *_, **__: second)
+    found = journal._refilled(cast(Steps, None), Places(1 << 40), first, (QUANTUM, 1, 20_000))
+    assert found is (second if counts else first)
 
 
 class Ordered(Packing):

@@ -56,7 +56,15 @@ third of the bound of the test, so that a fill with large writes, twice if need 
 MOST_ZONED_S = 14_000.0
 """The same of each part of a fill of a drive that reports its zones. Chosen: half of the bound, for once its
 cache is full a queue of large writes may wait for a zone each, in hours."""
-PHASES = {"fill": 0.0, "map": 0.25, "large": 0.375, "held": 0.625, "mixed": 0.75, "held-mixed": 0.875}
+PHASES = {
+    "fill": 0.0,
+    "refill": 0.125,
+    "map": 0.25,
+    "large": 0.375,
+    "held": 0.625,
+    "mixed": 0.75,
+    "held-mixed": 0.875,
+}
 """Where fills begin, as a part of the target: where one left data, no other writes first, or looks at its
 first writes would see older ones cleaned."""
 CALIBRATION, BLOCK_CALIBRATION, DEEP_STOP = 4 * DEPTH, 40 * DEPTH, (64, 64)

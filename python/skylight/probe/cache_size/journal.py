@@ -292,11 +292,16 @@ def measured(steps: Steps) -> Journal:
     fills = filled(steps, places_of, "fill", ((quantum, 1, SMALL_WRITES), large))
     writes = sum(fill.writes for fill in fills)
     larger = list[Fill]()
+    if fills and fills[-1].scattered and largest == 1:
+        fills = _refilled(steps, places_of, fills, (quantum, 1, SMALL_WRITES))
     if fills and fills[-1].scattered and largest > 1:
         larger = filled(steps, places_of, "large", (large,))
         deep = _map_fill(steps, places_of, quantum, quantum_ns, larger, rewritings=2)
         places, in_map = limits(larger, deep or [], quantum, flushed=flushed)
         alone = in_map
+        if deep is None:
+            fills = _refilled(steps, places_of, fills, (quantum, 1, SMALL_WRITES))
+            (places, in_map), alone = told_apart(fills, larger), lone_writes(fills)
     elif (deep := _map_fill(steps, places_of, quantum, quantum_ns, fills)) is None or _too_few(deep, writes):
         places, in_map, larger = _by_larger(steps, places_of, fills, quantum, large)
         alone = lone_writes(fills)
@@ -314,6 +319,20 @@ def measured(steps: Steps) -> Journal:
         quantum, quantum_ns, lone.median_ns, tuple(fills), places, in_map, rate, lone_entries, largest, alone,
         error_ns,
     )  # fmt: skip
+
+
+def _refilled(steps: Steps, places: Places, fills: list[Fill], part: tuple[int, int, int]) -> list[Fill]:
+    """A fill that ended where bands are cleaned in an order of their own, made again: if it ends after as
+    many writes, each rewriting emptied the cache, and both count all of it. Else the first one.
+
+    A log that rewriting does not pass through was full when the first fill ended, and is when the second
+    begins: what was rewritten took the place of what was cleaned for it."""
+    first = sum(fill.writes for fill in fills[:-1]) + fills[-1].earliest
+    again = filled(steps, places, "refill", (part,), emptied=True)
+    writes = sum(fill.writes for fill in again)
+    if not again or not again[-1].ended or abs(writes - first) > SAME * first + 2 * DEPTH:
+        return fills
+    return again
 
 
 def with_mixed_fill(steps: Steps, seen: Journal) -> Journal:
