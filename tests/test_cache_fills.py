@@ -301,8 +301,8 @@ def test_a_cache_that_takes_as_much_again_without_a_wait_was_not_full(count: int
 def test_a_fill_that_ends_twice_after_as_many_writes_counts(
     again: int, ended: bool, counts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """103796 drawn: the band with most to gain is cleaned next. With older data left the second fill would have
-    found a full log."""
+    """103796 drawn: the band with most to gain is cleaned next. With older data left the second fill would
+    have found a full log."""
     first = [replace(fill("fill", 1, 11_000, ended=False), slow=True, slow_after=10_000, scattered=True)]
     second = [fill("refill", 1, again, ended=ended)]
     monkeypatch.setattr(journal, "filled", lambda *_, **__: second)

@@ -33,6 +33,7 @@ MIB = 1 << 20
         (99856, SIZES),
         (103803, SIZES),
         (103835, (*SIZES, "cache_raw_bytes", "cache_map_entries")),
+        (103848, SIZES),
         (103952, (*SIZES, "cache_raw_bytes", "cache_map_entries")),
         (104052, SIZES),
     ],
@@ -44,7 +45,8 @@ def test_sizes_are_right_under_drawn_conditions(seed: int, names: tuple[str, ...
     time, so lone writes alone say how fast its flash is; and 99856 cleans any band next, of which looks at a
     few writes show none. A switch of track takes half a revolution on 103803, so looks need a control;
     the map of 103835 is full of blocks before any of those that are looked at is cleaned; 103952 cleans any
-    band next, and has one command wait at a time; and looks at the flash of 104052 wait for other clients."""
+    band next, and has one command wait at a time; what rewriting left in the volatile cache of 103848 took
+    places; and looks at the flash of 104052 wait for other clients."""
     truth = drawn_truth(seed)
     seek = Finding("seek_ns", truth["seek_ns"]["value"], "ns", None, 1.0, "")  # type: ignore[arg-type]  # from JSON
     known = known_of(truth, without=("cache_fill_bytes", "band_bytes")).with_more([seek])

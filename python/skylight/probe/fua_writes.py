@@ -42,6 +42,7 @@ from skylight.probe.durable_writes import (
     mostly_longer,
     with_room,
 )
+from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps
 
 FORCED, FORCED_LARGE, FORCED_AGAIN = "rounds-forced", "rounds-forced-large", "rounds-forced-again"
@@ -56,6 +57,10 @@ MOST_BYTES = 2 * LARGE_PAIRS * LARGE_BYTES
 FLASH_TURNS, FASTEST_TURN_NS = WROTE_OUT_TURNS, 4_000_000
 """Of a revolution that writes with FUA take longer where the persistent cache is flash; that of the fastest
 disks, where it is not known: it only says what is plainly longer."""
+
+WRITE_OUT_S = 30.0
+"""In which a volatile cache has written out what it took in order of its own. Chosen: the largest hold a
+thousand writes of 256 KiB, each of which takes a revolution or two."""
 
 
 def pairs(at: U64, read_at: U64, block: int) -> IoBatch:
@@ -172,6 +177,14 @@ class ForcedWrites(StandIn):
     def plain(self) -> Steps:
         """The steps of the target itself, whose writes end in the volatile cache."""
         return self._steps
+
+    def reset(self, name: str, *, slow: bool = True, rotation_ns: float | None = None) -> State:
+        """As without FUA. Rewriting leaves a volatile cache full that no FLUSH empties: it is let write that
+        out, or it would take places of the persistent cache while others are counted."""
+        state = self._steps.reset(name, slow=slow, rotation_ns=rotation_ns)
+        if state is State.REWRITTEN:
+            self._steps.pause(f"{name}-written-out", WRITE_OUT_S)
+        return state
 
     def _is_own(self, io: IoBatch) -> bool:
         return bool(np.any(io.op == int(Op.WRITE)))
