@@ -65,7 +65,6 @@ one log, which may end amid a write; two more for each log more."""
 FEWEST_RARE, SHORTEST_RARE = 3, 4
 MOST_CHANCE = 1e-3
 MOST_SLIPS = 0.25  # of the stalls of a period: more of them and it is another's
-MOST_PARTS = 16
 SEEN_PART = 0.3
 
 AT_ONCE_NS = 5_000
@@ -415,8 +414,10 @@ def rare_period(slow: Bools, known_slow: Bools | None = None) -> RarePeriod | No
 
 def _half_seen(slow: Bools, found: RarePeriod) -> bool:
     """Whether a part of the period names places of which most, but not all, are slow: then the true period is
-    shorter and some of its stalls were too short to see."""
-    for part in range(2, MOST_PARTS + 1):
+    shorter and some of its stalls were too short to see, or came for another reason: a log full of older data
+    has a band cleaned each time that a few entries have used up what the last one gave back, and of these
+    stalls every seventy-ninth, say, was never left out."""
+    for part in range(2, found.every // SHORTEST_RARE + 1):
         if found.every % part:
             continue
         every = found.every // part
