@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from one_test import drawn_truth, known_of, run_drawn
+from one_test import drawn_truth, known_of, run_drawn, suite_on_drawn
 from skylight import _native
 from skylight.engines.sim import SimEngine
 from skylight.evidence import IoBatch, IoLog, TargetFacts
@@ -54,6 +54,15 @@ def test_sizes_are_right_under_drawn_conditions(seed: int, names: tuple[str, ...
     findings = [each for each in found if each.name in names]
     marks = scoring.score(findings, {name: truth[name] for name in names})
     assert {mark.name: mark.outcome for mark in marks} == dict.fromkeys(names, "right")
+
+
+def test_an_end_of_a_zone_that_other_clients_hid_is_looked_for_again(tmp_path: Path) -> None:
+    """104277 drawn: 1,767 zones of a drive that has 145, for a stall was taken to be of another zone, and
+    addresses right behind the end, which are in the zone, were not asked."""
+    result = suite_on_drawn(104277, tmp_path / "r", only=("cache_size",))
+    truth = drawn_truth(104277)
+    marks = scoring.score(result.findings, {name: truth[name] for name in (*SIZES, "cache_raw_bytes")})
+    assert [mark.outcome for mark in marks if mark.name in (*SIZES, "cache_raw_bytes")] == ["right"] * 3
 
 
 class Geometry:

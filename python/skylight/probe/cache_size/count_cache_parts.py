@@ -16,6 +16,7 @@ Source: Skylight (FAST '15), section 4.6 and Table 2; docs/figures.md, row S8b.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +41,9 @@ Chosen: as above."""
 BOUND_ROUNDS, BOUND_ENOUGH = 5, 3
 """Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
 of a tenth of all writes, three of five do in one case of a hundred."""
+SEARCHES = 3
+"""For a zone's end, where what was found is none. Chosen: other clients hide it from one search in some
+hundred."""
 MOST_BEHIND = 8
 """Writes of which one does not stall, where each empties a log. Chosen: of what was written at single places
 a log holds as many bands as it has pieces, those of the last scan two or three."""
@@ -150,13 +154,20 @@ def _emptied(cache_part: CachePart, address: int) -> bool:
 
 
 def _is_bound(cache_part: CachePart, end: int) -> bool:
-    """Whether the full zone stalls for a write to it after one behind its end that did not, several times:
-    stalls that others bring about, and merges of a map, come anywhere. What is behind its end may be full as
-    well, of what was written in search of it: then it is emptied, by as many stalls as empty this one."""
-    steps = cache_part.steps
-    if steps.size - end < 2 * SPARE_BYTES:
+    """Whether the full zone stalls for a write to it after one behind its end that did not, several times, be
+    it right behind or anywhere: stalls that others bring about, and merges of a map, come anywhere, and what
+    follows right behind is still of the zone if delays hid its end, and the search went past."""
+    size = cache_part.steps.size
+    if size - end < 2 * SPARE_BYTES:
         return False  # what stalls everywhere is one cache, or others bring it about
-    behind = spread(steps.size - end - SPARE_BYTES, BOUND_ROUNDS, SPARE_BYTES, phase=0.3) + np.uint64(end)
+    next_zone = min(2 * end, size)
+    return all(_stalls_behind(cache_part, end, to) for to in (next_zone, size) if to - end >= 2 * SPARE_BYTES)
+
+
+def _stalls_behind(cache_part: CachePart, end: int, to: int) -> bool:
+    """Whether it does so for writes from its end to an address. What is behind its end may be full as
+    well, of what was written in search of it: then it is emptied, by as many stalls as empty this one."""
+    behind = spread(to - end - SPARE_BYTES, BOUND_ROUNDS, SPARE_BYTES, phase=0.3) + np.uint64(end)
     bound = 0
     for address in behind:
         if not cache_part.refill():
@@ -175,11 +186,7 @@ def zones(steps: Steps) -> CacheParts | None:
 
 
 def _zones(steps: Steps) -> CacheParts | None:
-    """All zones, from the first.
-
-    The end of the first is come upon from above, since only an address within it costs a band to fill again,
-    and what is written must stay within it: halving, then in steps of about the root of what is left, then
-    band by band."""
+    """All zones, from the first."""
     # Rewriting would leave a log of the zone in use, and other zones as they were.
     lazy = steps.known.word("cleaning_type") != "aggressive"
     older = steps.reset("zone-erase", slow=not lazy) is State.UNKNOWN
@@ -189,8 +196,27 @@ def _zones(steps: Steps) -> CacheParts | None:
     if cache_part is None:
         return None
     first_within = used_zone_logs.first_within if older else _first_within
+    is_bound = used_zone_logs.is_bound if older else _is_bound
     band, filled = cache_part.band_writes * cache_part.size, cache_part.found.first * cache_part.size
-    last = steps.size // band - 1
+    for _ in range(1 if older else SEARCHES):
+        end = _end_of_first(cache_part, band, first_within)
+        if end is None:
+            return None
+        if is_bound(cache_part, end):
+            count, taken = -(-steps.size // end), logs * band if older else filled
+            return CacheParts(count, taken, None, band, cache_part.found.count, 1, older)
+    return None
+
+
+def _end_of_first(
+    cache_part: CachePart, band: int, first_within: Callable[[CachePart, list[int]], int | None]
+) -> int | None:
+    """Where the first zone ends, give or take a band; None where no address is in it.
+
+    It is come upon from above, since only an address within it costs a band to fill again, and what is
+    written must stay within it: halving, then in steps of about the root of what is left, then band by
+    band."""
+    last = cache_part.steps.size // band - 1
     halves = [last // 2**power for power in range(1, last.bit_length())]
     inside = first_within(cache_part, [number * band for number in halves])
     if inside is None:
@@ -203,7 +229,4 @@ def _zones(steps: Steps) -> CacheParts | None:
             low, high = inside // band, inside // band + step
         else:
             high = low + step
-    if not (used_zone_logs.is_bound if older else _is_bound)(cache_part, high * band):
-        return None
-    count, taken = -(-steps.size // (high * band)), logs * band if older else filled
-    return CacheParts(count, taken, None, band, cache_part.found.count, 1, older)
+    return high * band
