@@ -59,8 +59,8 @@ FLASH_TURNS, FASTEST_TURN_NS = WROTE_OUT_TURNS, 4_000_000
 disks, where it is not known: it only says what is plainly longer."""
 
 WRITE_OUT_S = 30.0
-"""In which a volatile cache has written out what it took in order of its own. Chosen: the largest hold a
-thousand writes of 256 KiB, each of which takes a revolution or two."""
+"""In which a volatile cache has written out what it took. Chosen: the largest hold a thousand writes of 256
+KiB, each of which takes a revolution or two."""
 
 
 def pairs(at: U64, read_at: U64, block: int) -> IoBatch:
@@ -179,8 +179,8 @@ class ForcedWrites(StandIn):
         return self._steps
 
     def reset(self, name: str, *, slow: bool = True, rotation_ns: float | None = None) -> State:
-        """As without FUA. Rewriting leaves a volatile cache full that no FLUSH empties: it is let write that
-        out, or it would take places of the persistent cache while others are counted."""
+        """As without FUA. Rewriting leaves a volatile cache full that no FLUSH empties: it has time to write
+        that out, or it would take places of the persistent cache while others are counted."""
         state = self._steps.reset(name, slow=slow, rotation_ns=rotation_ns)
         if state is State.REWRITTEN:
             self._steps.pause(f"{name}-written-out", WRITE_OUT_S)
