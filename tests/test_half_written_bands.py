@@ -19,6 +19,7 @@ from skylight.probe.cleaning.trials import (
     Ground,
     Trial,
 )
+from skylight.probe.cleaning.unclear_cells import unclear_of
 from skylight.probe.cleaning.verdict import Seen, _band
 from skylight.probe.known_state import State
 
@@ -214,12 +215,64 @@ def test_a_stretch_is_written_anew_where_the_idle_time_is_not_known(monkeypatch:
     for name in ("clear", "write"):
         monkeypatch.setattr(half_written_band, name, lambda *_: None)
     monkeypatch.setattr(half_written_band, "_pause", pause)
+    monkeypatch.setattr(half_written_band, "_home", lambda *_: np.zeros(100, bool))
     progress = progress_at(100, (0, 20), (20, 40), (40, 60))
     stretch = half_written_band.Stretch(0, 100 << 20, 1 << 20)
-    ground = Ground(cast(Any, None), False, False, 8e6)
-    half_written_band._anew(ground, 1, stretch, progress, 1.0, 5.0)
+    half_written_band._anew(looked_at(), 1, stretch, progress, 1.0, 5.0)
     assert pauses == pytest.approx([3.5, 3.5 * 0.7, 3.85 * 0.7])
     assert [(span.bands, span.pauses, span.anew) for span in progress.anew] == [(2 + BEGUN, 1, True)] * 2
+
+
+def looked_at() -> Ground:
+    """A ground of which looks are whatever `_home` makes of them."""
+    return Ground(cast(Any, SimpleNamespace(run=lambda *_, **__: None, block_bytes=4096)), False, False, 8e6)
+
+
+def test_what_is_home_before_a_pause_was_not_cleaned_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of 104195 drawn: written again, the stretch no longer fits, and two of six bands of a second each
+    are cleaned while it is written."""
+    pauses = list[float]()
+
+    def pause(*args: Any) -> None:
+        pauses.append(args[5])
+        args[3].add(args[5], np.arange(120) < 20 * (2 + int(args[5])))
+
+    for name in ("clear", "write"):
+        monkeypatch.setattr(half_written_band, name, lambda *_: None)
+    monkeypatch.setattr(half_written_band, "_pause", pause)
+    monkeypatch.setattr(half_written_band, "_home", lambda *_: np.arange(120) < 40)
+    progress = progress_at(120, (0, 20), (20, 40), (40, 60))
+    stretch = half_written_band.Stretch(0, 120 << 20, 1 << 20)
+    half_written_band._anew(looked_at(), 1, stretch, progress, 1.0, 5.0)
+    assert pauses == pytest.approx([2.5, 2.85])
+    assert [span.bands for span in progress.anew] == [2 + BEGUN] * 2
+
+
+def test_a_part_of_a_band_takes_less_where_gathering_is_long() -> None:
+    """As of 104249 drawn: a whole band takes 2 s, one with a block 1 s, so a quarter of one 1.25 s."""
+    progress = progress_of([0, 20, 0, 0, 20, 0, 5], [0.5, 0.5, 0.5, 0.5, 1.0, 0.75, 0.5], 45)
+    progress.one_s = 1.0
+    told = progress.band_s()
+    assert told is not None and told[0] == pytest.approx(2.0, rel=0.01)
+    before, home = np.arange(45) < 20, np.arange(45) < 45
+    assert progress.finished_since(before, home, 2.0) == pytest.approx(1 + 5 / 8)
+    assert progress.finished_since(np.zeros(45, bool), home, 2.0) == pytest.approx(2 + 5 / 8)
+
+
+def test_cells_that_looks_misread_go_home_with_the_next() -> None:
+    """As of 104224 drawn, on tracks of half a megabyte: of bands of eight cells six were seen to go home."""
+    progress = progress_at(48, (0, 8), (8, 16), (16, 24))
+    for looked in progress.looked:
+        looked[[5, 10, 19]] = False
+        looked[30] = True
+    assert [cells for _, cells in progress.finished] == [7, 7, 7]
+    before = np.ones(48, bool)
+    before[[5, 10, 19]] = False
+    progress.unclear = unclear_of(before, progress.looked[0])
+    assert [cells for _, cells in progress.finished] == [8, 8, 8]
+    assert not progress.home[0].any() and progress.unclear.nonzero()[0].tolist() == [5, 10, 19, 30]
+    before[:8] = False
+    assert not unclear_of(before, progress.looked[0])[:8].any(), "the control: a band that was not clean"
 
 
 def test_without_a_long_pause_the_idle_time_stays_unknown() -> None:

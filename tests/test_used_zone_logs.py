@@ -467,9 +467,9 @@ class _FarLogs(_Target):
     """An empty zone: each 33 MiB that are written begin in another free band, which the arm takes a while to
     get to."""
 
-    def __init__(self, way_ns: int, **known: int) -> None:
+    def __init__(self, way_ns: int, *, blocks_wait: bool = True, **known: int) -> None:
         super().__init__()
-        self.way_ns, self.written = way_ns, 0
+        self.way_ns, self.written, self.blocks_wait = way_ns, 0, blocks_wait
         self.known = Known(
             [Finding("rotation_ns", 5 * MS, "ns", None, 0.9, "")]
             + [Finding("seek_ns", {"full": ns}, "ns", None, 0.9, "") for ns in known.values()]
@@ -483,7 +483,7 @@ class _FarLogs(_Target):
         del name
         end = self.written + np.cumsum(io.size.astype(np.int64))
         begin = np.maximum(end - io.size.astype(np.int64) - 1, 0)
-        far = (end - 1) // (33 * MIB) > begin // (33 * MIB)
+        far = ((end - 1) // (33 * MIB) > begin // (33 * MIB)) & (self.blocks_wait | (io.size > 4096))
         took = np.where(far, 6 * MS + self.way_ns, 6 * MS).astype(np.uint64)
         slow = took >= (until.latency_ns if until is not None else 1 << 62)
         count = int(np.argmax(slow)) + 1 if slow.any() else len(io)
@@ -496,13 +496,13 @@ class _FarLogs(_Target):
     ("target", "cleans"),
     [
         (_FarLogs(12 * MS, full=20 * MS), False),
-        (_FarLogs(9 * MS), False),
+        (_FarLogs(9 * MS, blocks_wait=False), False),
         (_FarLogs(60 * MS, full=20 * MS), True),
     ],
 )
 def test_the_way_to_another_free_band_is_no_cleaning(target: _FarLogs, cleans: bool) -> None:
     """Of drives 99311 and 99328 drawn it was taken for the cleaning of a cache band, so how long a band takes
-    was not asked in idle times."""
+    was not asked in idle times; nor at all of 103858, whose blocks behind large writes show no such way."""
     seen = set_associative.Seen()
     assert set_associative.measure(Ground(cast(Steps, target), False, False, 5.4e6), seen) is cleans
     assert seen.stalls is cleans

@@ -8,17 +8,22 @@ which gives its length here without any other test. A last, longer pause lets se
 the time from the first band that was finished to the last is divided by their number. Where the idle time is
 not known well and that pause is short, or there is none, since the stretch has no more bands, it is written
 again, and a single pause lets nearly all of its bands be cleaned. Where the stretch
-begins or ends amid a band, that part of it goes home after as long as a whole band: it counts as one,
-whenever it comes.
+begins or ends amid a band, that part of it is rewritten as a whole, which takes as long as with one block;
+what is gathered for that is as much less as the part is. So it counts as that part of the time for a band.
 
 Behind a volatile cache that ignores FLUSH the drive is left to write the stretch out by itself, in pauses too
 short for cleaning to begin: a read around each write would bring it out alone, and what lies in many entries
 takes longer to gather.
 
 A cell is looked at by its first chunk, between two blocks that were never written. Of a lazy drive one of its
-chunks is a lone block instead (`Stretch.writes`), which few others are looked at between.
+chunks is a lone block instead (`Stretch.writes`), which few others are looked at between. Where a track ends
+amid what is looked at, looks say the same whatever becomes of the cell: those that look cached before they
+are written, or home right behind that, are taken to go home with the nearest other cell. Bands of a few cells
+would seem shorter otherwise, and the more so the shorter tracks are, and as much more of them cleaned.
 
 Invariant: a stretch of which some is home before the first pause did not fit into the cache, and is halved.
+What is written again may not fit although it did before, for a log holds less the more of it is dead: bands
+that are home before the pause do not count as cleaned in it.
 Source: Skylight (FAST '15), section 4.5, Figure 11 (a band half of which was rewritten).
 """
 
@@ -46,6 +51,7 @@ from skylight.probe.cleaning.trials import (
     look_again,
     without_first,
 )
+from skylight.probe.cleaning.unclear_cells import nearest_clear, unclear_of
 from skylight.probe.destage_by_read import ReadAround
 from skylight.probe.durable_writes import TELLING_TURNS
 from skylight.probe.fua_writes import ForcedWrites
@@ -80,6 +86,9 @@ FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.9
 """Of the cells of a stretch, how many home at once are misread; and of the most that went home at once, from
 how many on it is a part of a band, and a whole one but for a misread cell. Chosen."""
 LENGTH_TO = 0.35  # of a cell: how well the mean length of a few bands is known
+WORTH_ROUNDS = 3
+"""How often what parts of bands took is taken from the time for a whole one, and that from these. Chosen: the
+third changes it by less than 1 % where a whole one takes twice as long as one with a block."""
 FEWEST_CELLS = 3  # that one look hides or feigns
 OUT_PAUSE, OUT_PAUSE_S, MOST_OUT_PAUSES = 0.4, 2.0, 256
 """Of the idle time a pause in which a volatile cache is written out, seconds at most, and how many at most:
@@ -186,6 +195,10 @@ class Progress:
     limit_ns: float | None = None
     long: bool = False
     anew: list[Span] = field(default_factory=list)
+    unclear: Bools | None = None
+    """Cells that looks misread (`unclear_of`)."""
+    one_s: float = 0.0
+    """What a band with one block takes, s; 0 where that is not known."""
 
     def add(self, work_s: float, looked: Bools, *, long: bool = False) -> None:
         """One more pause."""
@@ -199,8 +212,12 @@ class Progress:
         the cache is on the disk, and feigns it once where it is flash."""
         looked = np.array(self.looked)
         if self.flash:
-            return np.asarray(np.logical_and.accumulate(looked[::-1])[::-1], np.bool_)
-        return np.asarray(np.logical_or.accumulate(looked), np.bool_)
+            home = np.logical_and.accumulate(looked[::-1])[::-1]
+        else:
+            home = np.logical_or.accumulate(looked)
+        if self.unclear is not None:
+            home = home[:, nearest_clear(self.unclear)]
+        return np.asarray(home, np.bool_)
 
     @property
     def more(self) -> list[int]:
@@ -306,6 +323,32 @@ class Progress:
         """Bands, or parts of one, of which most cells are home."""
         return sum(int(2 * np.count_nonzero(home[first:end]) > end - first) for first, end in self.bands)
 
+    def finished_since(self, before: Bools, home: Bools, half_s: float) -> float:
+        """Bands of which most cells are home now and some were not before, a part of one as what it takes of
+        the time for a whole one."""
+        worth = 0.0
+        for first, end in self.bands:
+            began, ended = before[first:end], home[first:end]
+            if not self._is_clean(began) and 2 * np.count_nonzero(ended) > end - first:
+                worth += self._worth(int(np.count_nonzero(ended & ~began)), half_s)
+        return worth
+
+    def _worth(self, cells: int, half_s: float) -> float:
+        """What a part of a band with so many cells takes of the time for a whole one, `half_s`: it is
+        rewritten as a whole, which takes as long as with one block, and what was written is gathered."""
+        share = min(cells * self.cell / self.band_bytes, 1.0) if self.band_bytes else 1.0
+        rewritten = min(self.one_s / half_s, 1.0) if self.one_s > 0 else 1.0
+        return rewritten + (1.0 - rewritten) * share
+
+    @staticmethod
+    def _is_clean(home: Bools) -> bool:
+        """Whether nothing of a band is left to clean but what looks misread."""
+        return bool(np.count_nonzero(~home) <= min(FEWEST_CELLS, SOME_PART * len(home)))
+
+    def whole(self, home: Bools) -> int:
+        """Bands, or parts of one, of which nothing is left to clean but what looks misread."""
+        return sum(self._is_clean(home[first:end]) for first, end in self.bands)
+
     def spans(self) -> list[Span]:
         """From the first band that was finished to the last, and from that to the end of a long pause unless
         all were clean before that ended; none if too few bands were finished."""
@@ -314,7 +357,7 @@ class Progress:
             return []
         first, last = finished[0][0], finished[-1][0]
         begun_s, last_s = ((self.work_s[at - 1] + self.work_s[at]) / 2 for at in (first, last))
-        stepped = Span(last_s - begun_s, len(finished) - 1, last - first)
+        stepped = Span(last_s - begun_s, self._stepped(last_s - begun_s), last - first)
         clean = np.count_nonzero(~self.home[-1]) * self.cell < self.band_bytes / 2
         if not self.long or clean:
             return [stepped, *self.anew]  # when all was clean in a long pause is not known
@@ -323,6 +366,13 @@ class Progress:
         bands = math.ceil(more - SOME_PART - more * LENGTH_TO * self.cell / self.band_bytes)
         long = Span(self.work_s[-1] - last_s, bands + BEGUN, len(self.work_s) - 1 - last)
         return [stepped, long, *self.anew]
+
+    def _stepped(self, work_s: float) -> float:
+        """Bands that were finished one by one behind the first, in so much work, parts as what they took."""
+        cells, worth = [cells for _, cells in self.finished[1:]], float(len(self.finished) - 1)
+        for _ in range(WORTH_ROUNDS):
+            worth = sum(self._worth(each, work_s / worth) for each in cells)
+        return worth
 
     def band_s(self) -> tuple[float, int] | None:
         """Time for a band, s, and the number of bands it is from."""
@@ -355,6 +405,7 @@ def _place(
             return None, ground
         name = f"{HALF}{place}-{shorter + 1}"
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
+        before = _before(ground, name, stretch)
         write(ground, name, IoBatch.writes(stretch.chunks, CHUNK), idle_s)
         params = {"cell": stretch.cell, "place": place}
         log = steps.run(f"{name}-look-0", _looks(ground, stretch), params=params)
@@ -365,11 +416,23 @@ def _place(
         if ground.flash and not ground.noisy and _many(home):
             home = _home(replace(ground, noisy=True), again, stretch, log, divided_ns)
             ground = replace(ground, noisy=not _many(home))
-        seen[place] = Progress(stretch.cell, ground.flash, [0.0], [home], limit_ns)
+        unclear = None if before is None else unclear_of(before, home)
+        seen[place] = Progress(
+            stretch.cell, ground.flash, [0.0], [home], limit_ns, unclear=unclear, one_s=one_s
+        )
         if not _many(home):
             _watch(ground, name, stretch, seen[place], idle_s, one_s)
             return stretch, ground
     return None, ground
+
+
+def _before(ground: Ground, name: str, stretch: Stretch) -> Bools | None:
+    """Which cells look home before they are written; None where the cache is flash, for a look at what lies
+    there does not go on from track to track."""
+    if ground.flash:
+        return None
+    log = ground.steps.run(f"{name}-before", _looks(ground, stretch))
+    return _home(ground, f"{name}-before-again", stretch, log)
 
 
 def _many(home: Bools) -> bool:
@@ -438,7 +501,7 @@ def _anew(
 ) -> None:
     """Writes the stretch again and lets most of its bands be cleaned in one pause; once more if these are
     few."""
-    bands, timed = len(progress.bands), progress.band_s()
+    steps, bands, timed = ground.steps, len(progress.bands), progress.band_s()
     if bands < FEWEST_ANEW or timed is None:
         return
     each_s = min(timed[0], MOST_AGAINST_ONE * one_s)
@@ -447,12 +510,19 @@ def _anew(
         left = LEFT_ANEW[(PLACES.index(place) + len(progress.anew)) % len(LEFT_ANEW)]
         clear(ground, name, 2 * idle_s + 4 * STRETCH_BANDS * one_s)
         write(ground, name, IoBatch.writes(stretch.chunks, CHUNK), idle_s)
-        began = np.zeros(progress.home.shape[1], np.bool_)
-        once = Progress(stretch.cell, ground.flash, [0.0], [began], progress.limit_ns)
-        _pause(ground, name, stretch, once, idle_s, (bands - left) * each_s)
-        cleaned = progress.count(once.home[-1])
-        if 0 < cleaned < bands:
-            progress.anew.append(Span(once.work_s[-1], cleaned + BEGUN, 1, anew=True))
+        log, again = steps.run(f"{name}-look-0", _looks(ground, stretch)), f"{name}-look-again"
+        began = _home(ground, again, stretch, log, progress.limit_ns)
+        once = Progress(
+            stretch.cell, ground.flash, [0.0], [began], progress.limit_ns, unclear=progress.unclear
+        )
+        before = progress.whole(once.home[0])
+        if before + left >= bands:
+            continue
+        _pause(ground, name, stretch, once, idle_s, (bands - before - left) * each_s)
+        cleaned = progress.count(once.home[-1]) - before
+        if 0 < cleaned < bands - before:
+            worth = progress.finished_since(once.home[0], once.home[-1], timed[0])
+            progress.anew.append(Span(once.work_s[-1], worth + BEGUN, 1, anew=True))
         else:
             each_s *= LESS_ANEW if cleaned else LONGER
         if bands_of(progress.anew) >= ENOUGH_ANEW:

@@ -156,8 +156,9 @@ def measure(ground: Ground, seen: Seen) -> bool:
     stop = CacheBand(whole, large.stall_ns, least_ns=large.least_ns).stop
     for number in range(EXACT_TRIES):
         blocks = _blocks_beyond(ground, large, stop)
-        if blocks >= REMAINDER:
-            return True
+        if blocks >= REMAINDER:  # what fills it is not known; nor is the stall one, where the arm may take it
+            seen.stalls = not _is_arm(ground, large)
+            return seen.stalls
         band = CacheBand(whole + (blocks - 1) * ground.block, large.stall_ns, least_ns=large.least_ns)
         pitch = _border(ground, band, stop)
         sharing = None if pitch is None else _scan(ground, band := replace(band, pitch=pitch), stop)

@@ -17,10 +17,16 @@ before others: cells go home in any order. Where a volatile cache stays on, a FL
 What a write takes that finds room is known beforehand, by those of the block that is written over and over:
 in a zone that held much before, the first writes of the others may all wait.
 
+A mark that goes home alone had older data in its band, which is cleaned as a whole: the log of the others has
+not come yet. Looks are few again until it does.
+
 Nothing says where a zone ends, and a zone that ends amid all this does not tell. Then it is done again a
 little further on, closer together if the first time showed how much a band is: what is written between two
-waits that gave a log back. What a place showed says how long a wait is at the others. If none waits in a
-whole attempt, the free bands take more than all of it, or there are none, and no more are made.
+waits that gave a log back. So it is at once where that shows while older data is cleaned, for looks at few
+bands are quick, and at the other places. What a place showed says how long a wait is at the others. It is
+done again too where writes wait for a band one by one: these lie in another zone than the marks, behind its
+end. If none waits in a whole attempt, the free bands take more than all of it, or there are none, and no more
+are made.
 
 Invariant: a stall counts only if looks find what it cleaned at home; a zone that ends amid all this is not
 used.
@@ -79,6 +85,17 @@ AT_ONCE_OF = 40
 """Waits, most of which come at once while older data is cleaned; else the single blocks lie elsewhere."""
 NEAR = 3
 """Cells beside one at home that are looked at again. Chosen: delays hide three in a row once in 125."""
+FEWEST_ALONE = 3
+"""Writes of a fill that wait for a band and in no row, from how many on these are no outliers. Chosen."""
+FEWEST_RUNS = 3
+"""Logs that are given back, from how many on these show what a band is. Chosen: other clients part one of
+them now and then."""
+NEXT_MARK = 4
+"""Waits behind a mark that goes home, after which it was not one of a log. Chosen: each mark of a log is one
+wait, and other clients' delays are taken for waits now and then."""
+LONG_QUANTILE = 0.9
+"""Waits half as long as this quantile of all are long ones. Chosen: where nine of ten are delays by other
+clients, hardly a log is seen."""
 LEAST_RUN = 3 * MIB  # written between a stall and the next where a log was given back
 LOOKED_AHEAD = 400
 SOUND = (0.95, 1.5)  # half a band more to read, of a whole one that is read and written
@@ -104,6 +121,11 @@ class Layout:
         pitch = -(-int(BAND_SLACK * band) // MIB) * MIB
         cell = CELL if pitch > SMALL_BAND else SMALL_CELL
         return Layout(shifted // MIB * MIB, pitch, STRETCH_BANDS * pitch // cell * cell, cell)
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it is for bands of any size."""
+        return self.length == STRETCH
 
     @property
     def marks(self) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
@@ -141,14 +163,14 @@ def measure(ground: Ground, places: dict[int, Place]) -> None:
         for attempt in range(len(SHIFTS)):
             name = f"{ZONE}{place}-{attempt + 1}"
             ground.steps.reset(f"{name}-erase", slow=False)  # what is older is cleaned first, and not counted
-            layout = Layout.at(ground.steps.size, place, attempt, band if attempt else None)
+            layout = Layout.at(ground.steps.size, place, attempt, band)
             seen = _place(ground, name, place, layout, one_ns, older_ns)
             older_ns = seen.older_ns
             found = seen.place()
             if found is not None and found.sound:
                 places[place], band, one_ns = found, seen.band, found.one_ns
                 break
-            if not seen.waits or older_ns > MOST_OLDER_NS:
+            if not (seen.waits or seen.elsewhere_waits) or older_ns > MOST_OLDER_NS:
                 return
             band = band or seen.band
         else:
@@ -160,14 +182,18 @@ def _place(ground: Ground, name: str, place: int, layout: Layout, one_ns: float,
     takes `one_ns` elsewhere, if that is known; older data was cleaned for `older_ns` before."""
     steps, more_ns, params = ground.steps, 0, {"place": place}
     seen = Watched(older_ns=older_ns, gone=np.zeros(len(layout.stretch.blocks), np.bool_))
-    over_ns = _marked(ground, name, layout, seen)
+    over_ns, before_ns = _marked(ground, name, layout, seen), np.zeros(0, np.int64)
     for part, writes in enumerate(layout.parts(steps.size, ground.block, ground.copies), 1):
         if len(writes) <= FEWEST_WRITES:
             break
         passing_ns = (float(np.median(writes.size)) - OVER) * 1e9 / float(np.mean(ground.bytes_a_second))
         plain_ns, done = round(max(over_ns + passing_ns, 0.0)), 0
         if not seen.waits:
-            log, seen.waits = _filled(ground, f"{name}-{part}-fill", writes, plain_ns, one_ns, params)
+            fill = f"{name}-{part}-fill"
+            log, seen.waits = _filled(ground, fill, writes, plain_ns, one_ns, params, before_ns)
+            before_ns = log.latency_ns - plain_ns
+            is_long = before_ns > (BAND_PART * one_ns or LONGEST_DELAY_NS)
+            seen.elsewhere_waits = not seen.waits and int(np.count_nonzero(is_long)) >= FEWEST_ALONE
             plain_ns, done = usual(log, plain_ns, plain_ns + ROW_NS), len(log)
             waited_ns = float(np.median(log.latency_ns[-ROW:])) - plain_ns
             more_ns = max(told_from(waited_ns), round(ONE_PART * one_ns))
@@ -201,10 +227,17 @@ def usual(log: IoLog, plain_ns: int, limit_ns: int) -> int:
 
 
 def _filled(
-    ground: Ground, name: str, writes: IoBatch, plain_ns: int, one_ns: float, params: dict[str, int]
+    ground: Ground,
+    name: str,
+    writes: IoBatch,
+    plain_ns: int,
+    one_ns: float,
+    params: dict[str, int],
+    before_ns: I64,
 ) -> tuple[IoLog, bool]:
     """Writes up to a row that waits, and whether there was one. Other clients that delay a tenth of all
-    writes make rows too: these go by. Writes that wait one by one for a band are no such delays."""
+    writes make rows too: these go by. Writes that wait one by one for a band are no such delays. By how much
+    thousands of writes `before_ns` were delayed shows what is usual better than the first of these do."""
     done, limit_ns, seen = 0, plain_ns + max(ROW_NS, round(ONE_PART * one_ns)), list[IoLog]()
     longest_ns = plain_ns + (BAND_PART * one_ns or LONGEST_DELAY_NS)
     while done < len(writes):
@@ -214,8 +247,8 @@ def _filled(
         if not until.reached(seen[-1]):
             break
         latency_ns = IoLog.joined(seen).latency_ns
-        before_ns = latency_ns[:-ROW]
-        delay_ns = delays_of(before_ns[before_ns < longest_ns])
+        others_ns = np.concatenate([before_ns + plain_ns, latency_ns[:-ROW]])
+        delay_ns = delays_of(others_ns[others_ns < longest_ns])
         if float(np.median(latency_ns[-ROW:])) > delay_ns:
             return IoLog.joined(seen), True
         limit_ns = max(limit_ns, round(delay_ns))
@@ -271,8 +304,8 @@ def _watch(
     """Lets writes wait one after the other, and looks after each what was cleaned; whether that is enough."""
     done, number, rest = 0, 0, EMPTY_LOG
     while seen.stops < LARGEST_STOPS and seen.older_ns <= MOST_OLDER_NS:
-        number, older = number + 1, seen.home <= 0
-        if seen.enough:
+        number, older = number + 1, seen.older
+        if seen.enough or (layout.is_wide and seen.older and seen.is_band_seen):
             return True
         step, left = f"{name}-{number}", writes.part(done, len(writes))
         several = older and seen.at_once and not len(rest) and len(left) > OLDER_EACH
@@ -286,7 +319,7 @@ def _watch(
             rest = logs.pop()  # waits no longer come at once
         for passed in logs[:-1]:
             seen.pass_by(passed, plain_ns)
-        if older and seen.elsewhere:
+        if seen.elsewhere:
             return True
         if logs and older and not several and number % OLDER_EACH != 1:
             seen.pass_by(logs[-1], plain_ns)
@@ -310,9 +343,15 @@ def _waits(ground: Ground, step: str, writes: IoBatch, stop: Stop, plain_ns: int
 
 def _looked(ground: Ground, step: str, layout: Layout, log: IoLog, seen: Watched) -> tuple[int, Bools, I64]:
     """Looks behind a write that waited: how long they took, ns, which of the marks and the next cells are
-    home, and which cells these are. While older data is cleaned no mark is expected to be, so that each is
-    looked at as often as may be needed in one step."""
-    older = seen.home <= 0
+    home, and which cells these are. While older data is cleaned no mark is expected to be: a single look at
+    each says so; else each is looked at as often as may be needed in one step."""
+    older, looked_ns = seen.older, 0
+    if older:
+        quick = ground.lone.looks(layout.marks)
+        log_of_marks = ground.steps.run(f"{step}-look-marks", quick)
+        looked_ns, marks_home = log_of_marks.span_ns, ground.lone.home(log_of_marks)
+        if np.count_nonzero(marks_home) <= max(seen.home, 0):
+            return looked_ns, marks_home, np.zeros(0, np.int64)
     # What is not written yet lies at home.
     here = np.flatnonzero(~seen.gone & (layout.stretch.blocks < log.offset[-1]))
     here = here[: OLDER_AHEAD if older else LOOKED_AHEAD]
@@ -327,7 +366,7 @@ def _looked(ground: Ground, step: str, layout: Layout, log: IoLog, seen: Watched
         home[:MARKS] = _marks_home(ground, f"{step}-look", home[:MARKS], layout)
     beside = layout.stretch.blocks[here]
     home[MARKS:] = _near_home(ground, f"{step}-near", home[MARKS:], beside, in_one=older)
-    return looked.span_ns, home, here
+    return looked_ns + looked.span_ns, home, here
 
 
 def together(home: Bools) -> Bools:
@@ -385,10 +424,14 @@ class Watched:
     home: int = -1
     waits: bool = False
     """Whether writes waited in a row."""
+    elsewhere_waits: bool = False
+    """Whether some waited for a band, but none in a row as behind the marks: these lie in the zone before."""
+    rose: int = 0
+    """Stalls up to that behind which one more of the marks was home."""
     stops: int = 0
-    """Stalls since the first of the marks was home."""
+    """Stalls since the marks go home one after the other."""
     older_ns: int = 0
-    """How long the writes and looks before that took."""
+    """How long the writes and looks took while older data was cleaned."""
     gone: Bools = field(default_factory=lambda: np.zeros(0, np.bool_))
     """Which cells went home."""
     _counted: int = 0
@@ -406,17 +449,25 @@ class Watched:
             # Of marks that were home before all that was watched it is not known what brought them there.
             more = 0 < marks < MARKS if self.home < 0 else marks > self.home
             self._stall(log, marks, cells, plain_ns, cleaned=more or bool(cells))
-        if self.home > 0:
-            self.stops += 1
-        else:
+        if self.older:
             self.older_ns += log.span_ns + looked_ns
+        else:
+            self.stops += 1
+        if marks > max(self.home, 0):
+            self.rose = len(self.stalls)
         self.home = max(self.home, marks)
+
+    @property
+    def older(self) -> bool:
+        """Whether older data is cleaned: no mark is home, or none followed one that is. Those of a log go
+        home one after the other; one alone had older data in its band, which is cleaned as a whole."""
+        return self.home <= 0 or (self.home < MARKS and len(self.stalls) - self.rose > NEXT_MARK)
 
     @property
     def elsewhere(self) -> bool:
         """Whether waits no longer come at once, as they do while older data is cleaned, and no mark is home:
         these are in another zone."""
-        last = self.stalls[-AT_ONCE_OF:]
+        last = self.stalls[-AT_ONCE_OF:] if self.home <= 0 else []
         return len(last) == AT_ONCE_OF and 2 * sum(stall.at_once for stall in last) < AT_ONCE_OF
 
     @property
@@ -458,14 +509,28 @@ class Watched:
 
     @property
     def _runs(self) -> list[int]:
-        """Bytes written between two stalls, where a log was given back."""
-        runs = [after.written - stall.written for stall, after in pairwise(self._for_room) if after.waited]
+        """Bytes written between two stalls, where a log was given back. What is plainly shorter than most
+        of the long ones is no wait for a band, but other clients' delay, and parts what goes into a log."""
+        waits = [stall for stall in self._for_room if stall.waited]
+        more_ns = np.array([stall.more_ns for stall in waits])
+        if len(more_ns):
+            long_ns = more_ns[more_ns >= float(np.quantile(more_ns, LONG_QUANTILE)) / 2]
+            least_ns = MORE_PART * float(np.median(long_ns))
+            waits = [stall for stall in waits if stall.more_ns >= least_ns]
+        runs = [after.written - stall.written for stall, after in pairwise(waits)]
         return [run for run in runs if run >= LEAST_RUN]
 
     @property
     def band(self) -> int | None:
         """Bytes of a log, which is a band; None if none was seen to be given back."""
         return round(float(np.median(self._runs))) if self._runs else None
+
+    @property
+    def is_band_seen(self) -> bool:
+        """Whether most of the logs that were given back took what one of them did, to a write."""
+        runs = np.array(self._runs)
+        alike = np.abs(runs - np.median(runs)) <= FILL if len(runs) else runs
+        return len(runs) >= FEWEST_RUNS and 2 * int(np.count_nonzero(alike)) > len(runs)
 
     @property
     def enough(self) -> bool:
