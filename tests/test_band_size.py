@@ -494,6 +494,19 @@ def test_an_edge_that_the_fine_grid_misses_is_no_edge() -> None:
     assert found is not None and found.size == 230 * MIB
 
 
+@pytest.mark.parametrize(("last", "known"), [(24, True), (26, True), (48, False)])
+def test_bands_that_grow_towards_the_id_are_several_cleaned_together(last: int, known: bool) -> None:
+    """As of 103809 drawn, where two bands of 24 MiB at the last address passed for one, at 0.95."""
+    size = 1 << 40
+    at = {"od": (0, 27), "md": (size // 2 // MIB - 5, 26), "id": (size // MIB - 600, last)}
+    bands = [
+        Band(place, low * MIB + far * 2 * each * MIB, low * MIB + (2 * far + 1) * each * MIB, 9.0)
+        for place, (low, each) in at.items()
+        for far in (0, 1)
+    ]
+    assert verdict.of_bands(bands, size, ()).known is known
+
+
 def test_bands_of_three_sizes_are_no_size() -> None:
     """At one address two bands have to agree, or there has to be one only."""
     bands = [Band("od", 0, size * MIB, 9.0) for size in (230, 90, 180)]
@@ -550,3 +563,21 @@ def test_the_kind_of_a_cache_follows_from_its_place(location: str, asked: bool, 
     if asked:
         known.append(Finding("journal_quantum_bytes", UNKNOWN, "bytes", None, 0.0, ""))
     assert cache_parts.kind_of(cast(Steps, _Quiet(*known)), State.NEW) == (kind, None)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_cache_bands_that_were_seen_are_not_asked_for(seen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of 103938 drawn, whose other cache bands were so full that a write there waited for four minutes and
+    left them full: which addresses share one was known."""
+    monkeypatch.setattr(cache_parts, "overwritten", lambda _: part)
+    monkeypatch.setattr(cache_parts, "is_place_bound", lambda *_: False)
+    bands: dict[str, int | float | bool | str] = {
+        "count": 6,
+        "band_bytes": 250 * MIB,
+        "fill_bytes": 205 * MIB,
+    }
+    known = [Finding("cache_bands", bands if seen else UNKNOWN, None, None, 0.95, "")]
+    steps = cast(Steps, _Quiet(*known))
+    part = cast(cache_parts.CachePart, SimpleNamespace())
+    expected = ("cache-bands", part) if seen else ("zones", None)
+    assert cache_parts.kind_of(steps, State.UNKNOWN) == expected

@@ -14,9 +14,10 @@ from skylight import _native
 from skylight.engines.sim import read_profile
 from skylight.evidence import F64, Evidence, IoBatch, IoLog
 from skylight.findings import UNKNOWN, Finding, Known, Value
-from skylight.probe.mapping import Mapping, conclude
+from skylight.probe.mapping import Mapping, conclude, measure
 from skylight.probe.mapping.measure import (
     LEAST_TIMES,
+    MOST_DOZENS,
     MOST_NOISE,
     READINGS,
     Looks,
@@ -191,6 +192,40 @@ def test_neighbours_at_their_old_angle_are_one_chance_and_not_many() -> None:
     still = np.zeros(8)
     assert conclude(Seen(still, still, 0.02, neighbours=True), ()).value == UNKNOWN
     assert conclude(Seen(still, still, 0.02), ()).value == "static"
+
+
+@pytest.mark.parametrize(
+    ("stay", "behind", "value", "count"),
+    [(4, 1, "dynamic", 2), (0, 1, "dynamic", 1), (7, 7, "static", 1), (4, 4, UNKNOWN, MOST_DOZENS)],
+)
+def test_bands_that_fit_neither_mapping_are_followed_by_more(
+    stay: int, behind: int, value: str, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of 104129 drawn: of seven bands that were moved four came to their old angle."""
+    dozens = list[int]()
+
+    class Dozen:
+        """Looks at seven bands, of which `stay` are where they were, and `behind` of those that follow."""
+
+        def __init__(self, _: Steps, places: Places, *__: object) -> None:
+            assert places.blocks[0] not in dozens
+            dozens.append(int(places.blocks[0]))
+            here = stay if len(dozens) == 1 else behind
+            self.now = Seen(np.where(np.arange(7) < here, 0.0, 0.3), np.zeros(7), 0.012)
+            self.cleaned = True
+
+    monkeypatch.setattr(measure, "Looks", Dozen)
+    monkeypatch.setattr(measure, "left_alone", lambda *_: None)
+    steps = SimpleNamespace(
+        size=1 << 42,
+        known=Known([]),
+        reset=lambda *_: None,
+        run=lambda *_: None,
+        zones=lambda *_: None,
+    )
+    found = conclude(measure._idle_before_and_after(cast(Steps, steps), 8e6), ())
+    assert found.value == value
+    assert len(dozens) == count
 
 
 def test_without_a_rotation_it_is_unknown(tmp_path: Path) -> None:

@@ -436,10 +436,14 @@ def answered_at_once(log: IoLog) -> float:
 
 def kind_of(steps: Steps, state: State) -> tuple[Kind | None, CachePart | None]:
     """What kind of cache it is, and for cache bands the one of the first address; None if that is not seen.
-    Best on a target that is as new: what it holds otherwise may be `stays_full`."""
+    Best on a target that is as new: what it holds otherwise may be `stays_full`. Where the test of cleaning
+    saw which data bands share a cache band, that need not be asked: with other cache bands full of blocks of
+    hundreds of data bands, each write there waits for minutes and leaves them full."""
     if steps.known.number("journal_quantum_bytes") is not None:
         return "journal", None
     cache_part = overwritten(steps)
+    if cache_part is not None and steps.known.part("cache_bands", "count") is not None:
+        return "cache-bands", cache_part
     bound = cache_part is not None and is_place_bound(cache_part, steps.size)
     if cache_part is not None and bound and (state is State.NEW or not stays_full(cache_part)):
         return "cache-bands", cache_part

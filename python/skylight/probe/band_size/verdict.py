@@ -118,6 +118,14 @@ def of_bands(bands: Sequence[Band], size: int, rows: Sequence[str]) -> Finding:
             rows,
         )
     whole = {place: found for place, found in sizes.items() if found is not None}
+    first, middle, last = (whole[place].size for place in PLACES)
+    if not last <= middle + MIB <= first + 2 * MIB:  # each edge is known to a step of the grid
+        return BAND_SIZE.unknown(
+            f"{len(bands)} bands were seen to be cleaned, of {format_size(first)} at the OD,"
+            f" {format_size(middle)} at the MD and {format_size(last)} at the ID, which do not shrink towards"
+            " the ID: several may have been cleaned together.",
+            rows,
+        )
     confidence = math.prod(1 - found.doubt for found in whole.values())
     listed = ", ".join(f"{format_size(found.size)} at the {place.upper()}" for place, found in whole.items())
     why = (

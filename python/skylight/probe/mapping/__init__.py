@@ -28,8 +28,6 @@ from skylight.probe.procedure import ProcedureTest, Replay, Steps, is_not_shingl
 USUAL_IOS, MOST_S, LIKELY_S = 10_000, 28_800.0, 60.0
 """Chosen, the most: as long as the test of bands may take, for both fill the cache of a lazy drive; one of
 250 GiB with entries of 144 KiB takes five hours."""
-MISREAD = 0.05  # of the bands that stayed: an outlier in most readings, a track's edge
-LEAST_ODDS = math.log(100)
 
 
 def conclude(seen: Seen | None, rows: Sequence[str]) -> Finding:
@@ -47,17 +45,10 @@ def conclude(seen: Seen | None, rows: Sequence[str]) -> Finding:
     start = f"Of {count} bands that were seen to be cleaned {moved} lie at another angle than before"
     if count < FEWEST:
         return MAPPING.unknown(f"Only {count} of {len(cleaned)} bands were seen to be cleaned.", rows)
-    stayed = count - moved
-    by_chance = min(2 * seen.limit, 0.5)
-    static = stayed * math.log(1 - MISREAD) + moved * math.log(MISREAD)
-    # Neighbours move by like distances: that all of them come to their old angle is one chance, not many.
-    chances = min(stayed, 1) if seen.neighbours else stayed
-    dynamic = chances * math.log(by_chance) + moved * math.log(1 - by_chance)
-    odds = abs(static - dynamic)
-    if odds < LEAST_ODDS:
+    if not seen.is_decided:
         return MAPPING.unknown(f"{start}, which fits neither mapping well.", rows)
-    word, how = ("static", "rewritten in place") if static > dynamic else ("dynamic", "moved by cleaning")
-    confidence = 1 / (1 + math.exp(-odds))
+    word, how = ("static", "rewritten in place") if seen.odds > 0 else ("dynamic", "moved by cleaning")
+    confidence = 1 / (1 + math.exp(-abs(seen.odds)))
     return MAPPING.found(word, confidence, f"{start}: they are {how}.", rows)
 
 
