@@ -569,6 +569,7 @@ def test_the_kind_of_a_cache_follows_from_its_place(location: str, asked: bool, 
 def test_cache_bands_that_were_seen_are_not_asked_for(seen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of 103938 drawn, whose other cache bands were so full that a write there waited for four minutes and
     left them full: which addresses share one was known."""
+    part = cast(cache_parts.CachePart, SimpleNamespace())
     monkeypatch.setattr(cache_parts, "overwritten", lambda _: part)
     monkeypatch.setattr(cache_parts, "is_place_bound", lambda *_: False)
     bands: dict[str, int | float | bool | str] = {
@@ -578,6 +579,5 @@ def test_cache_bands_that_were_seen_are_not_asked_for(seen: bool, monkeypatch: p
     }
     known = [Finding("cache_bands", bands if seen else UNKNOWN, None, None, 0.95, "")]
     steps = cast(Steps, _Quiet(*known))
-    part = cast(cache_parts.CachePart, SimpleNamespace())
     expected = ("cache-bands", part) if seen else ("zones", None)
     assert cache_parts.kind_of(steps, State.UNKNOWN) == expected
