@@ -581,3 +581,18 @@ def test_cache_bands_that_were_seen_are_not_asked_for(seen: bool, monkeypatch: p
     steps = cast(Steps, _Quiet(*known))
     expected = ("cache-bands", part) if seen else ("zones", None)
     assert cache_parts.kind_of(steps, State.UNKNOWN) == expected
+
+
+@pytest.mark.parametrize(("way", "kind"), [(cache_parts.ZONES_WAY, "zones"), ("cache bands", "cache-bands")])
+def test_zones_that_were_seen_are_no_cache_bands(
+    way: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of 103965 drawn, a zone of which stalled like a cache band, and was emptied by a write elsewhere."""
+    part = cast(cache_parts.CachePart, SimpleNamespace())
+    monkeypatch.setattr(cache_parts, "overwritten", lambda _: part)
+    monkeypatch.setattr(cache_parts, "is_place_bound", lambda *_: True)
+    monkeypatch.setattr(cache_parts, "stays_full", lambda _: False)
+    times: dict[str, int | float | bool | str] = {"one_block": 10**9, "half": 10**9}
+    known = Finding("cleaning_band_ns", times, None, None, 0.95, "", way=way)
+    found = cache_parts.kind_of(cast(Steps, _Quiet(known)), State.UNKNOWN)
+    assert found == (kind, None if kind == "zones" else part)

@@ -37,6 +37,8 @@ from skylight.probe.journal.write_through import WriteThrough
 from skylight.probe.known_state import State
 from skylight.probe.procedure import Steps, bisected
 
+ZONES_WAY = "zones"
+"""The way of `cleaning_band_ns` of a drive that has free bands in each zone."""
 Kind = Literal["cache-bands", "zones", "journal"]
 PLACES: tuple[str, ...] = ("od", "md", "id")
 
@@ -446,7 +448,7 @@ def kind_of(steps: Steps, state: State) -> tuple[Kind | None, CachePart | None]:
         return "cache-bands", cache_part
     bound = cache_part is not None and is_place_bound(cache_part, steps.size)
     if cache_part is not None and bound and (state is State.NEW or not stays_full(cache_part)):
-        return "cache-bands", cache_part
+        return ("zones", None) if _are_zones_seen(steps.known) else ("cache-bands", cache_part)
     through = isinstance(steps, WriteThrough)
     lone = steps.run("alone", IoBatch.writes(spread(steps.size, DEPTH, BLOCK, phase=0.4), BLOCK))
     log = steps.run("together", IoBatch.writes(spread(steps.size, TOGETHER, BLOCK), BLOCK), depth=DEPTH)
@@ -459,6 +461,12 @@ def kind_of(steps: Steps, state: State) -> tuple[Kind | None, CachePart | None]:
         sure = not isinstance(steps, WriteThrough) or steps.empties
         kind = "zones" if sure and steps.known.get("journal_quantum_bytes") is None else None
     return _by_place(steps.known, kind), None
+
+
+def _are_zones_seen(known: Known) -> bool:
+    """Whether the test of cleaning saw logs of zones given back, with what they held at home."""
+    band = known.get("cleaning_band_ns")
+    return band is not None and band.known and band.way == ZONES_WAY
 
 
 def may_be_zones(known: Known) -> bool:

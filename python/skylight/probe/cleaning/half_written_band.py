@@ -83,8 +83,8 @@ far as chance has it, and not equally far everywhere."""
 EVEN = 0.8
 """How well the ends of bands agree with bands of one length, of 1. Chosen: a few misread cells of ten."""
 FEW_HOME, SOME_PART, WHOLE_PART = 0.06, 0.15, 0.9
-"""Of the cells of a stretch, how many home at once are misread; and of the most that went home at once, from
-how many on it is a part of a band, and a whole one but for a misread cell. Chosen."""
+"""Of the cells of a stretch, or of a band, how many home at once are misread; and of the most that went home
+at once, from how many on it is a part of a band, and a whole one but for a misread cell. Chosen."""
 LENGTH_TO = 0.35  # of a cell: how well the mean length of a few bands is known
 WORTH_ROUNDS = 3
 """How often what parts of bands took is taken from the time for a whole one, and that from these. Chosen: the
@@ -262,13 +262,14 @@ class Progress:
     def _part(self, number: int, cells: int) -> Part:
         home = self.home
         went = np.flatnonzero(home[number] & ~home[number - 1])
-        strays = [(left, right) for left in range(FEWEST_CELLS) for right in range(FEWEST_CELLS - left)]
+        few = max(FEWEST_CELLS, math.ceil(FEW_HOME * cells))
+        strays = [(left, right) for left in range(few) for right in range(few - left)]
         first, last = min(
             ((int(went[left]), int(went[-1 - right])) for left, right in strays),
             key=lambda ends: ends[1] - ends[0] - 2 * np.count_nonzero((went >= ends[0]) & (went <= ends[1])),
         )
         at_end = first < FEWEST_CELLS or last >= home.shape[1] - FEWEST_CELLS
-        return Part(number, cells, first, last, last - first < cells + FEWEST_CELLS, at_end)
+        return Part(number, cells, first, last, last - first < cells + few, at_end)
 
     @property
     def band_bytes(self) -> int:

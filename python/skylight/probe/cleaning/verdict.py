@@ -18,6 +18,7 @@ import numpy as np
 
 from skylight.findings import Finding, Known
 from skylight.infer.robust import share
+from skylight.probe.band_size.cache_parts import ZONES_WAY
 from skylight.probe.cleaning import (
     band_time,
     half_written_band,
@@ -340,7 +341,7 @@ def _zones(places: list[zone_log_stalls.Place], rows: Sequence[str]) -> Finding:
         return BAND.unknown(f"{why}, too unevenly")
     value: dict[str, int | float | bool | str] = {"one_block": round(one_ns), "half": round(half_ns)}
     told = [name for name in rows if name.startswith(zone_log_stalls.ZONE)]
-    return BAND.found(value, confidence, why, told, way="zones")
+    return BAND.found(value, confidence, why, told, way=ZONES_WAY)
 
 
 def _cache_band(bands: set_associative.Seen) -> Finding:
