@@ -280,3 +280,39 @@ def test_readings_that_do_not_agree_are_made_again(
     assert runs.count("fresh") == runs.count("fresh-again") in rounds
     looks.share()
     assert runs.count("after") == runs.count("fresh")
+
+
+@pytest.mark.parametrize("by_chance", [True, False])
+def test_a_block_beside_its_partner_by_chance_is_no_sign_of_the_newest_first(
+    by_chance: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of 103848 drawn: one cached block in twelve looks cleaned, and eleven behind it did not."""
+    pushed = list[str]()
+
+    class Lone:
+        """Looks that find the first block cleaned, and the others at once or when they are pushed."""
+
+        cleaned_first = np.arange(12) < 1
+
+        def __init__(self) -> None:
+            self.now: Any = None
+            self.count = 0
+
+        def share(self) -> float:
+            self.count += 1
+            self.now = SimpleNamespace(cleaned=self.cleaned_first)
+            return 1 / 12
+
+        def cleaned_now(self) -> Any:
+            return self.cleaned_first if by_chance else np.ones(12, bool)
+
+        def cleaned(self) -> bool:
+            return bool(pushed)
+
+        steady = cleaned
+
+    monkeypatch.setattr(measure, "_as_newest", lambda *_: None)
+    filler = SimpleNamespace(push=lambda *_: pushed.append("push"))
+    places = Places(np.arange(12, dtype=np.int64) << 30, 1 << 20)
+    measure._pushed(cast(Steps, None), cast(Any, filler), places, cast(Looks, Lone()))
+    assert pushed == (["push"] if by_chance else [])

@@ -337,6 +337,11 @@ class Looks:
         self._cleaned.append(self.now.cleaned)
         return float(np.mean(self.now.cleaned))
 
+    def cleaned_now(self) -> NDArray[np.bool_]:
+        """Looks at the blocks: which were cleaned."""
+        self.share()
+        return self._cleaned[-1]
+
     def cleaned(self) -> bool:
         """Looks whether most were."""
         return self.share() >= ENOUGH
@@ -425,8 +430,8 @@ def _pushed(steps: Steps, filler: Filler, places: Places, looks: Looks) -> None:
         looks.share()
         if looks.now is not None and looks.now.cleaned[0]:
             _as_newest(steps, places, len(places.blocks))
-            looks.share()
-            return
+            if np.count_nonzero(looks.cleaned_now()) >= FEWEST:
+                return  # else that block lies beside its partner by chance
         filler.push(lambda: looks.cleaned() or looks.steady(), PUSH_S)
         if looks.cleaned() or looks.steady():
             return
