@@ -221,7 +221,7 @@ def test_bands_that_fit_neither_mapping_are_followed_by_more(
         known=Known([]),
         reset=lambda *_: None,
         run=lambda *_: None,
-        zones=lambda *_: None,
+        non_sequential=lambda *_: None,
     )
     found = conclude(measure._idle_before_and_after(cast(Steps, steps), 8e6), ())
     assert found.value == value
@@ -248,8 +248,8 @@ def test_zones_that_stay_marked_are_not_waited_for_to_the_end(
         known = Known([Finding("cleaning_start_ns", start, "ns", None, 1.0, "so")])
         spent_s = 0.0
 
-        def zones(self, _: str) -> SimpleNamespace:
-            return SimpleNamespace(non_sequential=0 if self.spent_s >= clean_after_s else 3)
+        def non_sequential(self, _: str) -> int:
+            return 0 if self.spent_s >= clean_after_s else 3
 
         def pause(self, _: str, seconds: float) -> None:
             self.spent_s += seconds
