@@ -241,6 +241,20 @@ mod tests {
     }
 
     #[test]
+    fn a_reserve_takes_as_much_of_large_writes_as_it_has_slots() {
+        let text = include_str!("../../../python/skylight/profiles/st8000as0022.toml");
+        let text = text
+            .replace("places = 37163", "places = 600")
+            .replace("place_watermark = 0.94", "place_watermark = 0.5");
+        let drive = drive_of(&text);
+        let room = drive.layer().room(Lba(0)).expect("it cleans for a write");
+        let slots = room.sectors.bytes() / (864 << 10);
+        // Each zone that is cleaned while a host has patience, in seven seconds or so, lets an entry of 15 slots in.
+        assert!(slots > 500, "as many are free or in the reserve, but room for {slots}");
+        assert!(slots < 600 + 30 * 15, "room for {slots} slots of 600");
+    }
+
+    #[test]
     fn writes_in_order_take_no_room() {
         let drive = host_aware_drive();
         let layer = drive.layer();

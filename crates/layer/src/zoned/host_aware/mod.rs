@@ -270,7 +270,7 @@ impl Aware {
         let in_slots = free.saturating_mul(journal.entry_writes as u64).saturating_add(reserve);
         let writes = in_slots.min(in_map).saturating_add(zones);
         let largest = journal.quanta(journal.entry_max);
-        let quanta = free.saturating_add(reserve.saturating_add(zones).saturating_mul(largest));
+        let quanta = free.saturating_add(reserve).saturating_add(zones.saturating_mul(largest));
         Room { sectors: Sectors(quanta.saturating_mul(journal.quantum.get())), writes }
     }
 
