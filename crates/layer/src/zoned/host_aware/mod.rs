@@ -258,7 +258,7 @@ impl Aware {
 
     /// What writes out of order may take before a host loses patience: what is free, the reserve, for which a write waits no
     /// longer than the throttle says, and what is freed by as many zones as it bears. A write that waits has an entry of its own
-    /// ([`Aware::entry_limits`]), and needs one entry of the map or two.
+    /// ([`Aware::entry_limits`]), which takes a slot of the reserve at least, and needs one entry of the map or two.
     pub(super) fn room(&self) -> Room {
         let AwareSpec { journal, watermark, map_limit, .. } = &self.spec;
         let used = self.journal.slots_used();
