@@ -404,8 +404,7 @@ def test_cleaned_zones_are_counted_where_the_drive_tells(monkeypatch: pytest.Mon
     steps = Looked(where[:0])
     monkeypatch.setattr(steps, "size", 50 * zone, raising=False)
     for flagged, begun in ((50, False), (49, False), (48, True)):
-        report = SimpleNamespace(non_sequential=flagged)
-        monkeypatch.setattr(steps, "zones", lambda _, report=report: report, raising=False)
+        monkeypatch.setattr(steps, "non_sequential", lambda _, flagged=flagged: flagged, raising=False)
         check = Check(cast(Steps, steps), "fill", size, State.NEW, zone)
         assert check.begun(size, 400, waiting=DEPTH) == begun
 

@@ -188,7 +188,11 @@ def test_flash_whose_bands_give_back_many_blocks_at_once_shows_by_what_a_block_c
     ("seed", "medium", "name"),
     [
         (99112, "disk", "writes-wide-since"),  # a FLUSH in 14 waits for a minute
-        (97501, "disk", "writes-after-reads-flushed-since"),  # reads wait for minutes, looks too
+        (
+            97501,
+            "disk",
+            "writes-wide-since",
+        ),  # reads wait too, and the second wait ends a step before its FLUSH
         (100591, "flash", "writes-early-since"),  # a write in 426 waits for two minutes
     ],
 )

@@ -184,6 +184,12 @@ class HomeLooks:
         self._target, self._places = target, places
         self.now: mapping.Seen | None = None
 
+    def cleaned_now(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+        """Which blocks are at home."""
+        self.share()
+        assert self.now is not None
+        return np.asarray(self.now.cleaned, np.bool_)
+
     def share(self) -> float:
         """Of the blocks that are at home."""
         home = np.array([block in self._target.home for block in self._places.blocks.tolist()])

@@ -42,7 +42,7 @@ BOUND_ROUNDS, BOUND_ENOUGH = 5, 3
 """Rounds that ask whether a full zone stalls for writes to it alone, and how many have to say so: of stalls
 of a tenth of all writes, three of five do in one case of a hundred."""
 SEARCHES = 3
-"""For a zone's end, where what was found is none. Chosen: other clients hide it from one search in some
+"""For a zone's end, where the one found is not that. Chosen: other clients hide it from one search in some
 hundred."""
 MOST_BEHIND = 8
 """Writes of which one does not stall, where each empties a log. Chosen: of what was written at single places

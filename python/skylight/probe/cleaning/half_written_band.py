@@ -335,7 +335,7 @@ class Progress:
         return worth
 
     def _worth(self, cells: int, half_s: float) -> float:
-        """What a part of a band with so many cells takes of the time for a whole one, `half_s`: it is
+        """What a part of a band with this number of cells takes of the time for a whole one, `half_s`: it is
         rewritten as a whole, which takes as long as with one block, and what was written is gathered."""
         share = min(cells * self.cell / self.band_bytes, 1.0) if self.band_bytes else 1.0
         rewritten = min(self.one_s / half_s, 1.0) if self.one_s > 0 else 1.0
