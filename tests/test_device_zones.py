@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from device_targets import Loop, loop, mounted, sparse
@@ -20,11 +21,13 @@ from skylight.cli.app import run
 from skylight.cli.endpoint_note import control_of, is_served, note_of
 from skylight.engines.device import DeviceEngine
 from skylight.errors import TargetError, UsageError
-from skylight.evidence import IoBatch, Op
+from skylight.evidence import IoBatch, Op, TargetFacts
+from skylight.probe.zoned import non_sequential_of
 
 pytestmark = pytest.mark.usefixtures("need_root")
 
 HOST_AWARE_PAGE = bytes([0, 0xB1, 0, 0x3C, 0x17, 0x0C, 0, 0, 0x10])
+ZONE_BYTES = 256 << 20
 ACTIONS = (Op.OPEN_ZONE, Op.CLOSE_ZONE, Op.FINISH_ZONE, Op.RESET_ZONE, Op.APPEND)
 
 
@@ -151,3 +154,40 @@ def test_a_server_that_accepts_nobody_is_waited_for_no_longer_than_that(
         with pytest.raises(BlockingIOError):
             is_served(Path(device.path))
         assert 0.9 < time.monotonic() - begun < 10
+
+
+class CountingHost:
+    """A host-aware drive of 20 zones, two of them conventional, that counts the reports it is asked for."""
+
+    def __init__(self) -> None:
+        """Nothing asked yet."""
+        self.reports = 0
+
+    def zone_layout(self) -> dict[str, object]:
+        limits = {"max_open": 8, "max_active": None, "recommended_non_sequential": None}
+        return {"model": "host-aware", "zone_bytes": ZONE_BYTES, "zones": 20, **limits}
+
+    def report_zones(self, from_bytes: int, most: int) -> dict[str, np.ndarray]:
+        del from_bytes, most
+        self.reports += 1
+        start = np.arange(20, dtype=np.uint64) * np.uint64(ZONE_BYTES)
+        size, flag = np.full(20, ZONE_BYTES, np.uint64), np.zeros(20, np.bool_)
+        kind = np.where(np.arange(20) < 2, 1, 3).astype(np.uint8)
+        return {
+            "start_bytes": start, "size_bytes": size, "capacity_bytes": size, "write_pointer_bytes": start,
+            "kind": kind, "condition": np.ones(20, np.uint8), "reset_recommended": flag,
+            "non_sequential": flag,
+        }  # fmt: skip
+
+    def non_sequential_zones(self) -> int:
+        return 7
+
+
+def test_zones_are_counted_without_a_report_of_all(tmp_path: Path) -> None:
+    """What is fixed about them takes a report, but one alone: a poll asks whether there are any."""
+    host, facts = CountingHost(), TargetFacts("device", str(tmp_path / "drive"), 20 * ZONE_BYTES, 4096, {})
+    engine = DeviceEngine(host, facts, can_write=False)  # type: ignore[arg-type]  # the part with zones
+    assert [non_sequential_of(engine) for _ in range(5)] == [7] * 5
+    layout = engine.zone_layout()
+    assert layout is not None and layout.conventional_zones == 2
+    assert host.reports == 1

@@ -22,6 +22,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from typing import NoReturn, Self
 
@@ -270,6 +271,11 @@ class DeviceEngine:
 
     def zone_layout(self) -> ZoneLayout | None:
         """What is fixed about the target's zones; None for a file, a partition and a disk without zones."""
+        return self._layout
+
+    @cached_property
+    def _layout(self) -> ZoneLayout | None:
+        """Asked once: it takes a report of all zones, and each count of them asks whether there are any."""
         try:
             layout = self._host.zone_layout()
         except _native.HostError as error:

@@ -226,8 +226,9 @@ def zones_of(engine: Engine) -> ZonesSeen | None:
 
 def non_sequential_of(engine: Engine) -> int | None:
     """How many zones of a target have non-sequential data; None where it has no zones."""
-    has_zones = isinstance(engine, ZonedEngine) and engine.zone_layout() is not None
-    return engine.non_sequential_zones() if has_zones and isinstance(engine, ZonedEngine) else None
+    if not isinstance(engine, ZonedEngine) or engine.zone_layout() is None:
+        return None
+    return engine.non_sequential_zones()
 
 
 def is_filled(step: str) -> bool:

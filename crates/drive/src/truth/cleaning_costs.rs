@@ -306,8 +306,8 @@ fn with_and_without(drive: &mut Drive, addresses: &[u64]) -> (Vec<f64>, Vec<f64>
     (with, without)
 }
 
-/// The first merges on a copy with this jitter that merges at the drive's own period. A merge includes rotational delays there and back, so
-/// its time depends on the position of the journal at that moment; any other period would change the result.
+/// The first merges on a copy with this jitter that merges at the drive's own period. A merge includes rotational delays there
+/// and back, so its time depends on the position of the journal at that moment; any other period would change the result.
 fn merges(profile: &Profile, log: &Log, jitter: Jitter) -> Result<Option<Merges>, ProfileError> {
     let mut copy = quiet(profile);
     copy.jitter = jitter;

@@ -340,8 +340,8 @@ def _zones(places: list[zone_log_stalls.Place], rows: Sequence[str]) -> Finding:
     if confidence < LEAST_CONFIDENCE:
         return BAND.unknown(f"{why}, too unevenly")
     value: dict[str, int | float | bool | str] = {"one_block": round(one_ns), "half": round(half_ns)}
-    told = [name for name in rows if name.startswith(zone_log_stalls.ZONE)]
-    return BAND.found(value, confidence, why, told, way=ZONES_WAY)
+    of_zones = [name for name in rows if name.startswith(zone_log_stalls.ZONE)]
+    return BAND.found(value, confidence, why, of_zones, way=ZONES_WAY)
 
 
 def _cache_band(bands: set_associative.Seen) -> Finding:

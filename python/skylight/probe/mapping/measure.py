@@ -229,11 +229,11 @@ def _band(steps: Steps) -> int | None:
     return None if band is None else int(band)
 
 
-def _places(steps: Steps, kind: Kind, lazy: bool, dozen: int = 0) -> Places | None:
+def _places(steps: Steps, kind: Kind, dozen: int = 0) -> Places | None:
     """Where to look, by the way in which cleaning will be made to run; a `dozen` more of places, if the first
     are not enough."""
     band = _band(steps)
-    if lazy and kind != "journal":
+    if kind != "journal":
         if band is None:
             return None
         if kind == "zones":  # the first bands of the first zone, between what will fill it
@@ -255,7 +255,7 @@ def before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
         return _idle_before_and_after(steps, rotation_ns)
     state = steps.reset("kind-erase", slow=False)
     kind, cache_part = cache_parts.kind_of(steps, state)
-    places = None if kind is None else _places(steps, kind, lazy=True)
+    places = None if kind is None else _places(steps, kind)
     if places is None or len(places.blocks) == 0:
         return None
     state = steps.reset("erase", slow=kind == "journal" and outlasts_test(steps.known))
@@ -271,7 +271,7 @@ def _idle_before_and_after(steps: Steps, rotation_ns: float) -> Seen | None:
     neither mapping."""
     found: Seen | None = None
     for dozen in range(MOST_DOZENS):
-        places = _places(steps, "journal", lazy=False, dozen=dozen)
+        places = _places(steps, "journal", dozen)
         if places is None or len(places.blocks) == 0:
             break
         prefix = "more-" if dozen else ""  # a figure shows the first
